@@ -1,0 +1,1 @@
+"""The hands: steps that touch the outside world."""

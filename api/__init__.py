@@ -1,0 +1,1 @@
+"""The door: HTTP handlers, authentication, problems, OpenAPI."""

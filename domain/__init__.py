@@ -1,0 +1,1 @@
+"""The knowledge: pure models and rules. No I/O, no clock, no engine."""

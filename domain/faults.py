@@ -1,0 +1,65 @@
+"""Faults: what a user can understand and mend. Sentence one says what was wrong, sentence two what to do."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+MESSAGE_MAX_CHARACTERS = 8_000
+
+
+class FaultRecord(BaseModel):
+    """A fault as it travels through history, catalogue and API."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both sentences, as a person reads them."""
+        return f"{self.message} {self.hint}".strip()
+
+
+class Fault(Exception):
+    """Something the user can mend; never our own failure.
+
+    Args:
+        code: Stable snake_case name, for programs.
+        message: What was wrong, with the value received and what was allowed.
+        hint: What to do next.
+    """
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.record = FaultRecord(code=code, message=bounded(message), hint=bounded(hint))
+        super().__init__(self.record.sentence)
+
+
+class Invalid(Fault):
+    """The request itself is wrong."""
+
+
+class Denied(Fault):
+    """The caller did not show who it is."""
+
+
+class Missing(Fault):
+    """There is no such thing, or it is another project's."""
+
+
+class Conflict(Fault):
+    """The thing is in a state that does not allow this."""
+
+
+class Gone(Fault):
+    """The thing was here and its time is over."""
+
+
+class SourceFault(Fault):
+    """The system that a user named answered wrongly, or could not be reached."""
+
+
+def bounded(text: str) -> str:
+    """Cut text so that a message can never outgrow a payload."""
+    if len(text) <= MESSAGE_MAX_CHARACTERS:
+        return text
+    return text[: MESSAGE_MAX_CHARACTERS - 1] + "…"

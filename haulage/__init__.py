@@ -1,0 +1,1 @@
+"""What others install: the typed client of a Haulage API."""

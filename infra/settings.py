@@ -1,0 +1,108 @@
+"""Settings: one tree for every process, from `HAULAGE_…` variables and `.env`. Units stand in the names."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class DatabaseSettings(BaseModel):
+    """PostgreSQL."""
+
+    url: SecretStr = SecretStr("postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage")
+    pool_size: int = Field(default=8, ge=1)
+
+
+class ObjectSettings(BaseModel):
+    """The S3 object store."""
+
+    endpoint: str = "127.0.0.1:8333"
+    secure: bool = False
+    region: str = "us-east-1"
+    bucket: str = "haulage"
+    prefix: str = Field(default="", description="put before every key; lets several installations share a bucket")
+    access_key: str = "haulage"
+    secret_key: SecretStr = SecretStr("")
+    public_base: str = Field(default="", description="scheme and host that browsers reach the store under, e.g. a CDN")
+
+
+class GuardSettings(BaseModel):
+    """What the guarded HTTP client may reach."""
+
+    allow: list[str] = Field(default=[], description="private networks or host:port pairs that sources may live in")
+    ports: list[int] = Field(default=[80, 443, 8080, 8443], description="ports reachable on public addresses")
+    connect_timeout_seconds: float = 10.0
+    pool_connections: int = 64
+
+
+class EngineSettings(BaseModel):
+    """How we use Temporal. Its address, namespace and keys come from `TEMPORAL_…` (temporalio.envconfig)."""
+
+    sticky_timeout_seconds: float = 1.0
+    task_timeout_seconds: float = 2.0
+    graceful_shutdown_seconds: float = 10.0
+    ui_url: str = Field(default="", description="address of the Temporal Web UI, for links")
+
+
+class ApiSettings(BaseModel):
+    """The HTTP door."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    admin_key: SecretStr = SecretStr("")
+    body_max_bytes: int = 1024 * 1024
+    body_timeout_seconds: float = 20.0
+    request_timeout_seconds: float = 60.0
+    keepalive_seconds: float = 30.0
+
+
+class SecretSettings(BaseModel):
+    """Keys of our own. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""
+
+    seal: list[SecretStr] = []
+    pepper: SecretStr = SecretStr("")
+
+
+class WorkerSettings(BaseModel):
+    """What a worker process takes on."""
+
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = Field(default=0, description="0 picks a free port")
+    fetch_slots: int = Field(default=6, ge=1)
+
+
+class DownloadSettings(BaseModel):
+    """The download center."""
+
+    page_timeout_seconds: float = 30.0
+    page_max_bytes: int = 64 * 1024 * 1024
+    page_retries: int = 5
+    retry_pause_seconds: float = 1.0
+
+
+class Settings(BaseSettings):
+    """The whole tree."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="HAULAGE_", env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
+    )
+
+    data_dir: Path = Path(".haulage")
+    log_level: str = "INFO"
+    database: DatabaseSettings = DatabaseSettings()
+    objects: ObjectSettings = ObjectSettings()
+    guard: GuardSettings = GuardSettings()
+    engine: EngineSettings = EngineSettings()
+    api: ApiSettings = ApiSettings()
+    secrets: SecretSettings = SecretSettings()
+    worker: WorkerSettings = WorkerSettings()
+    downloads: DownloadSettings = DownloadSettings()
+
+
+@cache
+def load() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()

@@ -1,0 +1,1 @@
+"""The plan: deterministic orchestration, one room a system."""
