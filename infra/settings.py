@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from domain import egress
 
 
 class DatabaseSettings(BaseModel):
@@ -32,10 +34,16 @@ class ObjectSettings(BaseModel):
 class GuardSettings(BaseModel):
     """What the guarded HTTP client may reach."""
 
-    allow: list[str] = Field(default=[], description="private networks or host:port pairs that sources may live in")
+    allow: list[str] = Field(default=[], description="addresses, address:port pairs and networks opened to sources")
     ports: list[int] = Field(default=[80, 443, 8080, 8443], description="ports reachable on public addresses")
-    connect_timeout_seconds: float = 10.0
-    pool_connections: int = 64
+    connect_timeout_seconds: float = Field(default=10.0, gt=0)
+    pool_connections: int = Field(default=64, ge=1)
+
+    @field_validator("allow")
+    @classmethod
+    def _readable(cls, allow: list[str]) -> list[str]:
+        egress.Rules.parse(allow, ())
+        return allow
 
 
 class EngineSettings(BaseModel):
@@ -74,6 +82,15 @@ class WorkerSettings(BaseModel):
     fetch_slots: int = Field(default=6, ge=1)
 
 
+class EmbeddedSettings(BaseModel):
+    """Where the embedded parts listen, on 127.0.0.1. A taken port moves aside; 0 takes any free one."""
+
+    engine_port: int = 7233
+    ui_port: int = 8233
+    database_port: int = 5432
+    store_port: int = 8333
+
+
 class DownloadSettings(BaseModel):
     """The download center."""
 
@@ -100,6 +117,7 @@ class Settings(BaseSettings):
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()
     downloads: DownloadSettings = DownloadSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
 
 
 @cache

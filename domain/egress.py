@@ -1,0 +1,231 @@
+"""Egress rules: which URLs, names, addresses and ports may be called for a user. Pure: nothing is looked up here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Self
+
+import idna
+
+from domain.faults import Invalid
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+URL_MAX_CHARACTERS = 8_000
+NAME_MAX_CHARACTERS = 253
+
+# Our own lists, because `ipaddress.is_global` of Python 3.11 calls 6to4, NAT64, multicast and site-local global,
+# and knows nothing of 168.63.129.16, where Azure answers every virtual machine.
+_CLOSED_V4 = (
+    IPv4Network("0.0.0.0/8"),  # "this" network; Linux takes 0.0.0.0 for itself
+    IPv4Network("10.0.0.0/8"),
+    IPv4Network("100.64.0.0/10"),  # carrier NAT; Alibaba's metadata answers at 100.100.100.200
+    IPv4Network("127.0.0.0/8"),
+    IPv4Network("168.63.129.16/32"),
+    IPv4Network("169.254.0.0/16"),  # link-local, with the metadata of most clouds
+    IPv4Network("172.16.0.0/12"),
+    IPv4Network("192.0.0.0/24"),  # protocol assignments; Oracle's metadata answers at 192.0.0.192
+    IPv4Network("192.0.2.0/24"),
+    IPv4Network("192.88.99.0/24"),  # relays of 6to4
+    IPv4Network("192.168.0.0/16"),
+    IPv4Network("198.18.0.0/15"),
+    IPv4Network("198.51.100.0/24"),
+    IPv4Network("203.0.113.0/24"),
+    IPv4Network("224.0.0.0/3"),  # multicast, reserved, broadcast
+)
+# Outside 2000::/3 lie loopback, IPv4-compatible, NAT64, ULA, link-local, site-local, multicast and segment routing.
+# Inside it: Teredo and its neighbours (2001::/23), documentation, 6to4.
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_CLOSED_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+_MAPPED_V4 = IPv6Network("::ffff:0:0/96")
+
+_NEVER_NAMES = ("localhost", "localhost.localdomain", "metadata.google.internal", "metadata.goog")
+_INNER_SUFFIXES = (".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home.arpa")
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/?#@\\%\s]+))(?::([0-9]{1,5}))?")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL taken apart; as text it is its host and port, which may be repeated to the user."""
+
+    scheme: str
+    host: str | Address
+    port: int
+    rest: str
+
+    @property
+    def url(self) -> str:
+        """The URL put together again, so that every program reads the very host and port that were judged."""
+        return f"{self.scheme}://{self}{self.rest}"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if isinstance(self.host, IPv6Address) else str(self.host)
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An entry of the allow list; without a port it opens every port."""
+
+    network: Network
+    port: int | None
+
+    @classmethod
+    def parse(cls, entry: str) -> Self:
+        """Read an address, a network or an address:port; anything else is a ValueError that says so."""
+        with_port = _WITH_PORT.fullmatch(entry)
+        bracketed, plain, port = with_port.groups() if with_port else (None, entry, None)
+        try:
+            opening = cls(ip_network(bracketed or plain), None if port is None else _port(port))
+        except ValueError as error:
+            raise ValueError(
+                f"The allow list has the entry {entry!r}, which cannot be read ({error}). Write an address (10.1.2.3), "
+                "a network (10.1.0.0/16) or an address with a port (10.1.2.3:8080, [fd00::1]:8080)."
+            ) from None
+        if isinstance(opening.network, IPv6Network) and opening.network.subnet_of(_MAPPED_V4):
+            raise ValueError(f"The allow list has the entry {entry!r}, an IPv4 address in IPv6 form. Write it as IPv4.")
+        return opening
+
+    def admits(self, address: Address, port: int) -> bool:
+        """Whether this entry opens the port of the address."""
+        return self.port in (None, port) and address in self.network
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may be reached: public addresses on `ports`, and what the allow list opens."""
+
+    openings: tuple[Opening, ...]
+    ports: frozenset[int]
+
+    @classmethod
+    def parse(cls, allow: Iterable[str], ports: Iterable[int]) -> Self:
+        """Read the settings; a wrong entry is a ValueError."""
+        return cls(tuple(map(Opening.parse, allow)), frozenset(ports))
+
+    def admits(self, address: Address, port: int) -> bool:
+        """Whether a connection to this very address and port may be opened."""
+        if any(opening.admits(address, port) for opening in self.openings):
+            return True
+        return port in self.ports and is_public(address)
+
+    def check(self, url: str) -> Target:
+        """Say where a URL leads, or raise Invalid for what can be told without looking its name up."""
+        target = read_url(url)
+        if isinstance(target.host, str):
+            self._check_name(target.host)
+        elif not self.admits(target.host, target.port) and not is_public(target.host):
+            raise denied(f"The address {target.host} is private, reserved or not open to sources.")
+        if not self._may_open(target):
+            allowed = ", ".join(map(str, sorted(self.ports)))
+            raise denied(f"Port {target.port} is not open to sources; open ports are {allowed}.")
+        return target
+
+    def _may_open(self, target: Target) -> bool:
+        if not isinstance(target.host, str):
+            return self.admits(target.host, target.port)
+        return target.port in self.ports or any(opening.port in (None, target.port) for opening in self.openings)
+
+    def _check_name(self, name: str) -> None:
+        if name in _NEVER_NAMES:
+            raise denied(f"The host name {name} always means a machine of our own.")
+        # Where the operator opened whole networks, real sources have inner names; their addresses decide.
+        inner = "." not in name or name.endswith(_INNER_SUFFIXES)
+        if inner and all(opening.port is not None for opening in self.openings):
+            raise denied(f"The host name {name} is one of an inner network.")
+
+
+def denied(message: str) -> Invalid:
+    """The refusal of something well-formed; it never names an address that the user did not write."""
+    return Invalid(
+        "address_denied", message, "Use a public address, or ask the operator to open it (HAULAGE_GUARD__ALLOW)."
+    )
+
+
+def parse_address(text: str) -> Address:
+    """Read an address; IPv4 inside IPv6 is judged as the IPv4 address that it reaches."""
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address
+
+
+def is_public(address: Address) -> bool:
+    """Whether the address is an ordinary one of the public internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED_V4)
+    return address in _GLOBAL_V6 and not any(address in network for network in _CLOSED_V6)
+
+
+def read_url(url: str) -> Target:
+    """Say where a URL leads; Invalid when two programs could read it differently."""
+    if len(url) > URL_MAX_CHARACTERS:
+        raise _malformed(
+            f"The URL has {len(url):,} characters; {URL_MAX_CHARACTERS:,} are allowed.",
+            "Shorten it, for example by an id that stands for long filters.",
+        )
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in url):
+        raise _malformed(
+            "The URL contains a control character, such as a line break.", "Remove it or percent-encode it."
+        )
+    parts = _URL.match(url)
+    if not parts:
+        raise _malformed("The URL does not begin with http:// or https://.", "Write it in full, with scheme and host.")
+    # Full-width and circled characters mean plain ones in a host name, and could hide an @ or a slash.
+    authority = unicodedata.normalize("NFKC", parts[2]).replace("。", ".").lower()
+    if "@" in authority:
+        raise _malformed(
+            "The URL carries a user name or password before its host.",
+            "Remove it; credentials belong into a header or a query parameter.",
+        )
+    pieces = _AUTHORITY.fullmatch(authority)
+    if not pieces:
+        raise _malformed_host(parts[2])
+    bracketed, name, port = pieces.groups()
+    scheme = parts[1].lower()
+    try:
+        host = parse_address(bracketed) if bracketed else _read_name(name)
+        return Target(scheme, host, _port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
+    except ValueError:
+        raise _malformed_host(parts[2]) from None
+
+
+def _read_name(name: str) -> str | Address:
+    plain = (name if name.isascii() else idna.encode(name, uts46=True).decode("ascii")).rstrip(".")
+    labels = plain.split(".")
+    # A last label that is a number makes the whole an IPv4 address for the system's resolver, in whatever form
+    # (2130706433, 0x7f.1, 0177.0.0.1); only four plain numbers with dots are read the same by everyone.
+    if _NUMBER.fullmatch(labels[-1]):
+        return parse_address(plain)
+    if len(plain) > NAME_MAX_CHARACTERS or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(name)
+    return plain
+
+
+def _port(text: str) -> int:
+    if not 1 <= int(text) <= 65_535:
+        raise ValueError(f"port {text} is not from 1 to 65535")
+    return int(text)
+
+
+def _malformed(message: str, hint: str) -> Invalid:
+    return Invalid("invalid_url", message, hint)
+
+
+def _malformed_host(authority: str) -> Invalid:
+    return _malformed(
+        f"The URL's host, {authority[:NAME_MAX_CHARACTERS]!r}, is no plain host name or address.",
+        "Write a host name, four numbers with dots or an IPv6 address in brackets; a port is from 1 to 65535.",
+    )
