@@ -55,7 +55,25 @@ class Gone(Fault):
 
 
 class SourceFault(Fault):
-    """The system that a user named answered wrongly, or could not be reached."""
+    """The system that a user named answered wrongly, or could not be reached.
+
+    Args:
+        transient: Whether the same request may well succeed a little later.
+        retry_after_seconds: How long the source asked us to wait.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        *,
+        transient: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(code, message, hint)
+        self.transient = transient
+        self.retry_after_seconds = retry_after_seconds
 
 
 def bounded(text: str) -> str:

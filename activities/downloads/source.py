@@ -1,0 +1,95 @@
+"""The source as a fetcher sees it: a page asked for until it is right, or until that makes no sense any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from domain.faults import SourceFault
+from infra import log, metrics
+from infra.http import Answer, GuardedClient
+from infra.settings import DownloadSettings
+
+T = TypeVar("T")
+
+RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRY_AFTER_MAX_SECONDS = 300.0
+
+
+class Source:
+    """One source URL, requested as the user wrote it plus `page` and `page_size`."""
+
+    def __init__(self, http: GuardedClient, settings: DownloadSettings, url: str) -> None:
+        self._http = http
+        self._settings = settings
+        bare = url.split("#", 1)[0]
+        self._stem = bare + ("&" if "?" in bare else "?")
+
+    async def read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+        """Fetch a page and parse it, with growing pauses between at most `page_retries` retries.
+
+        Raises:
+            SourceFault: It stayed wrong, or is wrong in a way that no retry mends.
+        """
+        for attempt in range(self._settings.page_retries + 1):
+            try:
+                result = parse(await self._body(page, page_size))
+            except SourceFault as fault:
+                metrics.PAGES.labels("fault").inc()
+                if not fault.transient:
+                    raise
+                if attempt == self._settings.page_retries:
+                    raise _given_up(fault, page, attempt) from None
+                await asyncio.sleep(self._pause(fault, attempt))
+            else:
+                metrics.PAGES.labels("done").inc()
+                return result
+        raise AssertionError("the loop above returns or raises")
+
+    def _pause(self, fault: SourceFault, attempt: int) -> float:
+        pause = self._settings.retry_pause_seconds * 2**attempt
+        if fault.retry_after_seconds is not None:
+            pause = max(pause, min(fault.retry_after_seconds, RETRY_AFTER_MAX_SECONDS))
+        log.get(__name__).info("page_retry", code=fault.record.code, pause_seconds=pause, retry=attempt + 1)
+        return pause
+
+    async def _body(self, page: int, page_size: int) -> bytes:
+        answer = await self._http.get(
+            f"{self._stem}page={page}&page_size={page_size}",
+            headers={"Accept": "application/json"},
+            max_bytes=self._settings.page_max_bytes,
+            timeout_seconds=self._settings.page_timeout_seconds,
+        )
+        if answer.status != 200:
+            raise _refused(answer, page)
+        return answer.body
+
+
+def _refused(answer: Answer, page: int) -> SourceFault:
+    transient = answer.status in RETRY_STATUSES
+    redirected = 300 <= answer.status < 400
+    if redirected:
+        hint = "Redirects are not followed: give the address that answers directly."
+    elif transient:
+        hint = "The source was busy or failing: try again later, or ask its owner."
+    else:
+        hint = "Open the URL with page=0&page_size=1 added; it must answer 200 and JSON."
+    return SourceFault(
+        "source_status",
+        f"The source answered {answer.status} for page {page}.",
+        hint,
+        transient=transient,
+        retry_after_seconds=_retry_after(answer),
+    )
+
+
+def _retry_after(answer: Answer) -> float | None:
+    """Seconds of a Retry-After header; its date form is rare and is left to our own pauses."""
+    value = answer.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else None
+
+
+def _given_up(fault: SourceFault, page: int, retries: int) -> SourceFault:
+    record = fault.record
+    return SourceFault(record.code, f"Page {page} failed {retries + 1} times; at last: {record.message}", record.hint)

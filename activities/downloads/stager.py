@@ -1,0 +1,117 @@
+"""The stager of one range: gathers encoded pages, uploads full parts at once, and keeps the ledger true."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from domain.downloads import places, staging
+from domain.downloads.plan import PageRange
+from domain.downloads.request import DownloadOrder
+from domain.downloads.staging import Ledger, PartRecord, TailRecord
+from infra import metrics
+from infra.objects import ObjectMissing, ObjectStore
+
+# A slow source must not lose minutes of pages to a crash: what is gathered is secured at least this often.
+SECURE_EVERY_SECONDS = 5.0
+
+
+class Stager:
+    """One attempt at one range. Pages come in order; after `add` returns, a page is gathered, not yet secured."""
+
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, ledger: Ledger, gathered: bytes = b"") -> None:
+        self._objects = objects
+        self._order = order
+        self.ledger = ledger
+        self.rows = ledger.rows
+        self.next_page = ledger.next_page
+        self._buffer = bytearray(gathered)
+        # Where pages end in the buffer: a part holds whole pages, so that a resume can start at one.
+        self._marks = [(len(gathered), ledger.next_page, ledger.rows)] if gathered else []
+        self._secured_at = time.monotonic()
+
+    @classmethod
+    async def resume(cls, objects: ObjectStore, order: DownloadOrder, upload_id: str, pages: PageRange) -> Stager:
+        """Go on from what an earlier attempt at the same upload secured, or start afresh."""
+        fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
+        try:
+            ledger = Ledger.model_validate_json(await objects.get(places.ledger(order, pages.index)))
+        except ObjectMissing:
+            return cls(objects, order, fresh)
+        if ledger.upload_id != upload_id:
+            return cls(objects, order, fresh)
+        gathered = await objects.get(ledger.tail.key) if ledger.tail else b""
+        return cls(objects, order, ledger, gathered)
+
+    @property
+    def staged_bytes(self) -> int:
+        """What parts and tail hold together."""
+        return sum(part.bytes for part in self.ledger.parts) + (self.ledger.tail.bytes if self.ledger.tail else 0)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing of this range is secured yet."""
+        return not self.ledger.parts and self.ledger.tail is None
+
+    def open_with(self, head: bytes) -> None:
+        """Put the head of the file before the first page."""
+        self._buffer += head
+
+    async def add(self, encoded: bytes, rows: int) -> None:
+        """Take the next page; upload a part when enough is there, secure the rest when it is time."""
+        self._buffer += encoded
+        self.rows += rows
+        self.next_page += 1
+        self._marks.append((len(self._buffer), self.next_page, self.rows))
+        metrics.ROWS.inc(rows)
+        while len(self._buffer) >= staging.CUT_BYTES and await self._cut():
+            pass
+        if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
+            await self._secure()
+
+    async def finish(self) -> Ledger:
+        """Everything is gathered: secure the rest as the last part of a large range, as the tail of a small one."""
+        if self.ledger.parts and self._buffer:
+            await self._upload(len(self._buffer), self.next_page, self.rows)
+        else:
+            await self._secure()
+        return self.ledger
+
+    async def _cut(self) -> bool:
+        """Upload whole pages of at least PART_BYTES, if that leaves enough for another part."""
+        for end, next_page, rows in self._marks:
+            if end >= staging.PART_BYTES:
+                if len(self._buffer) - end < staging.PART_MIN_BYTES:
+                    return False
+                await self._upload(end, next_page, rows)
+                return True
+        return False
+
+    async def _upload(self, end: int, next_page: int, rows: int) -> None:
+        data = bytes(self._buffer[:end])
+        number = staging.part_number(self.ledger.range, len(self.ledger.parts))
+        part = await self._objects.put_part(places.data(self._order), self.ledger.upload_id, number, data)
+        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=hashlib.sha256(data).hexdigest())
+        await self._write([*self.ledger.parts, record], None, next_page, rows)
+        del self._buffer[:end]
+        self._marks = [(mark - end, page, count) for mark, page, count in self._marks if mark > end]
+
+    async def _secure(self) -> None:
+        if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._buffer):
+            return
+        data = bytes(self._buffer)
+        key = places.tail(self._order, self.ledger.range, self.next_page)
+        stored = await self._objects.put(key, data)
+        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256)
+        await self._write(self.ledger.parts, tail, self.next_page, self.rows)
+
+    async def _write(self, parts: list[PartRecord], tail: TailRecord | None, next_page: int, rows: int) -> None:
+        before = self.ledger.tail
+        self.ledger = self.ledger.model_copy(
+            update={"parts": parts, "tail": tail, "next_page": next_page, "rows": rows}
+        )
+        key = places.ledger(self._order, self.ledger.range)
+        await self._objects.put(key, self.ledger.model_dump_json().encode())
+        if before is not None and (tail is None or tail.key != before.key):
+            await self._objects.delete(before.key)
+        self._secured_at = time.monotonic()

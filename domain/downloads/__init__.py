@@ -1,0 +1,1 @@
+"""Downloads: what a request may say, how pages are planned, read, encoded and joined."""

@@ -1,0 +1,112 @@
+"""Staging: what a fetcher has secured, and how the pieces of all fetchers become one object.
+
+Every fetcher owns a block of part numbers of the final multipart upload. Full parts are final bytes and are uploaded at
+once; what is not yet enough for a part lies in a *tail*, an object of its own, until it is. The ledger of a range says
+how far both reach, and is what a retry goes on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel
+
+MIB: Final = 1024 * 1024
+PART_BYTES: Final = 8 * MIB
+# A part is cut only when enough is left that what follows can never be under the store's minimum.
+PART_MIN_BYTES: Final = 5 * MIB
+CUT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
+PARTS_PER_RANGE: Final = 1_900
+
+
+class PartRecord(BaseModel):
+    """One uploaded part of the final object."""
+
+    number: int
+    bytes: int
+    etag: str
+    sha256: str
+
+
+class TailRecord(BaseModel):
+    """Bytes that wait for more: an object of its own in the staging area."""
+
+    key: str
+    bytes: int
+    sha256: str
+
+
+class Ledger(BaseModel):
+    """What one range has secured: pages before `next_page` are in its parts and its tail."""
+
+    upload_id: str
+    range: int
+    next_page: int
+    rows: int = 0
+    parts: list[PartRecord] = []
+    tail: TailRecord | None = None
+
+
+class UploadedPiece(BaseModel):
+    """A part that is in place already."""
+
+    part: PartRecord
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return self.part.bytes
+
+
+class GatheredPiece(BaseModel):
+    """Tails that are uploaded together as one part."""
+
+    number: int
+    tails: list[TailRecord]
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return sum(tail.bytes for tail in self.tails)
+
+
+Piece = UploadedPiece | GatheredPiece
+
+
+class StagingError(Exception):
+    """What is staged makes no valid file: a small range before a large one, or a store that differs from the ledgers.
+
+    The download is processed again, by one fetcher: its single range can always be joined.
+    """
+
+
+def part_number(range_index: int, position: int) -> int:
+    """The number of a range's part at *position*, counted from 0."""
+    if position >= PARTS_PER_RANGE:
+        raise OverflowError(f"Range {range_index} needs more than {PARTS_PER_RANGE} parts.")
+    return range_index * PARTS_PER_RANGE + position + 1
+
+
+def join(ledgers: Sequence[Ledger]) -> list[Piece]:
+    """The pieces of the final object in order; neighbouring tails are gathered until they make a valid part.
+
+    Raises:
+        StagingError: A piece under the store's minimum size stands before another.
+    """
+    pieces: list[Piece] = []
+    for ledger in ledgers:
+        pieces.extend(UploadedPiece(part=part) for part in ledger.parts)
+        if ledger.tail is not None:
+            _append_tail(pieces, ledger, ledger.tail)
+    if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
+        raise StagingError(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
+    return pieces
+
+
+def _append_tail(pieces: list[Piece], ledger: Ledger, tail: TailRecord) -> None:
+    last = pieces[-1] if pieces else None
+    if isinstance(last, GatheredPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
+        last.tails.append(tail)
+    else:
+        pieces.append(GatheredPiece(number=part_number(ledger.range, len(ledger.parts)), tails=[tail]))

@@ -1,0 +1,68 @@
+"""Ledgers of any sizes become a valid sequence of parts, or say that they cannot."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads import staging
+from domain.downloads.staging import MIB, GatheredPiece, Ledger, PartRecord, StagingError, TailRecord, UploadedPiece
+
+
+def ledger(index: int, parts: list[int], tail: int | None) -> Ledger:
+    return Ledger(
+        upload_id="u",
+        range=index,
+        next_page=0,
+        parts=[
+            PartRecord(number=staging.part_number(index, place), bytes=size, etag="e", sha256="s")
+            for place, size in enumerate(parts)
+        ],
+        tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s"),
+    )
+
+
+def test_small_ranges_are_gathered_into_one_part() -> None:
+    """Five ranges of 1 MiB are one part of 5 MiB."""
+    pieces = staging.join([ledger(index, [], MIB) for index in range(5)])
+
+    assert [(piece.number, piece.bytes) for piece in pieces if isinstance(piece, GatheredPiece)] == [(1, 5 * MIB)]
+
+
+def test_large_ranges_stay_as_they_were_uploaded() -> None:
+    """Parts are taken over as they are, in order of ranges."""
+    pieces = staging.join([ledger(0, [8 * MIB, 6 * MIB], None), ledger(1, [8 * MIB, 5 * MIB], None)])
+
+    numbers = [piece.part.number for piece in pieces if isinstance(piece, UploadedPiece)]
+    assert numbers == [1, 2, staging.PARTS_PER_RANGE + 1, staging.PARTS_PER_RANGE + 2]
+
+
+def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
+    """No store takes a part under 5 MiB that is not the last."""
+    with pytest.raises(StagingError):
+        staging.join([ledger(0, [], MIB), ledger(1, [8 * MIB, 5 * MIB], None)])
+
+
+def test_a_block_of_part_numbers_is_never_overrun() -> None:
+    """A range that is too large is an error, not another range's part."""
+    with pytest.raises(OverflowError):
+        staging.part_number(0, staging.PARTS_PER_RANGE)
+
+
+sizes = st.integers(1, 13 * MIB)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(5 * MIB, 13 * MIB), max_size=3), sizes), min_size=1, max_size=5))
+def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], int]]) -> None:
+    """Numbers ascend, all bytes are there, and only the last piece may be small."""
+    ledgers = [ledger(index, parts, None if parts else tail) for index, (parts, tail) in enumerate(ranges)]
+    try:
+        pieces = staging.join(ledgers)
+    except StagingError:
+        assert any(not parts and tail < 5 * MIB for parts, tail in ranges)
+        return
+
+    numbers = [piece.part.number if isinstance(piece, UploadedPiece) else piece.number for piece in pieces]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] <= 10_000
+    assert sum(piece.bytes for piece in pieces) == sum(sum(parts) or tail for parts, tail in ranges)
+    assert all(piece.bytes >= staging.PART_MIN_BYTES for piece in pieces[:-1])

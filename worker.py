@@ -1,0 +1,80 @@
+"""Which workflows and activities serve which task queue; nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.downloads.steps import DownloadSteps
+from infra.hands import Hands
+from infra.settings import Settings
+from workflows import downloads
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One line of the table: what a task queue serves, and how much of it at a time."""
+
+    name: str
+    workflows: Sequence[type]
+    activities: Sequence[Callable[..., Any]]
+    slots: int
+
+
+def table(settings: Settings, hands: Hands) -> list[Queue]:
+    """All queues of the house."""
+    download = DownloadSteps(hands.database, hands.objects, hands.http, hands.sealer, settings.downloads)
+    return [
+        Queue(
+            name=downloads.QUEUE,
+            workflows=[downloads.DownloadWorkflow],
+            activities=[download.record, download.probe, download.assemble, download.discard, download.finish],
+            slots=50,
+        ),
+        Queue(
+            name=downloads.FETCH_QUEUE,
+            workflows=[],
+            activities=[download.fetch_range],
+            slots=settings.worker.fetch_slots,
+        ),
+    ]
+
+
+def names() -> tuple[str, ...]:
+    """The task queues that a worker can be told to serve."""
+    return (downloads.QUEUE, downloads.FETCH_QUEUE)
+
+
+def build(client: Client, settings: Settings, queue: Queue) -> Worker:
+    """A Temporal worker for one line of the table."""
+    engine = settings.engine
+    return Worker(
+        client,
+        task_queue=queue.name,
+        workflows=queue.workflows,
+        activities=queue.activities,
+        max_concurrent_activities=queue.slots,
+        # A killed worker freezes its cached workflows for this long; the default of 10 s is felt by users.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=engine.sticky_timeout_seconds),
+        # Heartbeats carry the progress that people watch.
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        default_heartbeat_throttle_interval=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=engine.graceful_shutdown_seconds),
+    )
+
+
+async def serve(client: Client, settings: Settings, hands: Hands, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Serve the named queues until told to stop; what runs may finish within the graceful time."""
+    workers = [build(client, settings, queue) for queue in table(settings, hands) if queue.name in queues]
+    async with asyncio.TaskGroup() as group:
+        for worker in workers:
+            group.create_task(worker.run())
+        await stop.wait()
+        for worker in workers:
+            group.create_task(worker.shutdown())
