@@ -1,0 +1,171 @@
+"""The sample paged source: `GET /rows?rows=…&seed=…&page=…&page_size=…`, with faults by seed and counted requests."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from aiohttp import web
+from pydantic import Field, ValidationError
+
+from sims import rows
+from sims.faults import Faults, Kind
+
+HOST = "127.0.0.1"
+PARENT_CHECK_SECONDS = 0.5
+
+_CANNED: Mapping[Kind | None, tuple[int, str, str]] = {
+    Kind.SERVER_ERROR: (503, "application/json", '{"error":"busy"}'),
+    Kind.TOO_MANY: (429, "application/json", '{"error":"slow down"}'),
+    Kind.NOT_FOUND: (404, "application/json", '{"error":"no such list"}'),
+    Kind.NOT_JSON: (200, "text/html", "<html><body>Please log in</body></html>"),
+}
+
+
+class Ask(Faults):
+    """The parameters of a request; others are taken for filters and ignored."""
+
+    rows: int = Field(default=1_000, ge=0, le=10**9)
+    page: int = Field(default=0, ge=0)
+    page_size: int = Field(default=500, ge=1, le=10_000)
+    delay_ms: int = Field(default=0, ge=0, description="how long each answer takes")
+    tag: str = Field(default="", description="whose requests these are, in the counts")
+
+
+@dataclass
+class Source:
+    """A running source."""
+
+    base: str = ""
+    counts: Counter[tuple[str, int, int]] = field(default_factory=Counter)
+
+    def url(self, **parameters: str | float) -> str:
+        """The address that an export is given: everything but page and page_size."""
+        return f"{self.base}/rows?{urlencode(parameters)}"
+
+    def requests(self, *, tag: str = "", page_size: int) -> Mapping[int, int]:
+        """How often each page was asked for."""
+        return {page: count for (t, size, page), count in self.counts.items() if (t, size) == (tag, page_size)}
+
+
+SOURCE = web.AppKey("source", Source)
+
+
+@asynccontextmanager
+async def running_source(port: int = 0) -> AsyncIterator[Source]:
+    """Serve on 127.0.0.1; port 0 picks a free one."""
+    source = Source()
+    app = web.Application()
+    app[SOURCE] = source
+    app.router.add_get("/rows", _rows)
+    app.router.add_get("/stats", _stats)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port)
+        await site.start()
+        host, bound_port = runner.addresses[0][:2]
+        source.base = f"http://{host}:{bound_port}"
+        yield source
+    finally:
+        await runner.cleanup()
+
+
+async def _rows(request: web.Request) -> web.StreamResponse:
+    try:
+        ask = Ask.model_validate(dict(request.query))
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return web.json_response({"error": wrong}, status=400)
+    counts = request.app[SOURCE].counts
+    counts[ask.tag, ask.page_size, ask.page] += 1
+    attempt = counts[ask.tag, ask.page_size, ask.page]
+    fault = ask.pick(ask.page, attempt)
+    delay_ms = ask.delay_ms + (ask.slow_ms if fault is Kind.SLOW else 0)
+    if delay_ms:
+        await asyncio.sleep(delay_ms / 1_000)
+    return await _answer(request, ask, fault, attempt)
+
+
+async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: int) -> web.StreamResponse:
+    if fault in _CANNED:
+        status, content_type, text = _CANNED[fault]
+        headers = {"Retry-After": "1"} if status == 429 else None
+        return web.Response(status=status, content_type=content_type, text=text, headers=headers)
+    body = _page(ask, fault, attempt)
+    if fault is Kind.RESET:
+        return await _reset(request, body)
+    return web.Response(body=body[:-20] if fault is Kind.BROKEN_JSON else body, content_type="application/json")
+
+
+def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
+    start = min(ask.page * ask.page_size, ask.rows)
+    stop = min(start + ask.page_size, ask.rows)
+    total = ask.rows
+    match fault:
+        case Kind.NO_DATA:
+            return b'{"total":%d}' % total
+        case Kind.NOT_OBJECTS:
+            arrays = [list(rows.row(ask.seed, n).values()) for n in range(start, stop)]
+            return b'{"total":%d,"data":%b}' % (total, json.dumps(arrays, default=float).encode())
+        case Kind.SHORT:
+            stop = start + (stop - start) // 2
+        case Kind.TOTAL:
+            total += ask.page + attempt
+    return b'{"total":%d,"data":[%b]}' % (total, rows.rows_json(ask.seed, start, stop))
+
+
+async def _reset(request: web.Request, body: bytes) -> web.StreamResponse:
+    # In the middle of the body: before it, clients repeat the request by themselves and nobody sees the fault.
+    response = web.StreamResponse(headers={"Content-Length": str(len(body)), "Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport:
+        request.transport.abort()
+    return response
+
+
+async def _stats(request: web.Request) -> web.Response:
+    tag = request.query.get("tag", "")
+    pages = [
+        {"page_size": page_size, "page": page, "requests": count}
+        for (tagged, page_size, page), count in sorted(request.app[SOURCE].counts.items())
+        if tagged == tag
+    ]
+    return web.json_response({"requests": sum(counted["requests"] for counted in pages), "pages": pages})
+
+
+async def _serve(port: int) -> None:
+    parent = os.getppid()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stopped.set)
+    async with running_source(port) as source:
+        sys.stdout.write(json.dumps({"url": source.base}) + "\n")
+        sys.stdout.flush()
+        while not stopped.is_set() and os.getppid() == parent:
+            try:
+                await asyncio.wait_for(stopped.wait(), PARENT_CHECK_SECONDS)
+            except TimeoutError:
+                continue
+
+
+def main() -> None:
+    """Print the address as one JSON line, then serve until a signal comes or the parent is gone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
+    asyncio.run(_serve(parser.parse_args().port))
+
+
+if __name__ == "__main__":
+    main()
