@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +17,8 @@ class DatabaseSettings(BaseModel):
 
     url: SecretStr = SecretStr("postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage")
     pool_size: int = Field(default=8, ge=1)
+    application_name: str = Field(default="haulage", description="what pg_stat_activity shows")
+    statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 lets statements run for ever")
 
 
 class ObjectSettings(BaseModel):
@@ -29,6 +32,16 @@ class ObjectSettings(BaseModel):
     access_key: str = "haulage"
     secret_key: SecretStr = SecretStr("")
     public_base: str = Field(default="", description="scheme and host that browsers reach the store under, e.g. a CDN")
+    threads: int = Field(default=8, ge=1, description="requests to the store at once")
+
+    @field_validator("public_base")
+    @classmethod
+    def _only_scheme_and_host(cls, value: str) -> str:
+        """A path would be signed differently from how it arrives."""
+        parts = urlsplit(value)
+        if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
+            raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
+        return value
 
 
 class GuardSettings(BaseModel):

@@ -1,0 +1,103 @@
+"""How the object store fails: a few types that callers can tell apart, translated from the client's many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from minio.error import MinioException, S3Error
+from urllib3.exceptions import HTTPError
+
+_REFUSALS = {
+    "AccessDenied",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+}
+
+
+class StoreFailure(Exception):
+    """The object store did not do what was asked.
+
+    Args:
+        message: What was asked, what came back, and what to do next.
+        key: The object it was about, empty when it was about none.
+        code: The S3 error code, empty when there was no answer.
+    """
+
+    def __init__(self, message: str, *, key: str, code: str) -> None:
+        super().__init__(message)
+        self.key = key
+        self.code = code
+
+
+class ObjectMissing(StoreFailure):
+    """There is no object under this key."""
+
+
+class UploadMissing(StoreFailure):
+    """The upload was completed or aborted, or never begun."""
+
+
+class BucketMissing(StoreFailure):
+    """The configured bucket does not exist."""
+
+
+class PartTooSmall(StoreFailure):
+    """Only the last part of an object may be smaller than 5 MiB."""
+
+
+class StoreRefused(StoreFailure):
+    """The store does not accept our keys, or they do not allow this."""
+
+
+class StoreUnreachable(StoreFailure):
+    """The store gave no answer that S3 knows."""
+
+
+@contextmanager
+def translated(key: str) -> Iterator[None]:
+    """Turn what the client raises into our types. The client's own S3Error is frozen: even `add_note` fails on it."""
+    try:
+        yield
+    except S3Error as error:
+        raise from_s3(error, key) from error
+    except (HTTPError, MinioException, OSError) as error:
+        raise StoreUnreachable(
+            f"The object store gave no usable answer for {key!r}: {error}. "
+            "Check that it runs, and HAULAGE_OBJECTS__ENDPOINT and HAULAGE_OBJECTS__SECURE.",
+            key=key,
+            code="",
+        ) from error
+
+
+def from_s3(error: S3Error, key: str) -> StoreFailure:
+    """Our type for an S3 error code."""
+    code = error.code or ""
+    kind, message = _meaning(code, error, key)
+    return kind(message, key=key, code=code)
+
+
+def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
+    match code:
+        case "NoSuchKey":
+            return ObjectMissing, f"There is no object {key!r} in the store."
+        case "NoSuchUpload":
+            return UploadMissing, f"The upload to {key!r} is not open: it was completed or aborted. Begin a new one."
+        case "NoSuchBucket":
+            return BucketMissing, (
+                f"The bucket {error.bucket_name!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET."
+            )
+        case "EntityTooSmall":
+            return PartTooSmall, (
+                f"A part of {key!r} is smaller than 5 MiB: only the last part may be. Send larger parts."
+            )
+        case _ if code in _REFUSALS:
+            return StoreRefused, (
+                f"The object store refused access to {key!r} ({code}). Check HAULAGE_OBJECTS__ACCESS_KEY, "
+                "HAULAGE_OBJECTS__SECRET_KEY, what they allow, and the clock of this machine."
+            )
+        case _:
+            return StoreFailure, f"The object store answered {code} for {key!r}: {error.message}"

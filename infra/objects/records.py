@@ -1,0 +1,80 @@
+"""What the object store answers: plain records, with keys relative to the configured prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+MIN_PART_BYTES = 5 * 1024 * 1024
+"""S3 refuses to complete an upload when any part but the last is smaller."""
+
+MAX_COPY_BYTES = 5 * 1024 * 1024 * 1024
+"""S3 copies no more than this into one part."""
+
+MAX_PARTS = 9_999
+"""One less than S3 allows: SeaweedFS sorts part 10000 before 1000 and then skips parts when it lists by page."""
+
+PART_BYTES = 8 * 1024 * 1024
+"""What we cut streams into: large enough for full speed, small enough to hold a few in memory."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a time that the store did not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object that we wrote, with the SHA-256 of what we sent."""
+
+    key: str
+    size: int
+    etag: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """An object that the store joined from others; its bytes never passed through here, so it has no SHA-256."""
+
+    key: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the store knows about an object. Metadata names are lower case."""
+
+    key: str
+    size: int
+    etag: str
+    content_type: str
+    metadata: Mapping[str, str]
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of a listing."""
+
+    key: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an upload in progress."""
+
+    number: int
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload that was begun and neither completed nor aborted."""
+
+    key: str
+    upload_id: str
+    started: datetime
