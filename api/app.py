@@ -1,0 +1,57 @@
+"""The API: every room's routes in one application, and the process that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+
+from aiohttp import web
+
+from api import docs, downloads, health, middleware, openapi, projects, server, services
+from api.auth import Gate
+from api.dispatch import endpoint
+from api.routes import Routes
+from api.services import Services
+from domain.projects import PEPPER_MIN_CHARACTERS
+from infra import log
+from infra.settings import Settings
+
+ROOMS: tuple[Routes, ...] = (health.routes, docs.routes, projects.routes, downloads.routes)
+
+
+def build(services: Services) -> web.Application:
+    """The application over these clients, which stay the caller's to close."""
+    settings = services.settings
+    _check_pepper(settings)
+    app = web.Application(
+        middlewares=[middleware.door(settings.api.request_timeout_seconds)],
+        client_max_size=settings.api.body_max_bytes,
+    )
+    app[docs.DOCUMENT] = json.dumps(openapi.document(ROOMS)).encode()
+    app.on_response_prepare.append(middleware.dress)
+    gate = Gate(services.database, settings)
+    for room in ROOMS:
+        for route in room:
+            app.router.add_route(route.method, route.path, endpoint(route, services, gate))
+    return app
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is under way."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with services.connect(settings) as held, server.listening(build(held), settings.api) as address:
+        log.get(__name__).info("api_ready", address=address)
+        await stop.wait()
+        log.get(__name__).info("api_stopping")
+
+
+def _check_pepper(settings: Settings) -> None:
+    if len(settings.secrets.pepper.get_secret_value()) < PEPPER_MIN_CHARACTERS:
+        raise ValueError(
+            f"HAULAGE_SECRETS__PEPPER has fewer than {PEPPER_MIN_CHARACTERS} characters, so key hashes would be weak. "
+            "Set it to a random text, the same in every API process."
+        )

@@ -1,0 +1,101 @@
+"""Who calls: a project's key or the admin key, from `Authorization: Bearer …` and from nowhere else."""
+
+from __future__ import annotations
+
+import hmac
+from typing import NamedTuple
+
+from aiohttp import web
+from sqlalchemy import ColumnElement
+from sqlmodel import col, func, or_, select
+
+from api.routes import Access, Caller
+from domain import projects
+from domain.faults import Denied, Missing
+from infra.database import Database
+from infra.settings import Settings
+from infra.tables.projects import ApiKey
+
+HINT = "Send it as `Authorization: Bearer hlg_…`."
+
+
+class Gate:
+    """Knows callers by their keys.
+
+    Every call asks the database, so that a revoked key is out at once, on every replica.
+    """
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._admin_key = settings.api.admin_key.get_secret_value().encode()
+        self._pepper = settings.secrets.pepper.get_secret_value()
+
+    async def admit(self, request: web.Request, access: Access) -> Caller:
+        """Who this is, if they may use routes of this access at all.
+
+        Raises:
+            Denied: There is no key, or none of ours, or it was revoked.
+            Missing: The key is right, and opens other doors than this one.
+        """
+        if access is Access.PUBLIC:
+            return Caller()
+        caller = await self._identify(_bearer(request))
+        if access is Access.ADMIN and not caller.is_admin:
+            raise not_here()
+        if access is Access.PROJECT and caller.is_admin:
+            raise Denied(
+                "project_key_needed",
+                "The admin key belongs to no project, and this route works on the caller's own project.",
+                "Use a key of that project; POST /v1/projects/{project_id}/keys makes one.",
+            )
+        return caller
+
+    async def _identify(self, token: str) -> Caller:
+        if self._admin_key and hmac.compare_digest(token.encode(), self._admin_key):
+            return Caller(is_admin=True)
+        key = projects.parse(token)
+        if key is None:
+            raise Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", HINT)
+        row = await self._look_up(key.key_id)
+        # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
+        stored, live = (row.secret_hash, row.live) if row else (bytes(32), False)
+        matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
+        if row is None or not (matches and live):
+            raise Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
+        return Caller(project_id=row.project_id, key_id=key.key_id)
+
+    async def _look_up(self, key_id: str) -> _Row | None:
+        statement = select(ApiKey.project_id, ApiKey.secret_hash, is_live()).where(ApiKey.key_id == key_id)
+        async with self._database.session() as session:
+            found = (await session.exec(statement)).one_or_none()
+        return None if found is None else _Row(*found)
+
+
+class _Row(NamedTuple):
+    project_id: str
+    secret_hash: bytes
+    live: bool
+
+
+def is_live() -> ColumnElement[bool]:
+    """Whether a key opens doors now, by the database's clock, which all replicas share."""
+    return or_(col(ApiKey.revoked_at).is_(None), col(ApiKey.revoked_at) > func.now())
+
+
+def check_owner(caller: Caller, project_id: str) -> None:
+    """Another project's key sees no difference between a foreign project and none."""
+    if not caller.is_admin and caller.project_id != project_id:
+        raise not_here()
+
+
+def not_here() -> Missing:
+    """What a valid key is told about what is not its own."""
+    return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
+
+
+def _bearer(request: web.Request) -> str:
+    headers = request.headers.getall("Authorization", [])
+    scheme, _, token = (headers[0] if len(headers) == 1 else "").partition(" ")
+    if scheme.lower() != "bearer" or not token.isascii() or not token.strip():
+        raise Denied("key_missing", "This route needs an API key.", HINT)
+    return token.strip()

@@ -1,0 +1,53 @@
+"""Dispatch: what happens between a matched route and its handler, in the order that gives the least away."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from api import auth, middleware, reading
+from api.models import Nothing
+from api.routes import JSON, Access, Call, Caller, Route
+from api.services import Services
+
+
+def endpoint(
+    route: Route, services: Services, gate: auth.Gate
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The aiohttp handler of a route."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request[middleware.ROUTE] = route
+        caller = await gate.admit(request, route.access)
+        inputs = await _inputs(route, request, caller, services)
+        return _respond(route, await route.handler(Call(request, caller, services), **inputs))
+
+    return handle
+
+
+async def _inputs(route: Route, request: web.Request, caller: Caller, services: Services) -> dict[str, Any]:
+    """The handler's arguments. Whose project it is comes before what was sent."""
+    inputs: dict[str, Any] = {}
+    if route.variables:
+        inputs["path"] = reading.path(request, route.variables)
+    if route.access is Access.OWNER:
+        auth.check_owner(caller, inputs["path"].project_id)
+    query = reading.query(request, route.query or Nothing)
+    if route.query:
+        inputs["query"] = query
+    if route.body:
+        inputs["body"] = await reading.body(request, route.body, services.settings.api)
+    return inputs
+
+
+def _respond(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:
+    match answer:
+        case web.StreamResponse():
+            return answer
+        case BaseModel():
+            return web.Response(status=route.status, body=answer.model_dump_json().encode(), content_type=JSON)
+        case None:
+            return web.Response(status=route.status)

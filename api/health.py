@@ -1,0 +1,80 @@
+"""Health: is the process alive, can it serve, what are its figures."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Literal
+
+from aiohttp import web
+
+from api.models import Answer
+from api.openapi import VERSION
+from api.problems import FieldProblem, Refusal
+from api.routes import Access, Call, Routes
+from infra import metrics, temporal
+
+routes = Routes("health", "Whether the service lives, and how it does.")
+
+
+class Pong(Answer):
+    """Who answers."""
+
+    service: Literal["haulage"] = "haulage"
+    version: str = VERSION
+
+
+class Alive(Answer):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(Answer):
+    """Every part answers."""
+
+    parts: dict[str, Literal["ok"]]
+
+
+@routes.get("/v1/ping", access=Access.PUBLIC)
+async def ping(_call: Call) -> Pong:
+    """Say who answers."""
+    return Pong()
+
+
+@routes.get("/livez", access=Access.PUBLIC)
+async def live(_call: Call) -> Alive:
+    """Tell whether the process lives.
+
+    It asks no other part: restart the process when this fails.
+    """
+    return Alive()
+
+
+@routes.get("/readyz", access=Access.PUBLIC)
+async def ready(call: Call) -> Ready:
+    """Tell whether every part answers.
+
+    The problem `not_ready` (503) names each part that does not: send requests elsewhere meanwhile.
+    """
+    failing = await call.services.failing()
+    if not any(failing.values()):
+        return Ready(parts=dict.fromkeys(failing, "ok"))
+    errors = [
+        FieldProblem(path=part, message="it does not answer." if fails else "ok") for part, fails in failing.items()
+    ]
+    names = ", ".join(part for part, fails in failing.items() if fails)
+    raise Refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "not_ready",
+        f"These parts do not answer: {names}.",
+        "Start them, or run `haulage doctor`.",
+        errors=errors,
+    )
+
+
+@routes.get("/metrics", access=Access.PUBLIC, media_type="text/plain")
+async def figures(_call: Call) -> web.Response:
+    """Read this process's figures, in Prometheus' text format."""
+    return web.Response(
+        body=await metrics.page(temporal.sdk_metrics_address()), content_type="text/plain", charset="utf-8"
+    )

@@ -1,0 +1,94 @@
+"""Around every request: its id, its time limit, one log line, one figure, and problems instead of tracebacks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from http import HTTPStatus
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from multidict import CIMultiDict
+from prometheus_client import Histogram
+
+from api import problems
+from api.routes import Route
+from infra import log
+
+ROUTE = web.RequestKey("route", Route)
+REQUEST_ID_HEADER = "X-Request-Id"
+UNROUTED = "none"
+REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
+
+_SANE_REQUEST_ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
+
+SECURITY_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def door(time_limit_seconds: float) -> Middleware:
+    """The outermost middleware; nothing that goes wrong inside leaves as anything but a problem."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        request_id = id_of(request)
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            async with asyncio.timeout(time_limit_seconds):
+                response = await handler(request)
+        except Exception as error:  # noqa: BLE001 (the last catch before the wire)
+            response = _shown(error, request, request_id)
+        response.headers[REQUEST_ID_HEADER] = request_id
+        _note(request, response, time.perf_counter() - started)
+        return response
+
+    return middleware
+
+
+async def dress(_request: web.Request, response: web.StreamResponse) -> None:
+    """The signal that dresses every answer just before it is sent."""
+    dress_headers(response.headers)
+
+
+def dress_headers(headers: CIMultiDict[str]) -> None:
+    """Put the security headers on and take the server's name off."""
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)
+    headers.popall("Server", None)
+
+
+def id_of(request: web.BaseRequest) -> str:
+    """The caller's request id where it is sane, else a new one."""
+    given = request.headers.get(REQUEST_ID_HEADER, "")
+    return given if _SANE_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _shown(error: Exception, request: web.Request, request_id: str) -> web.StreamResponse:
+    problem = problems.of(error, request_id)
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.get(__name__).error("request_failed", exc_info=error)
+    elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        log.get(__name__).warning("part_unavailable", error=repr(error))
+    route = request.get(ROUTE)
+    response = route.render(problem) if route else problems.respond(problem)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+def _note(request: web.Request, response: web.StreamResponse, seconds: float) -> None:
+    route = request.get(ROUTE)
+    name = route.name if route else UNROUTED
+    REQUESTS.labels(name, str(response.status)).observe(seconds)
+    # The path's template, never the address itself: a query may carry what no log should hold.
+    log.get(__name__).info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))

@@ -1,0 +1,21 @@
+"""Bases of what callers send and what they get back."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Request(BaseModel):
+    """What a caller sends, as body, query or path: a field that is not named here is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Answer(BaseModel):
+    """What a caller gets back."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Nothing(Request):
+    """The query of a route that takes none."""

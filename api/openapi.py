@@ -1,0 +1,169 @@
+"""OpenAPI: the document, made from the same table and models that serve the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from api import problems
+from api.problems import Problem
+from api.routes import JSON, Access, Route, Routes
+
+VERSION = "0.1.0"
+REFERENCE = "#/components/schemas/{model}"
+
+Json = dict[str, Any]
+Mode = Literal["validation", "serialization"]
+
+DESCRIPTION = """\
+Haulage moves data for business systems, durably.
+
+Send a key as `Authorization: Bearer hlg_…`. A key opens its own project: whatever belongs to another one is
+answered with 404, as if it were not there. Fields that this document does not name are refused. Errors are
+`application/problem+json` with a stable `code`, and a sentence that says what was wrong and what to do.
+"""
+
+SECURITY: dict[Access, list[Json]] = {
+    Access.PUBLIC: [],
+    Access.PROJECT: [{"project_key": []}],
+    Access.OWNER: [{"project_key": []}, {"admin_key": []}],
+    Access.ADMIN: [{"admin_key": []}],
+}
+SCHEMES: Json = {
+    "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
+    "admin_key": {"type": "http", "scheme": "bearer", "description": "The installation's admin key."},
+}
+
+# What the door itself may answer, before and around any handler.
+_ALWAYS: dict[str, HTTPStatus] = {
+    "invalid_request": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "malformed_request": HTTPStatus.BAD_REQUEST,
+    "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+_WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
+    ("key_missing", "key_malformed", "key_unknown"), HTTPStatus.UNAUTHORIZED
+)
+_WITH_BODY: dict[str, HTTPStatus] = {
+    "malformed_json": HTTPStatus.BAD_REQUEST,
+    "body_timeout": HTTPStatus.REQUEST_TIMEOUT,
+    "body_too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+}
+
+
+def document(rooms: Iterable[Routes]) -> Json:
+    """The OpenAPI 3.1 document of these rooms."""
+    rooms = list(rooms)
+    routes = [route for room in rooms for route in room]
+    schemas, definitions = _schemas(routes)
+    paths: dict[str, Json] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Haulage",
+            "version": VERSION,
+            "description": DESCRIPTION,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": room.tag, "description": room.description} for room in rooms],
+        "paths": paths,
+        "components": {"schemas": definitions, "securitySchemes": SCHEMES},
+    }
+
+
+def codes(route: Route) -> dict[HTTPStatus, list[str]]:
+    """The problem codes that a route may answer, by status."""
+    known = dict(_ALWAYS)
+    if route.access is not Access.PUBLIC:
+        known |= _WITH_KEY
+    if route.access is Access.PROJECT:
+        known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
+    if route.access in {Access.OWNER, Access.ADMIN} or route.variables:
+        known["not_found"] = HTTPStatus.NOT_FOUND
+    if route.body:
+        known |= _WITH_BODY
+    known |= {code: problems.fault_status(kind) for code, kind in route.problems.items()}
+    by_status: dict[HTTPStatus, list[str]] = {}
+    for code, status in sorted(known.items()):
+        by_status.setdefault(status, []).append(code)
+    return dict(sorted(by_status.items()))
+
+
+Schemas = Mapping[tuple[type, Mode], Json]
+
+
+def _schemas(routes: list[Route]) -> tuple[Schemas, Json]:
+    """A reference to each body's and answer's schema, and the schemas themselves."""
+    wanted: dict[tuple[type[BaseModel], Mode], None] = {(Problem, "serialization"): None}
+    for route in routes:
+        if route.body:
+            wanted[route.body, "validation"] = None
+        if route.answer:
+            wanted[route.answer, "serialization"] = None
+    schemas, shared = models_json_schema(list(wanted), ref_template=REFERENCE)
+    return {(model, mode): schema for (model, mode), schema in schemas.items()}, shared["$defs"]
+
+
+def _operation(route: Route, schemas: Schemas) -> Json:
+    operation: Json = {
+        "operationId": route.operation_id,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "security": SECURITY[route.access],
+        "parameters": [*_parameters(route.variables, "path"), *_parameters(route.query, "query")],
+        "responses": {str(int(status)): response for status, response in _responses(route, schemas)},
+    }
+    if route.description:
+        operation["description"] = route.description
+    if route.body:
+        content = {JSON: {"schema": schemas[route.body, "validation"]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _parameters(model: type[BaseModel] | None, place: Literal["path", "query"]) -> list[Json]:
+    if model is None:
+        return []
+    schema = model.model_json_schema()
+    required = schema.get("required", [])
+    return [_parameter(name, place, inner, required=name in required) for name, inner in schema["properties"].items()]
+
+
+def _parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
+    """A parameter. What may be null in a model is simply left out of an address."""
+    schema = {word: value for word, value in schema.items() if word != "title" and value is not None}
+    description = schema.pop("description", "")
+    match [branch for branch in schema.get("anyOf", []) if branch != {"type": "null"}]:
+        case [only]:
+            schema = {**{word: value for word, value in schema.items() if word != "anyOf"}, **only}
+    parameter = {"name": name, "in": place, "required": required, "schema": schema}
+    return parameter | ({"description": description} if description else {})
+
+
+def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Json]]:
+    success = HTTPStatus(route.status)
+    if route.answer:
+        yield success, _response(success.phrase, JSON, schemas[route.answer, "serialization"])
+    elif success in {HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}:
+        yield success, {"description": success.phrase}
+    else:
+        yield (
+            success,
+            _response(success.phrase, route.media_type, {} if route.media_type == JSON else {"type": "string"}),
+        )
+    for status, names in codes(route).items():
+        description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
+        yield status, _response(description, problems.MEDIA_TYPE, schemas[Problem, "serialization"])
+
+
+def _response(description: str, media_type: str, schema: Json) -> Json:
+    return {"description": description, "content": {media_type: {"schema": schema}}}

@@ -1,0 +1,140 @@
+"""Problems: every error at the door in one shape, RFC 9457 `application/problem+json` with a stable code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import BaseModel, BeforeValidator, Field
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from temporalio.service import RPCError, RPCStatusCode
+
+from domain.faults import Conflict, Denied, Fault, Gone, Invalid, Missing, SourceFault, bounded
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+
+FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
+    Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Denied: HTTPStatus.UNAUTHORIZED,
+    Missing: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    Gone: HTTPStatus.GONE,
+    SourceFault: HTTPStatus.BAD_GATEWAY,
+}
+
+_ENGINE_OUTAGES = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
+
+
+def _printable(text: str) -> str:
+    # A caller's text may hold lone surrogates, which no JSON answer can carry.
+    return bounded(text.encode("utf-8", "backslashreplace").decode())
+
+
+Text = Annotated[str, BeforeValidator(_printable)]
+
+
+class FieldProblem(BaseModel):
+    """One field that was wrong."""
+
+    path: Text = Field(description="where in the body, query or path, e.g. `headers[2].name`")
+    message: Text = Field(description="what was wrong with it and what to send instead")
+
+
+class Problem(BaseModel):
+    """What went wrong and what to do about it."""
+
+    type: str = Field(description="`urn:haulage:problem:` and the code")
+    title: str = Field(description="the status in words")
+    status: int = Field(ge=400, le=599)
+    detail: Text = Field(description="what was wrong and what to do next, for people")
+    code: str = Field(description="stable name of the problem, for programs")
+    request_id: str = Field(description="quote this when you ask for help; it is also in the X-Request-Id header")
+    errors: list[FieldProblem] = Field(default=[], description="the fields that were wrong, all of them")
+
+
+Renderer = Callable[[Problem], web.Response]
+
+
+class Refusal(Exception):
+    """The door itself says no, before any handler ran."""
+
+    def __init__(
+        self, status: HTTPStatus, code: str, message: str, hint: str = "", errors: Sequence[FieldProblem] = ()
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.errors = list(errors)
+        super().__init__(f"{message} {hint}".strip())
+
+
+def of(error: Exception, request_id: str) -> Problem:
+    """The problem that an error is to a caller. Our own failures say nothing but the request id."""
+    match error:
+        case Fault():
+            return build(fault_status(type(error)), error.record.code, error.record.sentence, request_id)
+        case Refusal():
+            return build(error.status, error.code, str(error), request_id, error.errors)
+        case web.HTTPException():
+            return _of_http(error, request_id)
+        case _ if is_outage(error):
+            sentence = "A part that this request needs does not answer right now. Try again in a moment."
+            return build(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", sentence, request_id)
+        case _:
+            sentence = f"Something failed on our side. Try again, and if it stays, tell us the request id {request_id}."
+            return build(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
+
+
+def build(status: HTTPStatus, code: str, detail: str, request_id: str, errors: Sequence[FieldProblem] = ()) -> Problem:
+    """A problem in full."""
+    return Problem(
+        type=f"urn:haulage:problem:{code}",
+        title=status.phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        request_id=request_id,
+        errors=list(errors),
+    )
+
+
+def respond(problem: Problem) -> web.Response:
+    """The default renderer."""
+    response = web.Response(status=problem.status, body=problem.model_dump_json().encode(), content_type=MEDIA_TYPE)
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="haulage"'
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
+
+
+def fault_status(kind: type[Fault]) -> HTTPStatus:
+    """The status that a kind of fault answers with; a subclass answers as its parent."""
+    return next(FAULT_STATUS[parent] for parent in kind.__mro__ if parent in FAULT_STATUS)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether a part of ours could not be reached, so that the same request may succeed in a moment."""
+    match error:
+        case RPCError():
+            return error.status in _ENGINE_OUTAGES
+        case DBAPIError():
+            return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
+        case _:
+            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError))
+
+
+def _of_http(error: web.HTTPException, request_id: str) -> Problem:
+    status = HTTPStatus(error.status)
+    match error:
+        case web.HTTPNotFound():
+            sentence = "There is nothing at this address. Check the path against /docs."
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            sentence = f"This address does not take {error.method}. Use {allowed}."
+        case _:
+            sentence = f"The request was refused: {error.reason}."
+    return build(status, status.name.lower(), sentence, request_id)

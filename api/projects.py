@@ -1,0 +1,219 @@
+"""Projects and keys: who may use this installation. A key is shown once and stored only as a hash."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field, StringConstraints
+from sqlmodel import col, func, select, tuple_
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from api import paging
+from api.auth import is_live, not_here
+from api.models import Answer, Request
+from api.paging import Page, PageQuery
+from api.routes import Access, Call, Routes
+from domain import projects as rules
+from domain.faults import Conflict, Invalid
+from infra import log
+from infra.tables.projects import ApiKey, Project
+
+LIVE_KEYS_MAX = 20
+OVERLAP_MAX_SECONDS = 7 * 24 * 3600
+
+routes = Routes("projects", "Projects and their keys: whatever is made with a key belongs to its project.")
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+class ProjectPath(Request):
+    """A project."""
+
+    project_id: str = Field(pattern=rules.PROJECT_ID_PATTERN)
+
+
+class KeyPath(ProjectPath):
+    """A key of a project."""
+
+    key_id: str = Field(pattern=rules.KEY_ID_PATTERN)
+
+
+class NewProject(Request):
+    """A project to be."""
+
+    name: Name = Field(description="for people; it need not be unique", examples=["Billing"])
+
+
+class Rotation(Request):
+    """How a key is replaced."""
+
+    overlap_seconds: int = Field(
+        default=24 * 3600, ge=0, le=OVERLAP_MAX_SECONDS, description="how long the old key still opens"
+    )
+
+
+class ShownProject(Answer):
+    """A project."""
+
+    project_id: str
+    name: str
+    created_at: AwareDatetime
+
+
+class ShownKey(Answer):
+    """A key, without its secret."""
+
+    key_id: str = Field(description="the part of the key between its underscores")
+    created_at: AwareDatetime
+    revoked_at: AwareDatetime | None = Field(description="from when on it opens nothing; null if it stays")
+
+
+class NewKey(ShownKey):
+    """A key just made."""
+
+    api_key: str = Field(description="keep it now: it is shown this once and cannot be read again")
+
+
+class MadeProject(ShownProject):
+    """A project just made, with its first key."""
+
+    key: NewKey
+
+
+@routes.post("/v1/projects", access=Access.ADMIN, status=201)
+async def create(call: Call, body: NewProject) -> MadeProject:
+    """Make a project and its first key."""
+    async with call.services.database.session() as session:
+        now = await _now(session)
+        project = Project(project_id=f"prj_{_random(rules.PROJECT_ID_LENGTH)}", name=body.name, created_at=now)
+        session.add(project)
+        await session.flush()
+        key = _mint(call, session, project.project_id, now)
+    log.get(__name__).info("project_made", project_id=project.project_id)
+    return MadeProject(**_show_project(project).model_dump(), key=key)
+
+
+@routes.get("/v1/projects", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def browse(call: Call, query: PageQuery) -> Page[ShownProject]:
+    """List projects, newest first."""
+    statement = select(Project).order_by(col(Project.created_at).desc(), col(Project.project_id).desc())
+    if query.after:
+        statement = statement.where(tuple_(Project.created_at, Project.project_id) < query.after)
+    async with call.services.database.session() as session:
+        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+    return paging.page(rows, query.limit, _show_project, lambda row: (row.created_at, row.project_id))
+
+
+@routes.get("/v1/projects/{project_id}", access=Access.OWNER)
+async def read(call: Call, path: ProjectPath) -> ShownProject:
+    """Read one project."""
+    async with call.services.database.session() as session:
+        return _show_project(await _project(session, path.project_id))
+
+
+@routes.post("/v1/projects/{project_id}/keys", access=Access.OWNER, status=201, problems={"too_many_keys": Conflict})
+async def create_key(call: Call, path: ProjectPath) -> NewKey:
+    """Make another key.
+
+    Several keys of a project open the same doors. A project has at most 20 that are not revoked.
+    """
+    async with call.services.database.session() as session:
+        return await _another(call, session, path.project_id)
+
+
+@routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
+async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> Page[ShownKey]:
+    """List a project's keys, newest first, revoked ones too."""
+    statement = select(ApiKey).where(ApiKey.project_id == path.project_id)
+    statement = statement.order_by(col(ApiKey.created_at).desc(), col(ApiKey.key_id).desc())
+    if query.after:
+        statement = statement.where(tuple_(ApiKey.created_at, ApiKey.key_id) < query.after)
+    async with call.services.database.session() as session:
+        await _project(session, path.project_id)
+        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+    return paging.page(rows, query.limit, _show_key, lambda row: (row.created_at, row.key_id))
+
+
+@routes.post(
+    "/v1/projects/{project_id}/keys/{key_id}/rotate",
+    access=Access.OWNER,
+    status=201,
+    problems={"too_many_keys": Conflict, "key_revoked": Conflict},
+)
+async def rotate_key(call: Call, path: KeyPath, body: Rotation) -> NewKey:
+    """Replace a key.
+
+    The new key opens at once. The old one opens until the overlap ends, so that callers can be changed one by one.
+    """
+    async with call.services.database.session() as session:
+        old = await _key(session, path)
+        if old.revoked_at is not None:
+            raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
+        new = await _another(call, session, path.project_id)
+        old.revoked_at = new.created_at + timedelta(seconds=body.overlap_seconds)
+    log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
+    return new
+
+
+@routes.delete("/v1/projects/{project_id}/keys/{key_id}", access=Access.OWNER)
+async def revoke_key(call: Call, path: KeyPath) -> None:
+    """Revoke a key, at once and for ever.
+
+    Revoking it again changes nothing.
+    """
+    async with call.services.database.session() as session:
+        key = await _key(session, path)
+        now = await _now(session)
+        key.revoked_at = min(key.revoked_at or now, now)
+    log.get(__name__).info("key_revoked", key_id=path.key_id)
+
+
+async def _project(session: AsyncSession, project_id: str, *, lock: bool = False) -> Project:
+    project = await session.get(Project, project_id, with_for_update=lock)
+    if project is None:
+        raise not_here()
+    return project
+
+
+async def _key(session: AsyncSession, path: KeyPath) -> ApiKey:
+    statement = select(ApiKey).where(ApiKey.project_id == path.project_id, ApiKey.key_id == path.key_id)
+    key = (await session.exec(statement.with_for_update())).one_or_none()
+    if key is None:
+        raise not_here()
+    return key
+
+
+async def _another(call: Call, session: AsyncSession, project_id: str) -> NewKey:
+    # The project's row is locked, so that two calls at once cannot both make the last key.
+    await _project(session, project_id, lock=True)
+    live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live())
+    if (await session.exec(live)).one() >= LIVE_KEYS_MAX:
+        raise Conflict("too_many_keys", f"This project has {LIVE_KEYS_MAX} keys already.", "Revoke one first.")
+    return _mint(call, session, project_id, await _now(session))
+
+
+async def _now(session: AsyncSession) -> datetime:
+    return (await session.exec(select(func.now()))).one()
+
+
+def _mint(call: Call, session: AsyncSession, project_id: str, now: datetime) -> NewKey:
+    key = rules.Key(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
+    pepper = call.services.settings.secrets.pepper.get_secret_value()
+    row = ApiKey(key_id=key.key_id, project_id=project_id, secret_hash=rules.digest(pepper, key.secret), created_at=now)
+    session.add(row)
+    log.get(__name__).info("key_made", key_id=key.key_id, project_id=project_id)
+    return NewKey(key_id=key.key_id, created_at=now, revoked_at=None, api_key=key.text)
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(rules.ALPHABET) for _ in range(length))
+
+
+def _show_project(row: Project) -> ShownProject:
+    return ShownProject(project_id=row.project_id, name=row.name, created_at=row.created_at)
+
+
+def _show_key(row: ApiKey) -> ShownKey:
+    return ShownKey(key_id=row.key_id, created_at=row.created_at, revoked_at=row.revoked_at)

@@ -1,0 +1,163 @@
+"""Reading: turns a request's path, query and body into models, or says everything that is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any, NoReturn, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from api import sentences
+from api.problems import FieldProblem, Refusal
+from domain.faults import Missing
+from infra.settings import ApiSettings
+
+JSON_MAX_DEPTH = 32
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def path(request: web.Request, model: type[Model]) -> Model:
+    """The path's variables. One that cannot be an id of ours names nothing, so it is missing, not invalid."""
+    try:
+        return model.model_validate(dict(request.match_info))
+    except ValidationError:
+        name = next(iter(model.model_fields))
+        raise Missing("not_found", f"There is nothing under this {name}.", "Check the id in the path.") from None
+
+
+def query(request: web.Request, model: type[Model]) -> Model:
+    """The query, each parameter at most once; numbers are read from their text."""
+    values = dict(request.query)
+    repeated = [name for name in values if len(request.query.getall(name)) > 1]
+    errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
+    errors += _unstorable(values)
+    if errors:
+        _refuse("query", errors)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        _refuse("query", sentences.of(error, model))
+
+
+async def body(request: web.Request, model: type[Model], settings: ApiSettings) -> Model:
+    """The JSON body, without coercion: a number in quotes is a string."""
+    _check_headers(request, settings.body_max_bytes)
+    text = _decoded(await _read(request, settings))
+    if errors := list(_unstorable(_parsed(text))):
+        _refuse("body", errors)
+    try:
+        return model.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        _refuse("body", sentences.of(error, model))
+
+
+def _refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
+    first = errors[0]
+    detail = f"{first.path or f'The {place}'}: {first.message}"
+    if len(errors) > 1:
+        detail += f" {len(errors) - 1} more under `errors`."
+    raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", detail, errors=errors) from None
+
+
+def _check_headers(request: web.Request, max_bytes: int) -> None:
+    if request.content_type != "application/json" or (request.charset or "utf-8").lower() != "utf-8":
+        raise Refusal(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "The body must be JSON in UTF-8.",
+            "Send it with the header Content-Type: application/json.",
+        )
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refusal(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_encoding",
+            "Compressed bodies are not taken.",
+            "Send the body as it is, without Content-Encoding.",
+        )
+    if (request.content_length or 0) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+async def _read(request: web.Request, settings: ApiSettings) -> bytes:
+    try:
+        async with asyncio.timeout(settings.body_timeout_seconds):
+            return await request.read()
+    except TimeoutError:
+        raise Refusal(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "body_timeout",
+            f"The body did not arrive within {settings.body_timeout_seconds:g} seconds.",
+            "Send it in one go, and check the connection.",
+        ) from None
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large(settings.body_max_bytes) from None
+    except (web.RequestPayloadError, ConnectionError):
+        raise _malformed("The body ended early or its framing is broken.") from None
+
+
+def _too_large(max_bytes: int) -> Refusal:
+    return Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body_too_large",
+        f"The body is larger than the {max_bytes:,} bytes allowed.",
+        "Send less at once.",
+    )
+
+
+def _malformed(message: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed(f"Byte {error.start} of the body is not UTF-8.") from None
+
+
+def _parsed(text: str) -> Any:
+    """Python's parser is the stricter first reader: pydantic's own takes duplicate names and NaN in silence."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_a_number)
+    except json.JSONDecodeError as error:
+        raise _malformed(f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}.") from None
+    except RecursionError:
+        raise _malformed(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.") from None
+    except ValueError:
+        raise _malformed("The body holds a number with thousands of digits.") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in members if names.count(name) > 1)
+        raise _malformed(f"The body gives {sentences.shown(repeated)} more than once in one object.")
+    return members
+
+
+def _not_a_number(name: str) -> NoReturn:
+    raise _malformed(f"The body holds {name}, which is not JSON.")
+
+
+def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:
+    """Text that PostgreSQL cannot hold: NUL characters, and halves of surrogate pairs."""
+    if len(location) > JSON_MAX_DEPTH:
+        raise _malformed(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
+    match value:
+        case str():
+            if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+                message = "it holds a NUL character or half a surrogate pair; remove it."
+                yield FieldProblem(path=sentences.path_of(location), message=message)
+        case dict():
+            for name, inner in value.items():
+                yield from _unstorable(name, (*location, name))
+                yield from _unstorable(inner, (*location, name))
+        case list():
+            for index, inner in enumerate(value):
+                yield from _unstorable(inner, (*location, index))

@@ -1,0 +1,199 @@
+"""Routes: the one table that the server, the OpenAPI document and the tests are all made from.
+
+A room declares its routes beside their handlers; annotations say everything once:
+
+    routes = Routes("widgets", "Things that turn.")
+
+    @routes.post("/v1/widgets", access=Access.PROJECT, status=201, problems={"widget_exists": Conflict})
+    async def create(call: Call, body: NewWidget) -> Widget:
+        \"\"\"Make a widget.
+
+        Longer text for the reference.
+        \"\"\"
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from api.problems import Renderer, respond
+from api.services import Services
+from domain.faults import Fault
+
+JSON = "application/json"
+
+
+class Access(StrEnum):
+    """Who may call a route. A valid key that does not open a route is told that there is nothing."""
+
+    PUBLIC = "public"  # anybody
+    PROJECT = "project"  # a project's own key: the project is the caller's, never a parameter
+    OWNER = "owner"  # a key of the project named in the path, or the admin key
+    ADMIN = "admin"  # the admin key
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, as the credential says."""
+
+    project_id: str | None = None
+    key_id: str | None = None
+    is_admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: who calls, and the clients that answer it."""
+
+    request: web.Request
+    caller: Caller
+    services: Services
+
+    @property
+    def project_id(self) -> str:
+        """The caller's project, on routes that only a project's key opens."""
+        if self.caller.project_id is None:
+            raise LookupError("this route's access lets callers in that have no project")
+        return self.caller.project_id
+
+
+Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]
+SomeHandler = TypeVar("SomeHandler", bound=Handler)
+
+
+class Options(TypedDict, total=False):
+    """What a route says besides method, path and its handler's annotations."""
+
+    status: int
+    media_type: str  # of answers that are no model
+    problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One row of the table."""
+
+    method: str
+    path: str
+    access: Access
+    handler: Handler
+    tag: str
+    summary: str
+    description: str
+    body: type[BaseModel] | None
+    query: type[BaseModel] | None
+    variables: type[BaseModel] | None
+    answer: type[BaseModel] | None
+    render: Renderer
+    status: int = HTTPStatus.OK
+    media_type: str = JSON
+    problems: Mapping[str, type[Fault]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Method and path template, as logs and metrics say it."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def operation_id(self) -> str:
+        """A name for generated clients, e.g. `projects_create`."""
+        return f"{self.tag}_{self.handler.__name__}"
+
+
+class Routes:
+    """The routes of one room.
+
+    Args:
+        tag: The room's name.
+        description: One sentence about it, for the reference.
+        render: How this room shows problems, if not as problem+json.
+    """
+
+    def __init__(self, tag: str, description: str, *, render: Renderer = respond) -> None:
+        self.tag = tag
+        self.description = description
+        self._render = render
+        self._routes: list[Route] = []
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
+
+    def get(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that reads."""
+        return self._declare("GET", path, access, options)
+
+    def post(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that makes or starts something."""
+        return self._declare("POST", path, access, options)
+
+    def delete(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that ends something."""
+        return self._declare("DELETE", path, access, options)
+
+    def _declare(
+        self, method: str, path: str, access: Access, options: Options
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        def declare(handler: SomeHandler) -> SomeHandler:
+            hints = get_type_hints(handler)
+            summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
+            answer = hints["return"]
+            route = Route(
+                method=method,
+                path=path,
+                access=access,
+                handler=handler,
+                tag=self.tag,
+                summary=summary.rstrip("."),
+                description=description.strip(),
+                body=hints.get("body"),
+                query=hints.get("query"),
+                variables=hints.get("path"),
+                answer=answer if _is_model(answer) else None,
+                render=self._render,
+                **_with_status(options, answer),
+            )
+            _check(route, hints)
+            self._routes.append(route)
+            return handler
+
+        return declare
+
+
+def _with_status(options: Options, answer: Any) -> Options:
+    return options if answer is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
+
+
+def _is_model(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel)
+
+
+def _check(route: Route, hints: Mapping[str, Any]) -> None:
+    """Refuse a row that could not work, when the room is imported and not when it is called."""
+    inputs = {name: hint for name, hint in hints.items() if name not in {"call", "_call", "return"}}
+    variables = set(re.findall(r"{(\w+)}", route.path))
+    declared = set(route.variables.model_fields) if route.variables else set()
+    wrong = {
+        "a handler takes only call, body, query and path": inputs.keys() - {"body", "query", "path"},
+        "every input must be a model that forbids unknown fields": {
+            name
+            for name, hint in inputs.items()
+            if not (_is_model(hint) and hint.model_config.get("extra") == "forbid")
+        },
+        "the path and its model must have the same variables": variables ^ declared,
+        "a route that its owner opens needs the project in its path": (
+            {"project_id"} - declared if route.access is Access.OWNER else set()
+        ),
+        "a handler's docstring is its summary": set() if route.summary else {"docstring"},
+    }
+    for rule, offenders in wrong.items():
+        if offenders:
+            raise TypeError(f"{route.name}: {rule}; see {', '.join(sorted(offenders))}")

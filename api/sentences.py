@@ -1,0 +1,163 @@
+"""Sentences: what pydantic found wrong with a request, as a person would say it."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from api.problems import FieldProblem
+
+SHOWN_MAX_CHARACTERS = 60
+NAME_MAX_CHARACTERS = 100
+
+Schema = dict[str, Any]
+
+# What a value should have been, by the first word of pydantic's error type (`int_type`, `int_parsing`).
+_WANTED = {
+    "int": "an integer",
+    "float": "a number",
+    "decimal": "a number",
+    "bool": "true or false",
+    "string": "a string",
+    "list": "an array",
+    "tuple": "an array",
+    "set": "an array",
+    "dict": "an object",
+    "model": "an object",
+    "datetime": "a time such as 2026-01-31T08:00:00Z",
+    "date": "a date such as 2026-01-31",
+    "uuid": "a UUID",
+    "url": "an absolute URL",
+}
+
+
+def of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
+    """All faults of a request, each with the path of its field."""
+    schema = _schema(model)
+    return [
+        FieldProblem(path=path_of(detail["loc"]), message=_sentence(detail, schema))
+        for detail in error.errors(include_url=False)
+    ]
+
+
+def path_of(location: tuple[str | int, ...]) -> str:
+    """A path as a person writes it: `headers[2].name`."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step[:NAME_MAX_CHARACTERS]}" if path else step[:NAME_MAX_CHARACTERS]
+    return path
+
+
+def _sentence(detail: ErrorDetails, schema: Schema) -> str:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    field = _schema_at(schema, detail["loc"], schema)
+    match kind:
+        case "missing":
+            return "this field is missing; add it."
+        case "extra_forbidden":
+            return _unknown_field(detail["loc"], schema)
+        case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
+            return f"{shown(value)} is outside {_range(field, 'minimum', 'maximum')}; choose a value in that range."
+        case "string_too_short" | "string_too_long":
+            allowed = _range(field, "minLength", "maxLength")
+            return f"it has {len(value):,} characters; send {allowed}."
+        case "too_short" | "too_long":
+            return f"it has {context['actual_length']:,} entries; send {_range(field, *_counted(value))}."
+        case "string_pattern_mismatch":
+            return f"{shown(value)} does not have the form {context['pattern']}; correct it."
+        case "literal_error" | "enum":
+            return f"{shown(value)} is not one of {context['expected']}; choose one of them."
+        case "value_error":
+            return str(context["error"])
+        case _:
+            return _mistyped(detail)
+
+
+def _mistyped(detail: ErrorDetails) -> str:
+    kind, value = detail["type"], detail["input"]
+    wanted = _WANTED.get(kind.partition("_")[0])
+    if wanted is None:
+        return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}; correct it."
+    if kind.endswith("_type") and not (isinstance(value, (int, float)) and wanted == "an integer"):
+        return f"{_kind_of(value)} was sent where {wanted} belongs; send {wanted}."
+    return f"{shown(value)} is not {wanted}; send {wanted}."
+
+
+def _unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
+    known = list(_schema_at(schema, location[:-1], schema).get("properties", {}))
+    near = difflib.get_close_matches(str(location[-1])[:NAME_MAX_CHARACTERS], known, n=1)
+    if near:
+        return f"there is no such field; did you mean {near[0]}?"
+    if known:
+        return f"there is no such field; remove it. Known fields are {', '.join(known)}."
+    return "nothing can be set here; remove it."
+
+
+def shown(value: Any) -> str:
+    """A received value, bounded; arrays and objects only by their kind."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return _cut(str(value))
+        case str():
+            return f"“{_cut(value)}”"
+        case _:
+            return _kind_of(value)
+
+
+def _kind_of(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX_CHARACTERS else f"{text[:SHOWN_MAX_CHARACTERS]}…"
+
+
+def _counted(value: Any) -> tuple[str, str]:
+    return ("minProperties", "maxProperties") if isinstance(value, dict) else ("minItems", "maxItems")
+
+
+def _range(field: Schema, lowest: str, highest: str) -> str:
+    low, high = field.get(lowest), field.get(highest)
+    if low is not None and high is not None:
+        return f"{low}–{high}"
+    return f"{low} or more" if high is None else f"{high} or less"
+
+
+@cache
+def _schema(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) -> Schema:
+    """The part of a model's schema that a location leads to, with the branches of unions laid over each other."""
+    while "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        schema = schema | _schema_at(branch, (), root)
+    if not location:
+        return schema
+    step, rest = location[0], location[1:]
+    inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
+    inner = inner or schema.get("additionalProperties")
+    return _schema_at(inner, rest, root) if isinstance(inner, dict) else {}

@@ -1,0 +1,63 @@
+"""Projects and their API keys: `hlg_<id>_<secret><check>`, so that a typo is seen offline and scanners know a leak."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import string
+import zlib
+from dataclasses import dataclass, field
+
+PREFIX = "hlg"
+ALPHABET = string.digits + string.ascii_letters
+PROJECT_ID_LENGTH = 16
+KEY_ID_LENGTH = 12
+SECRET_LENGTH = 32  # 190 bits
+CHECK_LENGTH = 6  # 62**6 > 2**32
+PEPPER_MIN_CHARACTERS = 32
+
+PROJECT_ID_PATTERN = rf"^prj_[0-9A-Za-z]{{{PROJECT_ID_LENGTH}}}$"
+KEY_ID_PATTERN = rf"^[0-9A-Za-z]{{{KEY_ID_LENGTH}}}$"
+
+_KEY = re.compile(
+    rf"{PREFIX}_([0-9A-Za-z]{{{KEY_ID_LENGTH}}})_([0-9A-Za-z]{{{SECRET_LENGTH}}})([0-9A-Za-z]{{{CHECK_LENGTH}}})",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key in clear. It exists while it is made or checked, and is never stored."""
+
+    key_id: str
+    secret: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The key as its owner keeps it."""
+        body = f"{PREFIX}_{self.key_id}_{self.secret}"
+        return body + _check(body)
+
+
+def parse(text: str) -> Key | None:
+    """The key that a text is, if its form and its check digits are right."""
+    match = _KEY.fullmatch(text)
+    if match is None:
+        return None
+    key = Key(key_id=match[1], secret=match[2])
+    return key if key.text == text else None
+
+
+def digest(pepper: str, secret: str) -> bytes:
+    """What is stored of a secret. A fast hash is right here: nobody guesses 190 random bits."""
+    return hmac.digest(pepper.encode(), secret.encode(), hashlib.sha256)
+
+
+def _check(body: str) -> str:
+    number = zlib.crc32(body.encode())
+    digits = ""
+    for _ in range(CHECK_LENGTH):
+        number, rest = divmod(number, len(ALPHABET))
+        digits = ALPHABET[rest] + digits
+    return digits
