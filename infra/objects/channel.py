@@ -91,7 +91,7 @@ def _connection_pool(size: int) -> urllib3.PoolManager:
         ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
         timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=READ_TIMEOUT_SECONDS),
         retries=urllib3.Retry(
-            total=4,
+            total=3,
             backoff_factor=0.2,
             backoff_jitter=0.2,
             status_forcelist=[500, 502, 503, 504],

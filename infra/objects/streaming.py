@@ -28,6 +28,7 @@ async def put_stream(
     sender = _Sender(store, key, upload_id)
     try:
         await sender.send(first)
+        del first  # held on to, it would be one part more in memory to the end
         async for block in blocks:
             await sender.send(block)
         return await sender.complete()
@@ -63,18 +64,18 @@ class _Sender:
         self._pending: deque[asyncio.Task[Part]] = deque()
 
     async def send(self, block: bytes) -> None:
-        """Hash a block and start sending it, once there is room."""
+        """Hash a block and start sending it; return when there is room for the next."""
         number = len(self._sent) + len(self._pending) + 1
         if number > MAX_PARTS:
             raise ValueError(
                 f"The stream to {self._key!r} is longer than {MAX_PARTS * PART_BYTES:,} bytes, "
                 "the most that fits one object. Cut it into several."
             )
-        if len(self._pending) == PARTS_IN_FLIGHT:
-            self._sent.append(await self._pending.popleft())
         await asyncio.to_thread(self._digest.update, block)
         self._size += len(block)
         self._pending.append(asyncio.create_task(self._store.put_part(self._key, self._upload_id, number, block)))
+        if len(self._pending) == PARTS_IN_FLIGHT:
+            self._sent.append(await self._pending.popleft())
 
     async def complete(self) -> Stored:
         """Wait for the last parts and make the object appear."""

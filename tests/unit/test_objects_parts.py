@@ -1,0 +1,81 @@
+"""Parts: how streams are cut, and which of two parts under one number counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from minio.datatypes import Part as Listed
+
+from infra.objects import MIN_PART_BYTES, Head, Part, PartTooSmall
+from infra.objects.joining import check_joinable
+from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
+from infra.objects.streaming import cut
+from infra.objects.uploads import latest
+
+EARLY = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+LATE = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 16))
+async def test_blocks_hold_the_stream(chunks: list[bytes], size: int) -> None:
+    """However it arrives, the stream is cut into blocks of one size, the last of what remains."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    blocks = [block async for block in cut(stream(), size)]
+
+    assert b"".join(blocks) == b"".join(chunks)
+    assert all(len(block) == size for block in blocks[:-1])
+    assert all(blocks)
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([Listed(2, "b", EARLY, 2), Listed(1, "a", EARLY, 1)], [Part(1, 1, "a"), Part(2, 2, "b")]),
+        ([Listed(1, "a", EARLY, 1), Listed(1, "a", EARLY, 1)], [Part(1, 1, "a")]),
+        ([Listed(1, "new", LATE, 2), Listed(1, "old", EARLY, 1)], [Part(1, 2, "new")]),
+        ([Listed(1, "old", EARLY, 1), Listed(1, "new", LATE, 2)], [Part(1, 2, "new")]),
+        ([Listed(1, "this", LATE, 1), Listed(1, "that", LATE, 2), Listed(2, "b", EARLY, 1)], [Part(2, 1, "b")]),
+        ([Listed(1, "a", LATE, 1), Listed(1, "old", EARLY, 2), Listed(1, "a", LATE, 1)], [Part(1, 1, "a")]),
+        ([], []),
+    ],
+    ids=["sorted", "the same twice", "newest first", "newest last", "undecidable", "three times", "none"],
+)
+def test_one_part_a_number(listed: list[Listed], expected: list[Part]) -> None:
+    """The later content counts; where the store cannot tell, neither does."""
+    assert latest(listed) == expected
+
+
+def source(size: int) -> Head:
+    """A source of a join."""
+    return Head("source", size, "etag", "text/csv", {}, EPOCH)
+
+
+def test_only_the_last_source_may_be_small() -> None:
+    """The rule of S3, byte by byte."""
+    check_joinable("out", [source(MIN_PART_BYTES), source(0)])
+    check_joinable("out", [source(0)])
+    with pytest.raises(PartTooSmall, match="every source but the last"):
+        check_joinable("out", [source(MIN_PART_BYTES - 1), source(MIN_PART_BYTES)])
+
+
+@pytest.mark.parametrize(
+    ("sources", "sentence"),
+    [
+        ([], "at least one source"),
+        ([source(MIN_PART_BYTES)] * (MAX_PARTS + 1), "at most 9,999 can be joined"),
+        ([source(MAX_COPY_BYTES + 1)], "Write smaller sources"),
+    ],
+    ids=["none", "too many", "too large"],
+)
+def test_what_the_store_would_refuse_is_refused_before(sources: list[Head], sentence: str) -> None:
+    """The sentence says how much is allowed."""
+    with pytest.raises(ValueError, match=sentence):
+        check_joinable("out", sources)
