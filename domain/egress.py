@@ -50,10 +50,10 @@ _INNER_SUFFIXES = (".localhost", ".local", ".localdomain", ".internal", ".intran
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/?#@\\%\s]+))(?::([0-9]{1,5}))?")
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f.]*:[0-9a-f:.]*)\]|([^\[\]:/?#@\\%\s]+))(?::([0-9]{1,5}))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):([0-9]{1,5})")
+_WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F.]*:[0-9a-fA-F:.]*)\]|([0-9.]+)):([0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class Opening:
         with_port = _WITH_PORT.fullmatch(entry)
         bracketed, plain, port = with_port.groups() if with_port else (None, entry, None)
         try:
+            if "%" in entry:
+                raise ValueError("zones cannot be told apart")
             opening = cls(ip_network(bracketed or plain), None if port is None else _port(port))
         except ValueError as error:
             raise ValueError(

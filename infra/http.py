@@ -20,6 +20,7 @@ from yarl import URL
 from domain import egress
 from domain.faults import Invalid, SourceFault
 from infra import log
+from infra.gunzip import DamagedGzip, Gunzip
 from infra.settings import GuardSettings
 
 HEADERS_MAX_COUNT = 128
@@ -69,7 +70,8 @@ class GuardedClient:
                 socket_factory=self._open_socket,
             ),
             timeout=aiohttp.ClientTimeout(sock_connect=self._settings.connect_timeout_seconds),
-            headers={"User-Agent": "Haulage", "Accept-Encoding": "gzip, deflate"},
+            headers={"User-Agent": "Haulage", "Accept-Encoding": "gzip"},
+            auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             max_line_size=HEADER_MAX_BYTES,
@@ -170,20 +172,40 @@ class _Exchange:
         return Answer(self.response.status, self.response.headers, body)
 
     async def chunks(self, max_bytes: int) -> AsyncIterator[bytes]:
-        """The body as it comes; aiohttp inflates at most its read buffer ahead, so that a bomb stays small."""
-        plain = "Content-Encoding" not in self.response.headers
-        if plain and (self.response.content_length or 0) > max_bytes:
-            raise self._too_large(max_bytes)
+        """The body as it comes, inflated."""
+        match self.response.headers.get("Content-Encoding", "").lower():
+            case "" | "identity":
+                if (self.response.content_length or 0) > max_bytes:
+                    raise self._too_large(max_bytes)
+                pieces = self._wire()
+            case "gzip" | "x-gzip":
+                pieces = self._inflated()
+            case other:
+                raise _unreachable(
+                    f"{self.target} answered in the encoding {other[:40]!r}; only gzip or none was asked for.",
+                    "Let the source heed the header Accept-Encoding.",
+                )
         received = 0
-        while True:
-            with _told_as_faults(self.target):
-                chunk = await self.response.content.readany()
-            if not chunk:
-                return
-            received += len(chunk)
+        async for piece in pieces:
+            received += len(piece)
             if received > max_bytes:
                 raise self._too_large(max_bytes)
-            yield chunk
+            yield piece
+
+    async def _wire(self) -> AsyncIterator[bytes]:
+        with _told_as_faults(self.target):
+            while chunk := await self.response.content.readany():
+                yield chunk
+
+    async def _inflated(self) -> AsyncIterator[bytes]:
+        gunzip = Gunzip()
+        try:
+            async for chunk in self._wire():
+                for piece in gunzip.feed(chunk):
+                    yield piece
+            gunzip.finish()
+        except DamagedGzip:
+            raise _broken_off(self.target) from None
 
     def _too_large(self, max_bytes: int) -> SourceFault:
         return SourceFault(
@@ -213,7 +235,7 @@ def _fault(error: aiohttp.ClientError, target: egress.Target) -> SourceFault:
             )
         case aiohttp.ClientSSLError():
             return _unreachable(
-                f"{target} has no certificate for TLS that we can trust.",
+                f"{target} offers no TLS with a certificate that we trust.",
                 "Renew it, or use the name that it was made for.",
             )
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
@@ -226,9 +248,14 @@ def _fault(error: aiohttp.ClientError, target: egress.Target) -> SourceFault:
                 "Open the address with curl and compare.",
             )
         case _:
-            return _unreachable(
-                f"{target} broke off in the middle of its answer.", "Try again; if it stays so, look into its log."
-            )
+            return _broken_off(target)
+
+
+def _broken_off(target: egress.Target) -> SourceFault:
+    return _unreachable(
+        f"{target} broke off in the middle of its answer, or sent it damaged.",
+        "Try again; if it stays so, look into its log.",
+    )
 
 
 def _refused(refusal: Invalid) -> SourceFault:

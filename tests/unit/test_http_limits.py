@@ -1,0 +1,204 @@
+"""The limits of the guarded client: size, time, headers, and one clear sentence for each way a peer can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import time
+import tracemalloc
+import zlib
+
+import pytest
+
+from domain.faults import SourceFault
+from infra.http import GuardedClient
+from infra.settings import GuardSettings
+from tests.unit.http_peers import Answers, Script, answer, drips, peer, reachable, says
+
+OK = b"HTTP/1.1 200 OK\r\n"
+GZIP = "Content-Encoding: gzip"
+
+
+async def fault_of(script: Script, *, max_bytes: int = 1_000, timeout_seconds: float = 5) -> SourceFault:
+    """What reading from this peer ends with."""
+    async with reachable(script) as (here, client):
+        with pytest.raises(SourceFault) as failed:
+            await client.get(here.url, max_bytes=max_bytes, timeout_seconds=timeout_seconds)
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([OK + b"Content-Length: 1000000000000\r\n\r\n"], id="announced"),
+        pytest.param([OK + b"Connection: close\r\n\r\n", b"x" * 1_001], id="until closed"),
+        pytest.param(
+            [OK + b"Transfer-Encoding: chunked\r\n\r\n", *[b"10\r\n" + b"x" * 16 + b"\r\n"] * 63], id="chunked"
+        ),
+        pytest.param([answer(gzip.compress(b"x" * 1_001), GZIP)], id="gzip"),
+        pytest.param([answer(gzip.compress(b"x" * 501) * 2, GZIP)], id="gzip of two members"),
+    ],
+)
+async def test_too_large(pieces: list[bytes]) -> None:
+    """A body over the limit is refused, whether it says its size, hides it or is compressed."""
+    fault = await fault_of(says(*pieces))
+    assert (fault.record.code, fault.transient) == ("source_too_large", False)
+
+
+@pytest.mark.parametrize(
+    ("sent", "headers", "body"),
+    [
+        (b"x" * 1_000, (), b"x" * 1_000),
+        (gzip.compress(b"x" * 1_000), (GZIP,), b"x" * 1_000),
+        (gzip.compress(b"x" * 400) + gzip.compress(b"y" * 600), (GZIP,), b"x" * 400 + b"y" * 600),
+        (b"", (), b""),
+        (b"", (GZIP,), b""),
+    ],
+)
+async def test_just_as_large_as_allowed(sent: bytes, headers: tuple[str, ...], body: bytes) -> None:
+    """A body up to the very limit arrives whole, decompressed."""
+    async with reachable(says(answer(sent, *headers))) as (here, client):
+        got = await client.get(here.url, max_bytes=1_000, timeout_seconds=5)
+    assert got.body == body
+
+
+async def test_bomb() -> None:
+    """A small body that inflates to 256 MB costs a few MB before it is refused."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(256)) + packer.flush()
+    tracemalloc.start()
+    try:
+        fault = await fault_of(says(answer(bomb, GZIP)), max_bytes=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert fault.record.code == "source_too_large"
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(drips(OK + b"Content-Length: 100000\r\n\r\n"), id="body"),
+        pytest.param(drips(OK + b"X-Long: "), id="header"),
+        pytest.param(drips(b"", b"HTTP/1.1 102 Processing\r\n\r\n"), id="interim answers"),
+    ],
+)
+async def test_dripping(script: Script) -> None:
+    """A peer that always says a little more is cut off at the deadline."""
+    started = time.monotonic()
+    fault = await fault_of(script, max_bytes=10**6, timeout_seconds=0.2)
+    assert (fault.record.code, fault.transient) == ("source_timeout", True)
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        ([b"SSH-2.0-OpenSSH_9.9\r\n"], "valid HTTP"),
+        ([OK + b"X-Long: " + b"x" * 9_000 + b"\r\n\r\n"], "headers"),
+        ([OK + b"".join(b"X-%d: x\r\n" % n for n in range(200)) + b"\r\n"], "headers"),
+        ([OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"], "valid HTTP"),
+        ([b""], "broke off"),
+        ([OK + b"Content-Length: 10\r\n\r\nhello"], "broke off"),
+        ([OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"], "broke off"),
+        ([OK + b"Transfer-Encoding: chunked\r\n\r\nzzz\r\n"], "valid HTTP"),
+        ([answer(b"this is not gzip", GZIP)], "broke off"),
+        ([answer(gzip.compress(b"x" * 500)[:-1], GZIP)], "broke off"),
+        ([answer(gzip.compress(b"x") * 2_000, GZIP)], "broke off"),
+        ([answer(b"rows", "Content-Encoding: br")], "encoding 'br'"),
+    ],
+)
+async def test_broken_answers(pieces: list[bytes], said: str) -> None:
+    """Whatever a peer breaks, the user reads which peer it was and what was wrong."""
+    fault = await fault_of(says(*pieces))
+    assert (fault.record.code, fault.transient) == ("source_unreachable", True)
+    assert said in fault.record.message
+    assert fault.record.message.startswith("127.0.0.1:")
+    assert fault.record.hint
+
+
+async def test_nobody_there() -> None:
+    """A closed port, an unknown name and a port without TLS are unreachable, each with its own sentence."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{unused.getsockname()[1]}"
+        async with GuardedClient(GuardSettings(allow=[where]), resolver=Answers([])) as client:
+            for url, said in ((f"http://{where}/", "No connection"), ("http://gone.example.com/", "not be resolved")):
+                with pytest.raises(SourceFault, match=said) as failed:
+                    await client.get(url, max_bytes=1, timeout_seconds=5)
+                assert failed.value.record.code == "source_unreachable"
+    async with (
+        peer(says(b"what?"), until=b"\x16") as plain,
+        GuardedClient(GuardSettings(allow=[plain.where])) as client,
+    ):
+        with pytest.raises(SourceFault, match="TLS"):
+            await client.get(f"https://{plain.where}/", max_bytes=1, timeout_seconds=1)
+
+
+async def test_connect_timeout() -> None:
+    """A host that swallows connections is given up long before the whole deadline."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+        where = "{}:{}".format(*full.getsockname())
+        settings = GuardSettings(allow=[where], connect_timeout_seconds=0.2)
+        async with GuardedClient(settings) as client:
+            with pytest.raises(SourceFault, match="No connection") as failed:
+                await client.get(f"http://{where}/", max_bytes=1, timeout_seconds=30)
+    assert (failed.value.record.code, failed.value.transient) == ("source_unreachable", True)
+
+
+async def test_stream() -> None:
+    """A stream gives the head first, then the pieces, within the same limits."""
+    async with reachable(says(answer(b"x" * 100_000))) as (here, client):
+        async with client.stream(here.url, max_bytes=100_000, timeout_seconds=5) as (head, chunks):
+            assert head.headers["Content-Length"] == "100000"
+            assert sum([len(chunk) async for chunk in chunks]) == 100_000
+        with pytest.raises(SourceFault, match="more than the 99,999 bytes"):
+            async with client.stream(here.url, max_bytes=99_999, timeout_seconds=5) as (_, chunks):
+                assert [chunk async for chunk in chunks] == []
+
+
+@pytest.mark.parametrize("error", [TimeoutError("mine"), ConnectionResetError("mine"), ValueError("mine")])
+async def test_callers_own_errors(error: Exception) -> None:
+    """What goes wrong in the caller's hands while it reads a stream is not blamed on the source."""
+    async with reachable(says(answer(b"rows"))) as (here, client):
+        with pytest.raises(type(error), match="mine"):
+            async with client.stream(here.url, max_bytes=10, timeout_seconds=5):
+                raise error
+
+
+async def test_failures_give_connections_back() -> None:
+    """With one connection in the pool, answers that were cut off do not block the next request."""
+    async with peer(drips(OK + b"Content-Length: 100000\r\n\r\n")) as slow, peer(says(answer(b"rows"))) as good:
+        settings = GuardSettings(allow=[slow.where, good.where], pool_connections=1)
+        async with GuardedClient(settings) as client:
+            for limits in ({"max_bytes": 10**6, "timeout_seconds": 0.1}, {"max_bytes": 1, "timeout_seconds": 5}):
+                with pytest.raises(SourceFault):
+                    await client.get(
+                        slow.url, max_bytes=int(limits["max_bytes"]), timeout_seconds=limits["timeout_seconds"]
+                    )
+            assert (await client.get(good.url, max_bytes=10, timeout_seconds=5)).body == b"rows"
+
+
+async def test_requests_as_written() -> None:
+    """One connection serves many requests; paths and queries go out as written, cookies do not come back."""
+    async with reachable(says(answer(b"rows", "Set-Cookie: a=b")), keep_alive=True) as (here, client):
+        for rest in ("a/%7Eb?sign=%2b%2B/==&q=[1]", "c d?名=值"):
+            await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=5)
+        await client.post(here.url, body=b"", max_bytes=10, timeout_seconds=5)
+    assert here.connections == 1
+    lines = [head.split(b"\r\n")[0] for head in here.heads]
+    assert lines[0] == b"GET /a/%7Eb?sign=%2b%2B/==&q=[1] HTTP/1.1"
+    assert lines[1] == b"GET /c%20d?%E5%90%8D=%E5%80%BC HTTP/1.1"
+    assert lines[2] == b"POST / HTTP/1.1"
+    assert b"X-Key: k" in here.heads[0]
+    assert not any(b"cookie" in head.lower() for head in here.heads)
+
+
+async def test_pool_limit() -> None:
+    """A process holds no more connections than its pool allows; further requests wait their turn."""
+    async with reachable(says(answer(b"rows")), keep_alive=True, pool_connections=3) as (here, client):
+        reads = [client.get(here.url, max_bytes=10, timeout_seconds=5) for _ in range(30)]
+        assert {got.body for got in await asyncio.gather(*reads)} == {b"rows"}
+    assert here.connections <= 3
