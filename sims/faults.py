@@ -14,7 +14,7 @@ class Kind(StrEnum):
     SERVER_ERROR = "5xx"
     TOO_MANY = "429"
     NOT_FOUND = "404"
-    RESET = "reset"  # the connection is reset in the middle of the body
+    RESET = "reset"  # the connection ends in the middle of the body
     SLOW = "slow"  # right, but after `slow_ms`
     SHORT = "short"  # half of the rows are missing
     TOTAL = "total"  # a total that differs from page to page and from attempt to attempt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
@@ -168,6 +168,7 @@ def test_ordinary_urls(url: str, read: str) -> None:
     assert PUBLIC_ONLY.check(url).url == read
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet=st.characters(), max_size=30)
     | st.from_regex(r"([a-z0-9.:@\[\]%\\/?#。１⓪\u00ad-]|xn--){0,20}", fullmatch=True)
