@@ -1,0 +1,140 @@
+"""PostgreSQL: sessions, a raw connection for COPY, and NOTIFY and LISTEN."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import asyncpg
+from sqlalchemy import NullPool, func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from infra import log
+from infra.settings import DatabaseSettings
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+PING_TIMEOUT_SECONDS = 5.0
+PAYLOAD_MAX_BYTES = 7_999
+"""PostgreSQL's own limit on what a notification carries."""
+
+LISTENING = ""
+"""What `listen` yields whenever it begins to hear: notifications before that moment are lost, so look for yourself."""
+
+_RECONNECT_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
+_SILENCE_SECONDS = 30.0
+
+_log = log.get(__name__)
+
+
+class Session(AsyncSession):
+    """SQLModel's session, without the warning at each `execute`: text and DDL have no other way."""
+
+    execute = PlainSession.execute
+
+
+class Database:
+    """One pool of connections, and one connection more for each listener."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self.settings = settings
+        # A connection that a restarted server closed is noticed by the ping, not by the caller.
+        self._pool = _engine(settings, pool_size=settings.pool_size, max_overflow=0, pool_pre_ping=True)
+        self._single = _engine(settings, poolclass=NullPool)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """A transaction: committed when the block ends, rolled back when it raises."""
+        async with Session(self._pool, expire_on_commit=False) as session:
+            yield session
+            await session.commit()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """A driver's connection, for COPY; open a transaction on it yourself. JSON goes in and out as text."""
+        async with self._pool.connect() as connection:
+            try:
+                yield await _driver(connection)
+            except BaseException:
+                # What a broken COPY leaves behind must not reach the next borrower.
+                await connection.invalidate()
+                raise
+
+    async def notify(self, session: AsyncSession, channel: str, payload: str) -> None:
+        """Tell all listeners of a channel, if and when the session commits."""
+        length = len(payload.encode())
+        if not 1 <= length <= PAYLOAD_MAX_BYTES:
+            raise ValueError(
+                f"A notification of {length:,} bytes for {channel!r}: it carries 1 to {PAYLOAD_MAX_BYTES:,}. "
+                "Send an id and let listeners read the rest."
+            )
+        await session.execute(select(func.pg_notify(channel, payload)))
+
+    async def listen(self, channel: str) -> AsyncGenerator[str]:
+        """The payloads sent to a channel, on a connection of its own that is made anew whenever it breaks.
+
+        Yields `LISTENING` at first and after each break: from then on nothing is missed.
+        """
+        failures = 0
+        while True:
+            try:
+                async with self._single.connect() as connection:
+                    async for payload in _notifications(await _driver(connection), channel):
+                        failures = 0
+                        yield payload
+            except (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                _log.warning("listener_disconnected", channel=channel, error=str(error))
+            await asyncio.sleep(_RECONNECT_PAUSES_SECONDS[min(failures, len(_RECONNECT_PAUSES_SECONDS) - 1)])
+            failures += 1
+
+    async def ping(self) -> None:
+        """Ask for an answer; raises when there is none in time."""
+        async with asyncio.timeout(PING_TIMEOUT_SECONDS), self._pool.connect() as connection:
+            await connection.execute(select(1))
+
+    async def close(self) -> None:
+        """Close all connections that are not in use."""
+        await self._pool.dispose()
+
+
+def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
+    return create_async_engine(
+        settings.url.get_secret_value(),
+        # Values of rows belong neither in logs nor in histories.
+        hide_parameters=True,
+        connect_args={
+            "timeout": CONNECT_TIMEOUT_SECONDS,
+            "server_settings": {
+                "application_name": settings.application_name,
+                "statement_timeout": str(round(settings.statement_timeout_seconds * 1000)),
+                "timezone": "UTC",
+            },
+        },
+        **pool,
+    )
+
+
+async def _driver(connection: AsyncConnection) -> asyncpg.Connection[asyncpg.Record]:
+    raw = await connection.get_raw_connection()
+    return cast("asyncpg.Connection[asyncpg.Record]", raw.driver_connection)
+
+
+async def _notifications(connection: asyncpg.Connection[asyncpg.Record], channel: str) -> AsyncIterator[str]:
+    """What one connection hears until it breaks."""
+    heard: asyncio.Queue[str | None] = asyncio.Queue()
+    connection.add_termination_listener(lambda _: heard.put_nowait(None))
+    await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: heard.put_nowait(payload))
+    yield LISTENING
+    while not connection.is_closed():
+        try:
+            payload = await asyncio.wait_for(heard.get(), _SILENCE_SECONDS)
+        except TimeoutError:
+            # A peer that vanished without a word is noticed only by who speaks to it.
+            await connection.execute("SELECT 1", timeout=PING_TIMEOUT_SECONDS)
+            continue
+        if payload is not None:
+            yield payload

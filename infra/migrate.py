@@ -1,0 +1,123 @@
+"""The schema: bring a database to this version's revision, and refuse to work on any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from infra import log
+from infra.database import Database
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LOCK = 0x4861756C61676501
+"""The advisory lock of whoever migrates: "Haulage", 1."""
+
+_log = log.get(__name__)
+
+
+class WrongRevision(Exception):
+    """The database is at another revision than this version of Haulage.
+
+    Args:
+        found: The database's revision, None when it has no schema yet.
+        needed: This version's.
+    """
+
+    def __init__(self, found: str | None, needed: str) -> None:
+        self.found = found
+        self.needed = needed
+        is_older = found is None or found in _known_revisions()
+        super().__init__(
+            f"The database is at revision {found or 'none'}, this version of Haulage needs {needed}: "
+            + ("run `haulage migrate`." if is_older else "a newer version migrated it; run that version.")
+        )
+
+
+async def migrate(database_url: str) -> None:
+    """Bring the database to this version's revision, whole or not at all. Callers at the same time take turns."""
+    await _under_lock(database_url, lambda config: command.upgrade(config, "head"))
+
+
+async def downgrade(database_url: str, target: str) -> None:
+    """Take the database back to an older revision, or to `base`. Loses what only newer ones can hold."""
+    await _under_lock(database_url, lambda config: command.downgrade(config, target))
+
+
+async def draft(database_url: str, title: str) -> Path:
+    """Write a new migration that takes a database at head to what the tables say now. Read it before you keep it."""
+    written: list[Path] = []
+
+    def write(config: Config) -> None:
+        number = f"{len(_known_revisions()) + 1:04d}"
+        script = command.revision(config, title, autogenerate=True, rev_id=number)
+        written.extend(Path(one.path) for one in [script] if isinstance(one, Script))
+
+    await _under_lock(database_url, write)
+    [path] = written
+    return path
+
+
+async def revision(database: Database) -> str | None:
+    """The revision that the database is at, None when it has no schema yet."""
+    async with database.session() as session:
+        connection = await session.connection()
+        return await connection.run_sync(_current)
+
+
+async def require_head(database: Database) -> None:
+    """Pass if the database is at this version's revision.
+
+    Raises:
+        WrongRevision: It is not.
+    """
+    found, needed = await revision(database), head()
+    if found != needed:
+        raise WrongRevision(found, needed)
+
+
+def head() -> str:
+    """This version's revision."""
+    [revision] = _scripts().get_heads()
+    return revision
+
+
+async def _under_lock(database_url: str, step: Callable[[Config], None]) -> None:
+    engine = create_async_engine(
+        database_url,
+        poolclass=NullPool,
+        connect_args={"server_settings": {"application_name": "haulage migrate", "timezone": "UTC"}},
+    )
+    # The lock is the connection's own: it ends with it, also when the process is killed.
+    async with engine.connect() as connection:
+        await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})
+        before = await connection.run_sync(_current)
+        # Within a transaction of ours, Alembic would leave the commit to us.
+        await connection.commit()
+        await connection.run_sync(lambda migrating: step(_config(migrating)))
+        after = await connection.run_sync(_current)
+    _log.info("database_migrated", before=before, after=after)
+
+
+def _config(connection: Connection) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(MIGRATIONS))
+
+
+def _known_revisions() -> set[str]:
+    return {script.revision for script in _scripts().walk_revisions()}
+
+
+def _current(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()

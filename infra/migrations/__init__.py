@@ -1,0 +1,1 @@
+"""The history of the schema, forwards and back."""

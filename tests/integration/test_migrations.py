@@ -1,0 +1,163 @@
+"""The schema's history on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from pydantic import SecretStr
+from sqlalchemy import Connection, inspect, text
+
+from domain.downloads.status import State
+from infra import migrate
+from infra.database import Database
+from infra.settings import DatabaseSettings
+from infra.tables.base import Row
+from infra.tables.downloads import STATES
+
+TABLES = {"alembic_version", "api_keys", "downloads", "projects"}
+
+
+@pytest.fixture
+async def empty(empty_database_url: str) -> AsyncIterator[Database]:
+    """A database without any table."""
+    database = Database(DatabaseSettings(url=SecretStr(empty_database_url)))
+    yield database
+    await database.close()
+
+
+async def tables(database: Database) -> set[str]:
+    """The names of a database's tables."""
+    async with database.session() as session:
+        connection = await session.connection()
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def differences(database: Database) -> list[object]:
+    """What a migration would have to change to make the schema what the tables say."""
+
+    def compare(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True, "target_metadata": Row.metadata}
+        )
+        return list(compare_metadata(context, Row.metadata))
+
+    async with database.session() as session:
+        connection = await session.connection()
+        return await connection.run_sync(compare)
+
+
+async def test_tables_and_migrations_agree(database: Database) -> None:
+    """What the migrations built is what the models say, and the comparison sees a difference where there is one."""
+    assert await differences(database) == []
+    async with database.session() as session:
+        await session.execute(text("ALTER TABLE downloads ALTER rows TYPE integer, DROP COLUMN etag"))
+        await session.execute(text("DROP INDEX ix_downloads_project_id_created_at"))
+
+    assert len(await differences(database)) == 3
+
+
+async def test_constraints_agree(empty: Database, empty_database_url: str) -> None:
+    """Comparison does not look at checks and names, so they are read from a schema made each way."""
+    async with empty.session() as session:
+        connection = await session.connection()
+        await connection.run_sync(Row.metadata.create_all)
+    made = await constraints(empty)
+    async with empty.session() as session:
+        connection = await session.connection()
+        await connection.run_sync(Row.metadata.drop_all)
+    await migrate.migrate(empty_database_url)
+
+    assert await constraints(empty) == made
+    assert "ck_downloads_state" in {name for name, _ in made}
+
+
+async def constraints(database: Database) -> set[tuple[str, str]]:
+    """Names and definitions of our constraints and indexes."""
+    async with database.session() as session:
+        found = await session.execute(
+            text(
+                "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint "
+                "WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version' "
+                "UNION SELECT indexname, indexdef FROM pg_indexes "
+                "WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+            )
+        )
+    return {(name, definition) for name, definition in found}
+
+
+def test_every_state_that_the_domain_knows_can_be_stored() -> None:
+    """The check constraint allows no fewer states than workflows end in."""
+    assert {state.value for state in State} <= set(STATES)
+
+
+async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_url: str) -> None:
+    """Each way leaves exactly what it should."""
+    await migrate.migrate(empty_database_url)
+    assert await tables(empty) == TABLES
+    await migrate.downgrade(empty_database_url, "base")
+    assert await tables(empty) == {"alembic_version"}
+    await migrate.migrate(empty_database_url)
+    assert await tables(empty) == TABLES
+    await migrate.require_head(empty)
+
+
+async def test_those_who_migrate_at_once_take_turns(empty: Database, empty_database_url: str) -> None:
+    """Several replicas start together, and each finds the schema whole."""
+    await asyncio.gather(*(migrate.migrate(empty_database_url) for _ in range(4)))
+
+    assert await migrate.revision(empty) == migrate.head()
+    assert await differences(empty) == []
+
+
+async def test_a_migration_that_fails_changes_nothing(empty: Database, empty_database_url: str) -> None:
+    """A table in the way stops the migration; what came before it is undone, and the lock is free again."""
+    async with empty.session() as session:
+        await session.execute(text("CREATE TABLE downloads (id int)"))
+    with pytest.raises(Exception, match='"downloads" already exists'):
+        await migrate.migrate(empty_database_url)
+    assert await tables(empty) == {"downloads"}
+
+    async with empty.session() as session:
+        await session.execute(text("DROP TABLE downloads"))
+    await migrate.migrate(empty_database_url)
+    await migrate.require_head(empty)
+
+
+async def test_a_database_without_a_schema_is_refused(empty: Database) -> None:
+    """The sentence names both revisions and the remedy."""
+    with pytest.raises(
+        migrate.WrongRevision, match=f"at revision none, .* needs {migrate.head()}: run `haulage migrate`"
+    ) as refusal:
+        await migrate.require_head(empty)
+
+    assert (refusal.value.found, refusal.value.needed) == (None, migrate.head())
+
+
+async def test_a_newer_database_is_refused_with_another_remedy(database: Database) -> None:
+    """Migrating would not help: this version does not know the revision."""
+    async with database.session() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(migrate.WrongRevision, match=r"at revision 9999, .* a newer version migrated it"):
+        await migrate.require_head(database)
+
+
+async def test_a_drafted_migration_builds_what_the_tables_say(
+    empty: Database, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From an empty history the draft is the whole schema, in types of SQLAlchemy alone."""
+    history = tmp_path / "migrations"
+    shutil.copytree(migrate.MIGRATIONS, history, ignore=shutil.ignore_patterns("0*", "__pycache__"))
+    monkeypatch.setattr(migrate, "MIGRATIONS", history)
+    path = await migrate.draft(empty_database_url, "All tables")
+    await migrate.migrate(empty_database_url)
+
+    assert path == history / "versions" / "0001_all_tables.py"
+    assert path.read_text().startswith('"""All tables."""\n')
+    assert "infra" not in path.read_text()
+    assert await differences(empty) == []
