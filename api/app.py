@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import Sequence
 
 from aiohttp import web
 
-from api import docs, downloads, health, middleware, openapi, projects, server, services
+from api import docs, downloads, health, middleware, openapi, projects, server
 from api.auth import Gate
 from api.dispatch import endpoint
 from api.routes import Routes
-from api.services import Services
 from domain.projects import PEPPER_MIN_CHARACTERS
-from infra import log
+from infra import log, migrate, services
+from infra.services import Services
 from infra.settings import Settings
 
-ROOMS: tuple[Routes, ...] = (health.routes, docs.routes, projects.routes, downloads.routes)
+ROOMS: Sequence[Routes] = (health.routes, docs.routes, projects.routes, downloads.routes)
 
 
-def build(services: Services) -> web.Application:
+def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Application:
     """The application over these clients, which stay the caller's to close."""
     settings = services.settings
     _check_pepper(settings)
@@ -28,10 +29,10 @@ def build(services: Services) -> web.Application:
         middlewares=[middleware.door(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
     )
-    app[docs.DOCUMENT] = json.dumps(openapi.document(ROOMS)).encode()
+    app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
     app.on_response_prepare.append(middleware.dress)
     gate = Gate(services.database, settings)
-    for room in ROOMS:
+    for room in rooms:
         for route in room:
             app.router.add_route(route.method, route.path, endpoint(route, services, gate))
     return app
@@ -43,10 +44,12 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with services.connect(settings) as held, server.listening(build(held), settings.api) as address:
-        log.get(__name__).info("api_ready", address=address)
-        await stop.wait()
-        log.get(__name__).info("api_stopping")
+    async with services.connect(settings) as held:
+        await migrate.require_head(held.database)
+        async with server.listening(build(held), settings.api) as address:
+            log.get(__name__).info("api_ready", address=address)
+            await stop.wait()
+            log.get(__name__).info("api_stopping")
 
 
 def _check_pepper(settings: Settings) -> None:

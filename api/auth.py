@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hmac
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from aiohttp import web
 from sqlalchemy import ColumnElement
-from sqlmodel import col, func, or_, select
+from sqlmodel import and_, col, func, not_, or_, select, update
+from sqlmodel.ext.asyncio.session import AsyncSession
+from sqlmodel.sql.expression import Select
 
 from api.routes import Access, Caller
 from domain import projects
 from domain.faults import Denied, Missing
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.projects import ApiKey
+from infra.tables.projects import ApiKey, Project
+
+LAST_USED_PRECISION = timedelta(minutes=1)  # so that a busy key costs a write a minute, not one a call
 
 HINT = "Send it as `Authorization: Bearer hlg_…`."
 
@@ -56,30 +61,42 @@ class Gate:
         key = projects.parse(token)
         if key is None:
             raise Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", HINT)
-        row = await self._look_up(key.key_id)
-        # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
-        stored, live = (row.secret_hash, row.live) if row else (bytes(32), False)
-        matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
-        if row is None or not (matches and live):
-            raise Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
-        return Caller(project_id=row.project_id, key_id=key.key_id)
-
-    async def _look_up(self, key_id: str) -> _Row | None:
-        statement = select(ApiKey.project_id, ApiKey.secret_hash, is_live()).where(ApiKey.key_id == key_id)
         async with self._database.session() as session:
-            found = (await session.exec(statement)).one_or_none()
-        return None if found is None else _Row(*found)
+            row = await _look_up(session, key.key_id)
+            # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
+            stored = row.secret_hash if row else bytes(32)
+            matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
+            if row is None or not (matches and row.live):
+                raise Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
+            if row.unseen:
+                await session.exec(
+                    update(ApiKey).where(col(ApiKey.key_id) == key.key_id).values(last_used_at=func.now())
+                )
+        return Caller(project_id=row.project_id, key_id=key.key_id)
 
 
 class _Row(NamedTuple):
     project_id: str
     secret_hash: bytes
     live: bool
+    unseen: bool
 
 
-def is_live() -> ColumnElement[bool]:
-    """Whether a key opens doors now, by the database's clock, which all replicas share."""
-    return or_(col(ApiKey.revoked_at).is_(None), col(ApiKey.revoked_at) > func.now())
+async def _look_up(session: AsyncSession, key_id: str) -> _Row | None:
+    live = and_(is_live(ApiKey.revoked_at), is_live(Project.revoked_at))
+    seen = func.coalesce(col(ApiKey.last_used_at) > func.now() - LAST_USED_PRECISION, False)
+    statement: Select[str, bytes, bool, bool] = (
+        select(ApiKey.project_id, ApiKey.secret_hash, live, not_(seen))
+        .join(Project, col(Project.project_id) == ApiKey.project_id)
+        .where(ApiKey.key_id == key_id)
+    )
+    found = (await session.exec(statement)).one_or_none()
+    return None if found is None else _Row(*found)
+
+
+def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:
+    """Whether what this column ends still holds now, by the database's clock, which all replicas share."""
+    return or_(col(revoked_at).is_(None), col(revoked_at) > func.now())
 
 
 def check_owner(caller: Caller, project_id: str) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from api import auth, middleware, reading
 from api.models import Nothing
 from api.routes import JSON, Access, Call, Caller, Route
-from api.services import Services
+from infra.services import Services
 
 
 def endpoint(

@@ -59,16 +59,13 @@ async def ready(call: Call) -> Ready:
     failing = await call.services.failing()
     if not any(failing.values()):
         return Ready(parts=dict.fromkeys(failing, "ok"))
-    errors = [
-        FieldProblem(path=part, message="it does not answer." if fails else "ok") for part, fails in failing.items()
-    ]
-    names = ", ".join(part for part, fails in failing.items() if fails)
+    down = [part for part, fails in failing.items() if fails]
     raise Refusal(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
-        f"These parts do not answer: {names}.",
+        f"These parts do not answer: {', '.join(down)}.",
         "Start them, or run `haulage doctor`.",
-        errors=errors,
+        errors=[FieldProblem(path=part, message="it does not answer.") for part in down],
     )
 
 
@@ -76,5 +73,5 @@ async def ready(call: Call) -> Ready:
 async def figures(_call: Call) -> web.Response:
     """Read this process's figures, in Prometheus' text format."""
     return web.Response(
-        body=await metrics.page(temporal.sdk_metrics_address()), content_type="text/plain", charset="utf-8"
+        body=await metrics.page(temporal.telemetry().address), content_type="text/plain", charset="utf-8"
     )

@@ -23,6 +23,8 @@ from infra.tables.projects import ApiKey, Project
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
 
+KEY_PROBLEMS = {"too_many_keys": Conflict, "project_revoked": Conflict}
+
 routes = Routes("projects", "Projects and their keys: whatever is made with a key belongs to its project.")
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
@@ -60,13 +62,16 @@ class ShownProject(Answer):
     project_id: str
     name: str
     created_at: AwareDatetime
+    revoked_at: AwareDatetime | None = Field(description="since when none of its keys opens anything; null if it lives")
 
 
 class ShownKey(Answer):
     """A key, without its secret."""
 
     key_id: str = Field(description="the part of the key between its underscores")
+    last4: str = Field(description="the key's last characters, to tell keys apart")
     created_at: AwareDatetime
+    last_used_at: AwareDatetime | None = Field(description="to the minute; null if it was never used")
     revoked_at: AwareDatetime | None = Field(description="from when on it opens nothing; null if it stays")
 
 
@@ -113,7 +118,19 @@ async def read(call: Call, path: ProjectPath) -> ShownProject:
         return _show_project(await _project(session, path.project_id))
 
 
-@routes.post("/v1/projects/{project_id}/keys", access=Access.OWNER, status=201, problems={"too_many_keys": Conflict})
+@routes.delete("/v1/projects/{project_id}", access=Access.ADMIN)
+async def revoke(call: Call, path: ProjectPath) -> None:
+    """Revoke a project, at once and for ever: none of its keys opens anything any more.
+
+    What it owns stays. Revoking it again changes nothing.
+    """
+    async with call.services.database.session() as session:
+        project = await _project(session, path.project_id, lock=True)
+        project.revoked_at = project.revoked_at or await _now(session)
+    log.get(__name__).info("project_revoked", project_id=path.project_id)
+
+
+@routes.post("/v1/projects/{project_id}/keys", access=Access.OWNER, status=201, problems=KEY_PROBLEMS)
 async def create_key(call: Call, path: ProjectPath) -> NewKey:
     """Make another key.
 
@@ -140,7 +157,7 @@ async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> Page[S
     "/v1/projects/{project_id}/keys/{key_id}/rotate",
     access=Access.OWNER,
     status=201,
-    problems={"too_many_keys": Conflict, "key_revoked": Conflict},
+    problems={**KEY_PROBLEMS, "key_revoked": Conflict},
 )
 async def rotate_key(call: Call, path: KeyPath, body: Rotation) -> NewKey:
     """Replace a key.
@@ -187,8 +204,10 @@ async def _key(session: AsyncSession, path: KeyPath) -> ApiKey:
 
 async def _another(call: Call, session: AsyncSession, project_id: str) -> NewKey:
     # The project's row is locked, so that two calls at once cannot both make the last key.
-    await _project(session, project_id, lock=True)
-    live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live())
+    project = await _project(session, project_id, lock=True)
+    if project.revoked_at is not None:
+        raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
+    live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at))
     if (await session.exec(live)).one() >= LIVE_KEYS_MAX:
         raise Conflict("too_many_keys", f"This project has {LIVE_KEYS_MAX} keys already.", "Revoke one first.")
     return _mint(call, session, project_id, await _now(session))
@@ -200,11 +219,16 @@ async def _now(session: AsyncSession) -> datetime:
 
 def _mint(call: Call, session: AsyncSession, project_id: str, now: datetime) -> NewKey:
     key = rules.Key(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
-    pepper = call.services.settings.secrets.pepper.get_secret_value()
-    row = ApiKey(key_id=key.key_id, project_id=project_id, secret_hash=rules.digest(pepper, key.secret), created_at=now)
+    row = ApiKey(
+        key_id=key.key_id,
+        project_id=project_id,
+        secret_hash=rules.digest(call.services.settings.secrets.pepper.get_secret_value(), key.secret),
+        last4=key.text[-4:],
+        created_at=now,
+    )
     session.add(row)
     log.get(__name__).info("key_made", key_id=key.key_id, project_id=project_id)
-    return NewKey(key_id=key.key_id, created_at=now, revoked_at=None, api_key=key.text)
+    return NewKey(**_show_key(row).model_dump(), api_key=key.text)
 
 
 def _random(length: int) -> str:
@@ -212,8 +236,8 @@ def _random(length: int) -> str:
 
 
 def _show_project(row: Project) -> ShownProject:
-    return ShownProject(project_id=row.project_id, name=row.name, created_at=row.created_at)
+    return ShownProject.model_validate(row, from_attributes=True)
 
 
 def _show_key(row: ApiKey) -> ShownKey:
-    return ShownKey(key_id=row.key_id, created_at=row.created_at, revoked_at=row.revoked_at)
+    return ShownKey.model_validate(row, from_attributes=True)

@@ -26,8 +26,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from api.problems import Renderer, respond
-from api.services import Services
 from domain.faults import Fault
+from infra.services import Services
 
 JSON = "application/json"
 

@@ -11,6 +11,8 @@ from pydantic_core import ErrorDetails
 
 from api.problems import FieldProblem
 
+_NUMBERS = ("an integer", "a number")
+
 SHOWN_MAX_CHARACTERS = 60
 NAME_MAX_CHARACTERS = 100
 
@@ -69,7 +71,7 @@ def _sentence(detail: ErrorDetails, schema: Schema) -> str:
             allowed = _range(field, "minLength", "maxLength")
             return f"it has {len(value):,} characters; send {allowed}."
         case "too_short" | "too_long":
-            return f"it has {context['actual_length']:,} entries; send {_range(field, *_counted(value))}."
+            return f"it has {len(value):,} entries; send {_range(field, *_counted(value))}."
         case "string_pattern_mismatch":
             return f"{shown(value)} does not have the form {context['pattern']}; correct it."
         case "literal_error" | "enum":
@@ -85,7 +87,9 @@ def _mistyped(detail: ErrorDetails) -> str:
     wanted = _WANTED.get(kind.partition("_")[0])
     if wanted is None:
         return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}; correct it."
-    if kind.endswith("_type") and not (isinstance(value, (int, float)) and wanted == "an integer"):
+    if isinstance(value, str) and kind.endswith("_type") and wanted in _NUMBERS:
+        return f"{shown(value)} is a string; send {wanted}, without quotes."
+    if kind.endswith("_type") and not (isinstance(value, (int, float)) and wanted in _NUMBERS):
         return f"{_kind_of(value)} was sent where {wanted} belongs; send {wanted}."
     return f"{shown(value)} is not {wanted}; send {wanted}."
 

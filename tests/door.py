@@ -1,0 +1,92 @@
+"""Helpers for tests at the door: the real API over the test's own parts, and a client that speaks to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDictProxy
+
+from api import app, server
+from api.routes import Routes
+from infra import services
+from infra.settings import Settings
+
+PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: Any
+
+    @property
+    def code(self) -> str:
+        """The code of a problem, after a look at its shape."""
+        assert self.headers["Content-Type"].startswith("application/problem+json")
+        assert self.body.keys() == PROBLEM_MEMBERS
+        assert self.body["status"] == self.status
+        assert self.body["request_id"] == self.headers["X-Request-Id"]
+        return str(self.body["code"])
+
+
+@dataclass(frozen=True)
+class Door:
+    """A running API."""
+
+    address: str
+    settings: Settings
+    session: aiohttp.ClientSession
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self.address.removeprefix("http://").split(":")
+        return host, int(port)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Reply:
+        """Send one request; redirects are shown, not followed."""
+        sent = dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+        async with self.session.request(
+            method, self.address + path, headers=sent, allow_redirects=False, **options
+        ) as answer:
+            is_json = answer.content_type.endswith("json")
+            return Reply(
+                answer.status, answer.headers, await (answer.json(content_type=None) if is_json else answer.text())
+            )
+
+    async def as_admin(self, method: str, path: str, **options: Any) -> Reply:
+        """Send one request with the admin key."""
+        return await self.ask(method, path, key=self.settings.api.admin_key.get_secret_value(), **options)
+
+    async def make_project(self, name: str = "test") -> tuple[str, str]:
+        """A new project: its id and its key."""
+        reply = await self.as_admin("POST", "/v1/projects", json={"name": name})
+        assert reply.status == 201, reply.body
+        return reply.body["project_id"], reply.body["key"]["api_key"]
+
+
+@asynccontextmanager
+async def opened(settings: Settings, rooms: Sequence[Routes] = app.ROOMS, **limits: Any) -> AsyncIterator[Door]:
+    """Serve these rooms on a free port; `limits` replace settings of the API."""
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
+    async with (
+        services.connect(settings) as held,
+        server.listening(app.build(held, rooms), settings.api) as address,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Door(address, settings, session)

@@ -1,0 +1,129 @@
+"""Who may call what, for every route of the table: no key, a wrong one, a revoked one, another project's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from api.app import ROOMS
+from api.routes import Access, Route
+from domain import projects
+from infra.settings import Settings
+from tests.door import Door, Reply, opened
+
+pytestmark = pytest.mark.stack
+
+LOCKED = [route for room in ROOMS for route in room if route.access is not Access.PUBLIC]
+# Bodies are judged after the caller, so that any JSON will do where the caller is refused.
+ANY_BODY: dict[str, Any] = {"json": {}}
+
+
+@dataclass(frozen=True)
+class Estate:
+    """A project, its key, and something of every kind that a route can name."""
+
+    project_id: str
+    key: str
+    key_id: str
+    task_id: str
+
+    def path(self, route: Route) -> str:
+        """The address of what this project owns."""
+        return route.path.format_map(vars(self))
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+async def make_estate(door: Door) -> Estate:
+    """A project that owns one of everything."""
+    project_id, key = await door.make_project()
+    wanted = {"source_url": "http://example.com/rows"}
+    download = await door.ask("POST", "/v1/downloads", key=key, json=wanted)
+    assert download.status == 202, download.body
+    parsed = projects.parse(key)
+    assert parsed is not None
+    return Estate(project_id, key, parsed.key_id, download.body["task_id"])
+
+
+async def refusals(door: Door, routes: list[Route], estate: Estate, key: str | None) -> dict[str, tuple[int, str]]:
+    """What each route answers to a key."""
+    replies: dict[str, Reply] = {
+        route.name: await door.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
+        for route in routes
+    }
+    return {name: (reply.status, reply.code) for name, reply in replies.items()}
+
+
+def all_answer(routes: list[Route], status: int, code: str) -> dict[str, tuple[int, str]]:
+    """The same answer from each route."""
+    return {route.name: (status, code) for route in routes}
+
+
+async def test_every_locked_route_refuses_a_caller_without_a_right_key(door: Door) -> None:
+    """No key, no key of ours, an unknown id, a known id with another secret: 401 everywhere."""
+    estate = await make_estate(door)
+    unknown = projects.Key(key_id="0" * 12, secret="0" * 32).text
+    forged = projects.Key(key_id=estate.key_id, secret="0" * 32).text
+    wrong = {None: "key_missing", "not-a-key": "key_malformed", unknown: "key_unknown", forged: "key_unknown"}
+    for key, code in wrong.items():
+        assert await refusals(door, LOCKED, estate, key) == all_answer(LOCKED, 401, code)
+
+
+async def test_every_locked_route_refuses_a_revoked_key_at_once(door: Door) -> None:
+    """The request after the revocation is already too late, on every route."""
+    estate = await make_estate(door)
+    served = await door.ask("GET", f"/v1/projects/{estate.project_id}", key=estate.key)
+    revoked = await door.as_admin("DELETE", f"/v1/projects/{estate.project_id}/keys/{estate.key_id}")
+    assert (served.status, revoked.status) == (200, 204)
+    assert await refusals(door, LOCKED, estate, estate.key) == all_answer(LOCKED, 401, "key_unknown")
+
+
+async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
+    """A right key of another project sees 404, as if the id named nothing."""
+    estate, stranger = await make_estate(door), await door.make_project("stranger")
+    routes = [route for route in LOCKED if route.variables]
+    assert {route.tag for route in routes} == {"projects", "downloads"}
+    assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
+
+
+async def test_what_needs_the_admin_key_is_not_there_for_a_project(door: Door) -> None:
+    """A project's key learns nothing about the administration."""
+    estate = await make_estate(door)
+    routes = [route for route in LOCKED if route.access is Access.ADMIN]
+    assert await refusals(door, routes, estate, estate.key) == all_answer(routes, 404, "not_found")
+
+
+async def test_the_admin_key_has_no_project_to_work_on(door: Door) -> None:
+    """The tenant comes from the credential alone, and the admin key is no tenant."""
+    estate = await make_estate(door)
+    routes = [route for route in LOCKED if route.access is Access.PROJECT]
+    admin = door.settings.api.admin_key.get_secret_value()
+    assert await refusals(door, routes, estate, admin) == all_answer(routes, 401, "project_key_needed")
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", "Basic {key}", "{key}", "Bearer {key} {key}", "Bearer {key}é"]
+)
+async def test_a_key_counts_only_as_one_bearer(door: Door, header: str) -> None:
+    """Nothing but `Authorization: Bearer <key>` is read as a credential."""
+    project_id, key = await door.make_project()
+    reply = await door.ask("GET", f"/v1/projects/{project_id}", headers={"Authorization": header.format(key=key)})
+    assert reply.status == 401
+    assert reply.code in {"key_missing", "key_malformed"}
+    assert reply.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+async def test_without_an_admin_key_nobody_is_admin(settings: Settings) -> None:
+    """An empty setting locks the administration; it does not open it."""
+    async with opened(settings, admin_key=type(settings.api.admin_key)("")) as door:
+        for key in ("", " ", "x"):
+            reply = await door.ask("GET", "/v1/projects", headers={"Authorization": f"Bearer {key}"})
+            assert reply.status == 401

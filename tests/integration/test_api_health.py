@@ -1,0 +1,79 @@
+"""Health, figures and the reference: what answers without a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from pydantic import SecretStr
+
+from api import openapi
+from api.app import ROOMS
+from infra.settings import Settings
+from tests.door import Door, opened
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+async def test_ping_and_liveness_answer_anybody(door: Door) -> None:
+    """Neither needs a key or any other part."""
+    assert (await door.ask("GET", "/v1/ping")).body == {"service": "haulage", "version": openapi.VERSION}
+    assert (await door.ask("GET", "/livez")).body == {"status": "ok"}
+
+
+async def test_readiness_asks_every_part(door: Door) -> None:
+    """The real database, engine and bucket all answer."""
+    reply = await door.ask("GET", "/readyz")
+    assert (reply.status, reply.body) == (200, {"parts": {"database": "ok", "engine": "ok", "bucket": "ok"}})
+
+
+async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
+    """A dead database makes the process unready; the others are still told apart."""
+    url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
+    settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
+    async with opened(settings) as door:
+        reply = await door.ask("GET", "/readyz")
+        alive = await door.ask("GET", "/livez")
+    assert (reply.status, reply.code) == (503, "not_ready")
+    assert reply.body["detail"].startswith("These parts do not answer: database.")
+    assert [error["path"] for error in reply.body["errors"]] == ["database"]
+    assert alive.status == 200
+
+
+async def test_metrics_count_requests_by_route_and_hold_the_sdk_s_figures(door: Door) -> None:
+    """One page for both; the path's template is the label, so that ids do not multiply it."""
+    project_id, key = await door.make_project()
+    await door.ask("GET", f"/v1/projects/{project_id}", key=key)
+    page = (await door.ask("GET", "/metrics")).body
+    assert re.search(
+        r'^haulage_request_seconds_count\{route="GET /v1/projects/\{project_id\}",status="200"\} \d', page, re.MULTILINE
+    )
+    assert project_id not in page
+    assert "temporal_request" in page
+
+
+async def test_the_document_is_served_as_it_is_made(door: Door) -> None:
+    """What the tests judge is what callers read."""
+    assert (await door.ask("GET", "/openapi.json")).body == openapi.document(ROOMS)
+
+
+async def test_the_reference_works_under_a_strict_policy(door: Door) -> None:
+    """Nothing inline, nothing from elsewhere, and every file that the page names is there."""
+    page = await door.ask("GET", "/docs")
+    named = re.findall(r'(?:src|href)="(/[^"]+)"', page.body)
+    files = {path: await door.ask("GET", path) for path in named}
+    policy = page.headers["Content-Security-Policy"]
+    assert page.status == 200
+    assert {"/docs/docs.css", "/docs/docs.js", "/openapi.json"} <= files.keys()
+    assert all(reply.status == 200 for reply in files.values())
+    assert not re.search(r"<script>|<style|style=|\son\w+=|https?://", page.body)
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")

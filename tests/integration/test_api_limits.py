@@ -1,0 +1,214 @@
+"""What the door does with callers that are slow, idle, too large or not speaking HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from pydantic import Field
+
+from api.models import Answer, Request
+from api.routes import Access, Call, Routes
+from infra.settings import Settings
+from tests.door import Door, opened
+
+pytestmark = pytest.mark.stack
+
+toys = Routes("toys", "Routes that need no key, to be slow with.")
+
+
+class Text(Request):
+    """Some text."""
+
+    text: str = Field(max_length=10_000)
+
+
+class Length(Answer):
+    """How long it was."""
+
+    length: int
+
+
+@toys.post("/toys", access=Access.PUBLIC)
+async def measure(_call: Call, body: Text) -> Length:
+    """Measure a text."""
+    return Length(length=len(body.text))
+
+
+@toys.get("/toys/slow", access=Access.PUBLIC)
+async def slow(_call: Call) -> Length:
+    """Take longer than anybody waits."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets that event")
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The toys, with limits short enough to meet."""
+    async with opened(
+        settings,
+        [toys],
+        body_max_bytes=1_000,
+        body_timeout_seconds=0.3,
+        request_timeout_seconds=1.0,
+        keepalive_seconds=0.5,
+    ) as door:
+        yield door
+
+
+async def exchange(door: Door, *pieces: bytes, pause_seconds: float = 0.0) -> tuple[bytes, float]:
+    """Send raw bytes piece by piece; return what came back until the server closed, and after how long."""
+    started = time.monotonic()
+    reader, writer = await asyncio.open_connection(*door.host_and_port)
+    received = asyncio.create_task(reader.read())
+    for piece in pieces:
+        if received.done():
+            break
+        writer.write(piece)
+        await asyncio.wait({received}, timeout=pause_seconds)
+    answer = await asyncio.wait_for(received, 10)
+    writer.close()
+    return answer, time.monotonic() - started
+
+
+def head(length: int) -> bytes:
+    """The head of a POST that promises a body."""
+    return (
+        f"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
+    )
+
+
+async def test_a_body_that_drips_gets_408(door: Door) -> None:
+    """The whole body has one deadline; a byte now and then does not extend it."""
+    drops = [bytes([character]) for character in b'{"text": "' + b"x" * 60]
+    answer, seconds = await exchange(door, head(500), *drops, pause_seconds=0.05)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"body_timeout"' in answer
+    assert 0.3 <= seconds < 3.5
+
+
+async def test_a_body_that_stops_gets_408_and_the_connection_ends(door: Door) -> None:
+    """A promised body that never comes does not hold a connection."""
+    answer, seconds = await exchange(door, head(500))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert seconds < 3.5
+
+
+async def test_an_idle_connection_is_closed(door: Door) -> None:
+    """A connection on which nothing is said ends after the keep-alive time."""
+    answer, seconds = await exchange(door)
+    assert answer == b""
+    assert 0.4 <= seconds < 2
+
+
+async def test_an_idle_connection_is_closed_after_an_answer_too(door: Door) -> None:
+    """Keep-alive ends when no further request comes."""
+    body = b'{"text": "ab"}'
+    answer, seconds = await exchange(door, head(len(body)) + body)
+    assert answer.endswith(b'{"length":2}')
+    assert 0.4 <= seconds < 2
+
+
+async def test_headers_that_drip_end_the_connection(door: Door) -> None:
+    """Half a request head is idle too."""
+    answer, seconds = await exchange(door, *([b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40), pause_seconds=0.05)
+    assert answer == b""
+    assert seconds < 2
+
+
+async def test_a_declared_body_too_large_is_refused_unread(door: Door) -> None:
+    """The promise alone is enough for a 413."""
+    reply = await door.ask("POST", "/toys", json={"text": "x" * 2_000})
+    assert (reply.status, reply.code) == (413, "body_too_large")
+    assert "1,000 bytes" in reply.body["detail"]
+
+
+async def test_a_streamed_body_too_large_is_refused(door: Door) -> None:
+    """A body without a declared length is counted while it is read."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100
+
+    reply = await door.ask("POST", "/toys", data=pieces(), headers={"Content-Type": "application/json"})
+    assert (reply.status, reply.code) == (413, "body_too_large")
+
+
+async def test_a_request_that_takes_too_long_gets_503(door: Door) -> None:
+    """Our own slowness has an end, and the answer says to try again."""
+    reply = await door.ask("GET", "/toys/slow")
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert int(reply.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nBad Header: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"POST /toys HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /toys HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_gets_a_problem_and_nothing_of_the_server(door: Door, raw: bytes) -> None:
+    """Even an answer to noise is a problem with a request id, and does not say which server wrote it."""
+    answer, _ = await exchange(door, raw)
+    header, _, body = answer.partition(b"\r\n\r\n")
+    assert header.split(b" ", 2)[1] == b"400"
+    assert json.loads(body)["code"] == "malformed_request"
+    assert b"\r\nserver:" not in header.lower()
+    assert b"nosniff" in header
+
+
+@pytest.mark.parametrize(("pause_seconds", "status"), [(0.0, b"400"), (0.05, b"408")])
+async def test_a_broken_chunk_is_answered(door: Door, pause_seconds: float, status: bytes) -> None:
+    """A body whose framing breaks is refused; where it breaks later, at the deadline, as the rest never comes."""
+    start = b"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"zz\r\nnot a chunk\r\n"
+    pieces = [start, chunk] if pause_seconds else [start + chunk]
+    answer, _ = await exchange(door, *pieces, pause_seconds=pause_seconds)
+    assert answer.split(b" ", 2)[1] == status
+    assert b"application/problem+json" in answer
+
+
+async def test_dripping_callers_do_not_slow_down_others(door: Door) -> None:
+    """A hundred connections that drip cost the next caller nothing."""
+    drips = [asyncio.create_task(exchange(door, head(500))) for _ in range(100)]
+    await asyncio.wait(drips, timeout=0.1)
+    started = time.monotonic()
+    reply = await door.ask("POST", "/toys", json={"text": "abc"})
+    seconds = time.monotonic() - started
+    answers = [answer for answer, _ in await asyncio.gather(*drips)]
+    assert reply.body == {"length": 3}
+    assert seconds < 1
+    assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in answers)
+
+
+async def test_requests_under_way_finish_when_the_server_stops(settings: Settings) -> None:
+    """A deployment interrupts nobody: the request is answered, and only then the server is gone."""
+    gate = asyncio.Event()
+    entered = asyncio.Event()
+    room = Routes("gate", "One route that waits.")
+
+    @room.get("/gate", access=Access.PUBLIC)
+    async def wait(_call: Call) -> Length:
+        """Wait for the gate."""
+        entered.set()
+        await gate.wait()
+        return Length(length=1)
+
+    async with aiohttp.ClientSession() as session:
+        async with opened(settings, [room]) as door:
+            pending = asyncio.create_task(session.get(f"{door.address}/gate"))
+            await entered.wait()
+            asyncio.get_running_loop().call_later(0.2, gate.set)
+        answer = await pending
+        assert await answer.json() == {"length": 1}
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(f"{door.address}/gate")

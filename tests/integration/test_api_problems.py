@@ -1,0 +1,314 @@
+"""Problems: whatever goes wrong, the answer has one shape, one stable code and one sentence that helps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pydantic import Field, SecretStr
+from structlog.testing import capture_logs
+
+from api.models import Answer, Request
+from api.problems import Problem
+from api.routes import Access, Call, Routes
+from domain.faults import Conflict, Denied, Fault, Gone, Invalid, Missing, SourceFault
+from infra.settings import Settings
+from tests.door import Door, opened
+
+pytestmark = pytest.mark.stack
+
+INT64 = 2**63
+
+toys = Routes("toys", "Routes that need no key, to be wrong with.")
+
+
+class Toy(Request):
+    """What is sent."""
+
+    size: int = Field(ge=0, lt=INT64)
+    name: str = Field(default="", max_length=100)
+    parts: list[str] = Field(default=[], max_length=100)
+
+
+class ToyQuery(Request):
+    """What is asked."""
+
+    limit: int = Field(default=10, ge=1, le=100)
+    word: str | None = Field(default=None, max_length=10)
+
+
+class KindPath(Request):
+    """A kind of fault."""
+
+    kind: str = Field(pattern="^[A-Za-z]+$")
+
+
+class Echo(Answer):
+    """What arrived."""
+
+    seen: dict[str, Any]
+
+
+@toys.post("/toys", access=Access.PUBLIC, status=201)
+async def make(_call: Call, body: Toy) -> Echo:
+    """Echo a body."""
+    return Echo(seen=body.model_dump())
+
+
+@toys.get("/toys", access=Access.PUBLIC)
+async def browse(_call: Call, query: ToyQuery) -> Echo:
+    """Echo a query."""
+    return Echo(seen=query.model_dump())
+
+
+@toys.delete("/toys", access=Access.PUBLIC)
+async def clear(_call: Call) -> None:
+    """Answer nothing."""
+
+
+@toys.get("/toys/broken", access=Access.PUBLIC)
+async def broken(_call: Call) -> Echo:
+    """Fail on our side."""
+    raise RuntimeError("the password is swordfish")
+
+
+@toys.get("/toys/outage", access=Access.PUBLIC)
+async def outage(_call: Call) -> Echo:
+    """Need a part that is down."""
+    raise ConnectionRefusedError("connect call failed ('127.0.0.1', 5432)")
+
+
+@toys.get("/toys/faults/{kind}", access=Access.PUBLIC)
+async def fail(_call: Call, path: KindPath) -> Echo:
+    """Raise a fault of a kind."""
+    kinds: dict[str, type[Fault]] = {
+        kind.__name__: kind for kind in (Invalid, Denied, Missing, Conflict, Gone, SourceFault)
+    }
+    raise kinds[path.kind]("toy_fault", "The toy is wrong.", "Take another.")
+
+
+def envelope(problem: Problem) -> web.Response:
+    """Another room's way to show a problem."""
+    return web.json_response({"code": problem.status, "msg": problem.detail})
+
+
+enveloped = Routes("enveloped", "A room with an envelope of its own.", render=envelope)
+
+
+@enveloped.post("/enveloped", access=Access.PROJECT)
+async def wrap(_call: Call, body: Toy) -> Echo:
+    """Echo a body, for callers with a key."""
+    return Echo(seen=body.model_dump())
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The toys."""
+    async with opened(settings, [toys, enveloped]) as door:
+        yield door
+
+
+JSON_HEADERS = {"Content-Type": "application/json"}
+
+# Bodies that are not one well-formed JSON document, or that nothing of ours could store.
+BODIES = [
+    (b"", 400, "malformed_json", "not JSON"),
+    (b'{"size": 1', 400, "malformed_json", "line 1 column"),
+    (b'{"size": 1} {}', 400, "malformed_json", "not JSON"),
+    (b'{"size": NaN}', 400, "malformed_json", "NaN"),
+    (b'{"size": -Infinity}', 400, "malformed_json", "-Infinity"),
+    (b'{"size": 1, "size": 2}', 400, "malformed_json", "“size” more than once"),
+    (b'{"size": ' + b"9" * 5_000 + b"}", 400, "malformed_json", "thousands of digits"),
+    (b"[" * 100_000, 400, "malformed_json", "nested deeper"),
+    (b'{"parts": ' + b"[" * 40 + b"]" * 40 + b"}", 400, "malformed_json", "nested deeper than 32"),
+    (b'{"size": 1, "name": "\xff"}', 400, "malformed_json", "Byte 21"),
+    ('{"size": 1}'.encode("utf-16"), 400, "malformed_json", "UTF-8"),
+    (b'\xef\xbb\xbf{"size": 1}', 400, "malformed_json", "not JSON"),
+    (b'{"size": 1, "name": "\\u0000"}', 422, "invalid_request", "name: it holds a NUL"),
+    (b'{"size": 1, "parts": ["a", "\\ud800"]}', 422, "invalid_request", "parts[1]: it holds a NUL"),
+    (b'{"size": 1, "\\ud800": 1}', 422, "invalid_request", "half a surrogate pair"),
+    (b'{"size": 9223372036854775808}', 422, "invalid_request", "size: 9223372036854775808 is outside"),
+    (b'{"size": ' + b"9" * 4_000 + b"}", 422, "invalid_request", "is outside"),
+    (b'{"size": 1e400}', 422, "invalid_request", "not an integer"),
+    (b'{"size": "1"}', 422, "invalid_request", "without quotes"),
+    (b'{"size": 1, "colour": "red"}', 422, "invalid_request", "colour: there is no such field"),
+    (b"null", 422, "invalid_request", "The body: null was sent where an object belongs"),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "QUERY"])
+async def test_an_unknown_address_gets_404(door: Door, method: str) -> None:
+    """What is not in the table is a problem too."""
+    reply = await door.ask(method, "/nothing/here")
+    assert (reply.status, reply.code) == (404, "not_found")
+
+
+async def test_a_wrong_method_gets_405_with_the_right_ones(door: Door) -> None:
+    """The answer names what the address takes."""
+    reply = await door.ask("PUT", "/toys")
+    assert (reply.status, reply.code) == (405, "method_not_allowed")
+    assert set(reply.headers["Allow"].split(",")) == {"DELETE", "GET", "POST"}
+    assert "Use DELETE, GET, POST." in reply.body["detail"]
+
+
+async def test_bad_bodies_get_their_sentence(door: Door) -> None:
+    """Every body that cannot be taken is the caller's fault, told in one sentence, and never a 500."""
+    for body, status, code, sentence in BODIES:
+        reply = await door.ask("POST", "/toys", data=body, headers=JSON_HEADERS)
+        assert (reply.status, reply.code) == (status, code), (body[:80], reply.body)
+        assert sentence in reply.body["detail"], body[:80]
+
+
+async def test_all_wrong_fields_are_listed_with_their_paths(door: Door) -> None:
+    """One answer tells everything that is wrong."""
+    reply = await door.ask("POST", "/toys", json={"name": 7, "parts": ["a", 1], "shape": "round"})
+    assert [error["path"] for error in reply.body["errors"]] == ["size", "name", "parts[1]", "shape"]
+    assert reply.body["detail"] == "size: this field is missing; add it. 3 more under `errors`."
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, "unsupported_media_type"),
+        ({"Content-Type": "text/plain"}, "unsupported_media_type"),
+        ({"Content-Type": "application/json; charset=latin-1"}, "unsupported_media_type"),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, "unsupported_media_type"),
+        (JSON_HEADERS | {"Content-Encoding": "gzip"}, "unsupported_encoding"),
+    ],
+)
+async def test_only_plain_json_is_taken(door: Door, headers: dict[str, str], code: str) -> None:
+    """A body that does not say that it is JSON is not read as JSON."""
+    reply = await door.ask("POST", "/toys", data=b'{"size": 1}', headers=headers, skip_auto_headers=["Content-Type"])
+    assert (reply.status, reply.code) == (415, code)
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "sentence"),
+    [
+        ("colour=red", "colour", "there is no such field; remove it. Known fields are limit, word."),
+        ("limt=5", "limt", "did you mean limit?"),
+        ("limit=0", "limit", "“0” is outside 1–100; choose a value in that range."),
+        ("limit=ten", "limit", "“ten” is not an integer; send an integer."),
+        ("limit=1&limit=2", "limit", "it is given more than once; give it once."),
+        ("word=%00", "word", "it holds a NUL character or half a surrogate pair; remove it."),
+        ("limit=99999999999999999999999999999", "limit", "is outside 1–100"),
+    ],
+)
+async def test_a_wrong_query_gets_its_sentence(door: Door, query: str, path: str, sentence: str) -> None:
+    """The parameter is named, and what may stand there."""
+    reply = await door.ask("GET", f"/toys?{query}")
+    assert (reply.status, reply.code) == (422, "invalid_request")
+    (error,) = reply.body["errors"]
+    assert error["path"] == path
+    assert sentence in error["message"]
+
+
+async def test_a_route_without_query_names_what_it_does_not_take(door: Door) -> None:
+    """A parameter that nothing reads is an error, not silence."""
+    reply = await door.ask("DELETE", "/toys?force=true")
+    assert reply.status == 422
+    assert reply.body["detail"] == "force: nothing can be set here; remove it."
+
+
+async def test_right_requests_reach_their_handlers(door: Door) -> None:
+    """Body, query and an empty answer work as declared."""
+    made = await door.ask("POST", "/toys", json={"size": 1})
+    asked = await door.ask("GET", "/toys?limit=5&word=a")
+    cleared = await door.ask("DELETE", "/toys")
+    assert (made.status, made.body) == (201, {"seen": {"size": 1, "name": "", "parts": []}})
+    assert asked.body == {"seen": {"limit": 5, "word": "a"}}
+    assert (cleared.status, cleared.body) == (204, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("Invalid", 422), ("Denied", 401), ("Missing", 404), ("Conflict", 409), ("Gone", 410), ("SourceFault", 502)],
+)
+async def test_each_kind_of_fault_has_its_status(door: Door, kind: str, status: int) -> None:
+    """A fault raised anywhere below becomes a problem with its own code and both sentences."""
+    reply = await door.ask("GET", f"/toys/faults/{kind}")
+    assert (reply.status, reply.code) == (status, "toy_fault")
+    assert reply.body["detail"] == "The toy is wrong. Take another."
+
+
+async def test_our_own_failure_tells_only_the_request_id(door: Door) -> None:
+    """The answer gives nothing away; the log has the reason under the same id."""
+    with capture_logs() as logs:
+        reply = await door.ask("GET", "/toys/broken", headers={"X-Request-Id": "ticket-1234"})
+    assert (reply.status, reply.code) == (500, "internal_error")
+    assert "swordfish" not in str(reply.body)
+    assert "ticket-1234" in reply.body["detail"]
+    (failed,) = [entry for entry in logs if entry["event"] == "request_failed"]
+    assert "swordfish" in repr(failed["exc_info"])
+
+
+async def test_a_part_that_is_down_gets_503_and_a_pause(door: Door) -> None:
+    """An outage says that the same request may work in a moment, and nothing about our insides."""
+    reply = await door.ask("GET", "/toys/outage")
+    assert (reply.status, reply.code) == (503, "unavailable")
+    assert int(reply.headers["Retry-After"]) > 0
+    assert "5432" not in str(reply.body)
+
+
+async def test_a_database_that_is_down_gets_503(settings: Settings) -> None:
+    """So does a key that cannot be looked up."""
+    url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
+    settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
+    async with opened(settings) as door:
+        reply = await door.as_admin("GET", "/v1/projects")
+    assert (reply.status, reply.code) == (503, "unavailable")
+
+
+async def test_a_room_can_show_problems_in_its_own_envelope(door: Door) -> None:
+    """Faults, validation and failures of such a room all go through its renderer."""
+    _, key = await opened_project(door)
+    nobody = await door.ask("POST", "/enveloped", json={"size": 1})
+    wrong = await door.ask("POST", "/enveloped", key=key, json={"size": -1})
+    assert (nobody.status, nobody.body["code"]) == (200, 401)
+    assert (wrong.status, wrong.body["code"]) == (200, 422)
+    assert wrong.body["msg"].startswith("size: -1 is outside")
+
+
+async def opened_project(door: Door) -> tuple[str, str]:
+    """A project made through the whole API, for a door that serves only toys."""
+    async with opened(door.settings) as whole:
+        return await whole.make_project()
+
+
+@pytest.mark.parametrize("given", ["0123456789abcdef", "a.b:c_d-e", "A" * 64])
+async def test_a_sane_request_id_comes_back(door: Door, given: str) -> None:
+    """Callers can follow their own id through our logs."""
+    with capture_logs() as logs:
+        reply = await door.ask("GET", "/toys", headers={"X-Request-Id": given})
+    assert reply.headers["X-Request-Id"] == given
+    assert [entry["route"] for entry in logs if entry["event"] == "request_served"] == ["GET /toys"]
+
+
+@pytest.mark.parametrize("given", ["", "short", "A" * 65, "has space inside", "semi;colon;here", "ümlaut-ümlaut"])
+async def test_another_request_id_is_replaced(door: Door, given: str) -> None:
+    """What could confuse a log does not reach it."""
+    reply = await door.ask("GET", "/toys", headers={"X-Request-Id": given})
+    assert reply.headers["X-Request-Id"] != given
+    assert len(reply.headers["X-Request-Id"]) == 32
+
+
+@pytest.mark.parametrize("path", ["/toys", "/nothing", "/toys/broken", "/toys?limit=0"])
+async def test_every_answer_is_dressed(door: Door, path: str) -> None:
+    """Security headers are on every answer, and none says which server wrote it."""
+    with capture_logs():
+        reply = await door.ask("GET", path)
+    assert "Server" not in reply.headers
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["X-Frame-Options"] == "DENY"
+    assert reply.headers["Referrer-Policy"] == "no-referrer"
+    assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert reply.headers["Cache-Control"] == "no-store"
+
+
+async def test_an_unreadable_path_variable_names_nothing(door: Door) -> None:
+    """An id that none of ours could be is missing, whatever it holds."""
+    for kind in ("%00", "1", "%ff", "a%2Fb", "%F0%9F%9A%9A"):
+        reply = await door.ask("GET", f"/toys/faults/{kind}")
+        assert (reply.status, reply.code) == (404, "not_found")

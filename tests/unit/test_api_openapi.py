@@ -1,0 +1,54 @@
+"""The OpenAPI document: valid, complete, and true to the table."""
+
+from __future__ import annotations
+
+import tomllib
+from http import HTTPStatus
+from pathlib import Path
+
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from api import openapi
+from api.app import ROOMS
+from api.routes import Access
+
+DOCUMENT = openapi.document(ROOMS)
+ROUTES = [route for room in ROOMS for route in room]
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    """Any tool that reads OpenAPI can read ours."""
+    assert list(OpenAPIV31SpecValidator(DOCUMENT).iter_errors()) == []
+
+
+def test_the_document_names_every_route_and_no_other() -> None:
+    """What is served is documented, and what is documented is served."""
+    documented = {f"{method.upper()} {path}" for path, item in DOCUMENT["paths"].items() for method in item}
+    assert documented == {route.name for route in ROUTES}
+
+
+def test_each_operation_says_which_keys_open_it() -> None:
+    """Only public operations need no key."""
+    for route in ROUTES:
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        assert operation["security"] == openapi.SECURITY[route.access]
+        assert ("401" in operation["responses"]) == (route.access is not Access.PUBLIC)
+
+
+def test_a_route_s_own_problems_are_documented() -> None:
+    """A program finds the codes that it may meet beside their status."""
+    rotate = DOCUMENT["paths"]["/v1/projects/{project_id}/keys/{key_id}/rotate"]["post"]
+    assert "`key_revoked`" in rotate["responses"][str(HTTPStatus.CONFLICT.value)]["description"]
+
+
+def test_every_schema_is_referred_to_and_every_reference_leads_to_one() -> None:
+    """The document holds no loose ends."""
+    text = str(DOCUMENT)
+    named = {part.split("'")[0] for part in text.split("#/components/schemas/")[1:]}
+    assert named == DOCUMENT["components"]["schemas"].keys()
+
+
+def test_the_version_is_the_package_s() -> None:
+    """The document and the package are released together."""
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    assert project["version"] == openapi.VERSION

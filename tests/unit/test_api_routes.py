@@ -1,0 +1,135 @@
+"""The table: rows that could not work are refused when they are declared, and the public ones are pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from api.app import ROOMS
+from api.models import Answer, Request
+from api.routes import Access, Call, Route, Routes
+
+ROUTES = [route for room in ROOMS for route in room]
+
+# Every route that answers without a key. Think twice before this list grows.
+PUBLIC = {
+    "GET /docs",
+    "GET /docs/docs.css",
+    "GET /docs/docs.js",
+    "GET /livez",
+    "GET /metrics",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /v1/ping",
+}
+
+
+def test_only_these_routes_need_no_key() -> None:
+    """A route becomes public only by a change to this list."""
+    assert {route.name for route in ROUTES if route.access is Access.PUBLIC} == PUBLIC
+
+
+def test_operations_have_names_of_their_own() -> None:
+    """Generated clients get one method for each operation."""
+    names = [route.operation_id for route in ROUTES]
+    assert len(names) == len(set(names))
+
+
+class Loose(BaseModel):
+    """An input that would swallow typing errors."""
+
+    name: str = ""
+
+
+class ThingPath(Request):
+    """A path of one variable."""
+
+    thing_id: str
+
+
+async def loose_body(call: Call, body: Loose) -> Answer:
+    """Take anything."""
+    return Answer()
+
+
+async def no_docstring(call: Call) -> Answer:
+    return Answer()
+
+
+async def path_without_variable(call: Call, path: ThingPath) -> Answer:
+    """Name a variable that the path does not have."""
+    return Answer()
+
+
+async def other_parameter(call: Call, boddy: ThingPath) -> Answer:
+    """Misspell a parameter."""
+    return Answer()
+
+
+async def plain(call: Call) -> Answer:
+    """Do nothing."""
+    return Answer()
+
+
+@pytest.mark.parametrize(
+    ("handler", "path", "access", "sentence"),
+    [
+        (loose_body, "/things", Access.PUBLIC, "forbids unknown fields; see body"),
+        (no_docstring, "/things", Access.PUBLIC, "docstring is its summary"),
+        (path_without_variable, "/things", Access.PUBLIC, "same variables; see thing_id"),
+        (plain, "/things/{thing_id}", Access.PUBLIC, "same variables; see thing_id"),
+        (other_parameter, "/things", Access.PUBLIC, "takes only call, body, query and path; see boddy"),
+        (plain, "/things", Access.OWNER, "needs the project in its path"),
+    ],
+)
+def test_a_row_that_cannot_work_is_refused(
+    handler: Callable[..., Awaitable[Answer]], path: str, access: Access, sentence: str
+) -> None:
+    """The mistake is told when the room is imported, not when the first caller meets it."""
+    with pytest.raises(TypeError, match=sentence):
+        Routes("things", "").get(path, access=access)(handler)
+
+
+def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
+    for model in (route.body, route.query, route.variables):
+        if model:
+            schema = model.model_json_schema()
+            yield from _scalars(f"{route.name} {model.__name__}", schema)
+            for name, definition in schema.get("$defs", {}).items():
+                yield from _scalars(f"{route.name} {name}", definition)
+
+
+def _scalars(where: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield where, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from _scalars(f"{where}.{name}", inner)
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield from _scalars(f"{where}[]", schema[keyword])
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _scalars(where, branch)
+
+
+def _is_bounded(schema: dict[str, Any]) -> bool:
+    match schema.get("type"):
+        case "integer":
+            return {"minimum", "maximum"} <= schema.keys() and -(2**63) <= schema["minimum"] <= schema[
+                "maximum"
+            ] < 2**63
+        case "string":
+            return bool(schema.keys() & {"maxLength", "pattern", "enum", "const", "format"})
+        case "array":
+            return "maxItems" in schema
+        case "object" if "properties" not in schema:
+            return "maxProperties" in schema
+        case _:
+            return True
+
+
+def test_every_input_is_bounded() -> None:
+    """No number outgrows a PostgreSQL column, and no text, list or map is as long as its sender likes."""
+    unbounded = [where for route in ROUTES for where, schema in _inputs(route) if not _is_bounded(schema)]
+    assert unbounded == []
