@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import asyncpg
-from sqlalchemy import NullPool, func, select
+from sqlalchemy import NullPool, event, func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
@@ -59,9 +59,10 @@ class Database:
         async with self._pool.connect() as connection:
             try:
                 yield await _driver(connection)
-            except BaseException:
+            except BaseException as error:
                 # What a broken COPY leaves behind must not reach the next borrower.
                 await connection.invalidate()
+                _forget_values(error)
                 raise
 
     async def notify(self, session: AsyncSession, channel: str, payload: str) -> None:
@@ -102,9 +103,8 @@ class Database:
 
 
 def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
-    return create_async_engine(
+    engine = create_async_engine(
         settings.url.get_secret_value(),
-        # Values of rows belong neither in logs nor in histories.
         hide_parameters=True,
         connect_args={
             "timeout": CONNECT_TIMEOUT_SECONDS,
@@ -116,6 +116,16 @@ def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         },
         **pool,
     )
+    event.listen(engine.sync_engine, "handle_error", lambda context: _forget_values(context.original_exception))
+    return engine
+
+
+def _forget_values(error: BaseException | None) -> None:
+    """Drop PostgreSQL's "Failing row contains (…)": values belong neither in logs nor in histories."""
+    while error is not None:
+        if isinstance(error, asyncpg.PostgresError):
+            error.detail = None
+        error = error.__cause__
 
 
 async def _driver(connection: AsyncConnection) -> asyncpg.Connection[asyncpg.Record]:

@@ -76,8 +76,17 @@ def translated(key: str) -> Iterator[None]:
 def from_s3(error: S3Error, key: str) -> StoreFailure:
     """Our type for an S3 error code."""
     code = error.code or ""
+    if code == "NoSuchBucket":
+        return missing_bucket(error.bucket_name or "")
     kind, message = _meaning(code, error, key)
     return kind(message, key=key, code=code)
+
+
+def missing_bucket(bucket: str) -> BucketMissing:
+    """What a HEAD cannot say by itself: its answer has no body."""
+    return BucketMissing(
+        f"The bucket {bucket!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET.", key="", code="NoSuchBucket"
+    )
 
 
 def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], str]:
@@ -86,10 +95,6 @@ def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], s
             return ObjectMissing, f"There is no object {key!r} in the store."
         case "NoSuchUpload":
             return UploadMissing, f"The upload to {key!r} is not open: it was completed or aborted. Begin a new one."
-        case "NoSuchBucket":
-            return BucketMissing, (
-                f"The bucket {error.bucket_name!r} does not exist. Create it, or set HAULAGE_OBJECTS__BUCKET."
-            )
         case "EntityTooSmall":
             return PartTooSmall, (
                 f"A part of {key!r} is smaller than 5 MiB: only the last part may be. Send larger parts."

@@ -45,6 +45,14 @@ class ObjectStore:
         """Create the bucket unless it exists; two callers at once are both fine."""
         await self._channel.call("", wire.make_bucket, self._minio, self._bucket, self.settings.region)
 
+    async def ping(self) -> None:
+        """Ask for an answer.
+
+        Raises:
+            BucketMissing: The store answers, but has no such bucket.
+        """
+        await self._channel.call("", wire.find_bucket, self._minio, self._bucket)
+
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         await self._channel.close()

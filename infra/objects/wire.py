@@ -12,7 +12,7 @@ from minio.error import S3Error
 from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
-from infra.objects.failures import StoreFailure
+from infra.objects.failures import StoreFailure, missing_bucket
 from infra.objects.records import EPOCH, Head, Listed
 
 _META = "x-amz-meta-"
@@ -27,6 +27,12 @@ def make_bucket(minio: Minio, bucket: str, region: str) -> None:
     except S3Error as error:
         if error.code not in {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}:
             raise
+
+
+def find_bucket(minio: Minio, bucket: str) -> None:
+    """Pass if the bucket exists and our keys open it."""
+    if not minio.bucket_exists(bucket):
+        raise missing_bucket(bucket)
 
 
 def headers(content_type: str, metadata: Mapping[str, str]) -> DictType:

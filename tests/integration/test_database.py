@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
+from traceback import format_exception
 from typing import Any
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
@@ -124,12 +126,21 @@ async def test_a_key_belongs_to_a_project_and_its_hash_to_one_key(database: Data
 
 
 async def test_errors_do_not_show_values(database: Database) -> None:
-    """What a row holds may be secret, and errors end in logs and histories."""
-    with pytest.raises(IntegrityError) as error:
+    """What a row holds may be secret, and errors end in logs and histories with all their causes."""
+    row = a_download(operator_id="hunter2", state="sleeping")
+    columns = ["task_id", "project_id", "file_name", "type", "state", "created_at", "processings"]
+    record = ("dl_1", "prj_1", "hunter2", "csv", "sleeping", NOON, 1)
+    with pytest.raises(IntegrityError) as inserted:
         async with database.session() as session:
-            session.add_all([a_download("dl_1", operator_id="hunter2", state="sleeping")])
+            session.add(row)
+    with pytest.raises(asyncpg.CheckViolationError) as copied:
+        async with database.connection() as connection:
+            await connection.copy_records_to_table("downloads", records=[record], columns=columns)
 
-    assert "[SQL parameters hidden" in str(error.value)
+    for error in (inserted.value, copied.value):
+        said = "".join(format_exception(error))
+        assert "ck_downloads_state" in said
+        assert "hunter2" not in said
 
 
 async def test_rows_are_copied_on_a_raw_connection(database: Database) -> None:
