@@ -12,8 +12,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.downloads.steps import DownloadSteps
-from infra.hands import Hands
-from infra.settings import Settings
+from infra.services import Services
+from infra.settings import EngineSettings
 from workflows import downloads
 
 
@@ -27,13 +27,14 @@ class Queue:
     slots: int
 
 
-def table(settings: Settings, hands: Hands) -> list[Queue]:
+def table(services: Services) -> list[Queue]:
     """All queues of the house."""
-    download = DownloadSteps(hands.database, hands.objects, hands.http, hands.sealer, settings.downloads)
+    settings = services.settings
+    download = DownloadSteps(services.database, services.objects, services.http, services.sealer, settings.downloads)
     return [
         Queue(
             name=downloads.QUEUE,
-            workflows=[downloads.DownloadWorkflow],
+            workflows=workflows(),
             activities=[download.record, download.probe, download.assemble, download.discard, download.finish],
             slots=50,
         ),
@@ -46,14 +47,18 @@ def table(settings: Settings, hands: Hands) -> list[Queue]:
     ]
 
 
+def workflows() -> list[type]:
+    """All workflows of the house, for the replayer."""
+    return [downloads.DownloadWorkflow]
+
+
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
     return (downloads.QUEUE, downloads.FETCH_QUEUE)
 
 
-def build(client: Client, settings: Settings, queue: Queue) -> Worker:
+def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
     """A Temporal worker for one line of the table."""
-    engine = settings.engine
     return Worker(
         client,
         task_queue=queue.name,
@@ -69,9 +74,10 @@ def build(client: Client, settings: Settings, queue: Queue) -> Worker:
     )
 
 
-async def serve(client: Client, settings: Settings, hands: Hands, queues: Sequence[str], stop: asyncio.Event) -> None:
+async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until told to stop; what runs may finish within the graceful time."""
-    workers = [build(client, settings, queue) for queue in table(settings, hands) if queue.name in queues]
+    chosen = [queue for queue in table(services) if queue.name in queues]
+    workers = [build(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
         for worker in workers:
             group.create_task(worker.run())

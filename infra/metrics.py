@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import aiohttp
 from prometheus_client import REGISTRY, Counter, Histogram, generate_latest
 
 ACTIVITIES = Histogram(
@@ -12,6 +13,7 @@ PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcom
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 
 
-def render() -> bytes:
-    """Our own figures in Prometheus' text format."""
-    return generate_latest(REGISTRY)
+async def page(sdk_address: str) -> bytes:
+    """Our own figures and those of the SDK, on one page in Prometheus' text format."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://{sdk_address}/metrics") as answer:
+        return generate_latest(REGISTRY) + await answer.read()

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+from pydantic import BaseModel
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributeKey
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from infra.interceptors import ContextInterceptor
+
+Model = TypeVar("Model", bound=BaseModel)
 
 ROOM = SearchAttributeKey.for_keyword("HaulageRoom")
 PROJECT = SearchAttributeKey.for_keyword("HaulageProject")
@@ -38,26 +47,52 @@ def plugin() -> SimplePlugin:
     )
 
 
+@dataclass(frozen=True)
+class Telemetry:
+    """The SDK's runtime of this process, and where it exports its figures: a loopback port, joined to ours on /metrics."""
+
+    runtime: Runtime
+    address: str
+
+
+@cache
+def telemetry() -> Telemetry:
+    """One runtime a process, made when it is first needed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host, port = probe.getsockname()
+    address = f"{host}:{port}"
+    metrics = PrometheusConfig(bind_address=address, durations_as_seconds=True, unit_suffix=True)
+    return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics)), address)
+
+
 async def connect(namespace: str | None = None) -> Client:
     """Connect with the address, namespace and credentials of the `TEMPORAL_…` variables or profile."""
     config = ClientConfig.load_client_connect_config()
     if namespace:
         config["namespace"] = namespace
     config.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(**config, plugins=[plugin()])
+    return await Client.connect(**config, plugins=[plugin()], runtime=telemetry().runtime)
+
+
+async def heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:
+    """What the running activities of a workflow said last. A hint that may be missing, never a record."""
+    pending = description.raw_description.pending_activities
+    details = [activity.heartbeat_details.payloads for activity in pending if activity.heartbeat_details.payloads]
+    return [(await client.data_converter.decode(payloads, [model]))[0] for payloads in details]
+
+
+async def missing_search_attributes(client: Client) -> list[str]:
+    """The attributes that our workflows are found by and that this namespace does not know yet."""
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    known = await client.operator_service.list_search_attributes(request)
+    return [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
 
 
 async def ensure_search_attributes(client: Client) -> None:
-    """Register the attributes that our workflows are found by; those that exist are left alone."""
-    known = await client.operator_service.list_search_attributes(
-        ListSearchAttributesRequest(namespace=client.namespace)
-    )
-    wanted = {
-        key.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-        for key in SEARCH_ATTRIBUTES
-        if key.name not in known.custom_attributes
-    }
-    if wanted:
-        await client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wanted)
-        )
+    """Register the attributes that are missing."""
+    kind = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+    missing = dict.fromkeys(await missing_search_attributes(client), kind)
+    if missing:
+        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
+        await client.operator_service.add_search_attributes(request)

@@ -29,6 +29,7 @@ Argument = TypeVar("Argument")
 FETCH_QUEUE = "downloads-fetch"
 QUEUE = "downloads"
 STATUS_MEMO = "status"
+NAME_MEMO = "file_name"
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 _STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__])
@@ -37,6 +38,11 @@ _STEP_SECONDS = timedelta(seconds=30)
 _PROBE_SECONDS = timedelta(minutes=10)
 _FETCH_SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
+
+
+def workflow_id(project_id: str, task_id: str) -> str:
+    """The id of a download's workflow; it names the project, so that no other project can name the workflow."""
+    return f"download:{project_id}:{task_id}"
 
 
 @workflow.defn
@@ -111,6 +117,7 @@ class DownloadWorkflow:
         try:
             for task in workflow.as_completed(fetching):
                 self._status.rows += (await task).rows
+                self._tell(State.RUNNING, Phase.FETCHING)
         except ActivityError:
             for task in fetching:
                 task.cancel()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import col
 
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
@@ -32,7 +33,7 @@ async def record(database: Database, order: DownloadOrder) -> None:
         processings=1,
     )
     async with database.session() as session:
-        await session.execute(statement.on_conflict_do_nothing(index_elements=["task_id"]))
+        await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
 
 
 async def finish(database: Database, finish: FinishOrder) -> None:
@@ -53,5 +54,5 @@ async def finish(database: Database, finish: FinishOrder) -> None:
             "expires_at": now + KEPT_FOR,
         }
     async with database.session() as session:
-        await session.execute(update(Download).where(Download.task_id == finish.order.task_id).values(**values))
+        await session.exec(update(Download).where(col(Download.task_id) == finish.order.task_id).values(**values))
         await database.notify(session, CHANNEL, finish.order.task_id)

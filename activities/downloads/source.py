@@ -48,7 +48,7 @@ class Source:
         raise AssertionError("the loop above returns or raises")
 
     def _pause(self, fault: SourceFault, attempt: int) -> float:
-        pause = self._settings.retry_pause_seconds * 2**attempt
+        pause: float = self._settings.retry_pause_seconds * 2**attempt
         if fault.retry_after_seconds is not None:
             pause = max(pause, min(fault.retry_after_seconds, RETRY_AFTER_MAX_SECONDS))
         log.get(__name__).info("page_retry", code=fault.record.code, pause_seconds=pause, retry=attempt + 1)

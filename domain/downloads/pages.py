@@ -47,7 +47,12 @@ class PageReader:
         Raises:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
         """
-        total, data = _open(body)
+        try:
+            total, data = _open(body)
+        except SourceFault as fault:
+            # The first page was right, so this one may well be when it is asked for again.
+            fault.transient = True
+            raise
         try:
             return Page(total, self._rows(data))
         except msgspec.ValidationError as error:

@@ -1,0 +1,1 @@
+"""The `haulage` command."""

@@ -1,0 +1,77 @@
+"""Commands, and which function serves each. `haulage COMMAND --help` explains one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from api import app as door
+from cli import demo as demonstration
+from cli import doctor as examination
+from cli import process, serving, staying
+from infra import log, settings
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+DataDir = Annotated[Path | None, typer.Option(help="Folder of everything that outlives a run; by default .haulage.")]
+Queues = Annotated[
+    list[str] | None, typer.Option(help="Task queue to serve; may be given several times. All by default.")
+]
+
+
+@app.command()
+def up(data_dir: DataDir = None) -> None:
+    """Start everything on this machine and stay until Ctrl-C: engine, database, object store, API, workers."""
+    process.run(staying.stay(_settings(data_dir)))
+
+
+@app.command()
+def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = demonstration.ROWS) -> None:
+    """Start everything, export the sample source, compare the file row by row, stop everything."""
+    process.run(demonstration.run(_settings(data_dir), rows))
+
+
+@app.command()
+def api() -> None:
+    """Serve the HTTP API."""
+    process.run(door.serve(_serving()))
+
+
+@app.command()
+def worker(
+    queues: Queues = None,
+    processes: Annotated[int, typer.Option(min=1, help="Worker processes; encoding rows uses one core each.")] = 1,
+) -> None:
+    """Serve task queues."""
+    if processes > 1:
+        process.run(serving.serve_workers(queues or [], processes))
+    process.run(serving.serve_worker(_serving(), queues or []))
+
+
+@app.command(name="migrate")
+def migrate_() -> None:
+    """Bring the database to this version's revision, and register what workflows are searched by."""
+    process.run(serving.prepare(_serving()))
+
+
+@app.command()
+def doctor() -> None:
+    """Check engine, database, bucket, clock, versions and disk, one line each, with the remedy."""
+    process.run(examination.examine(settings.load()))
+
+
+def _serving() -> settings.Settings:
+    loaded = settings.load()
+    log.configure(loaded.log_level)
+    return loaded
+
+
+def _settings(data_dir: Path | None) -> settings.Settings:
+    loaded = settings.load()
+    return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,131 @@
+"""`haulage doctor`: what works, what does not, and what to do about it, one line each."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from rich.console import Console
+from sqlalchemy import text
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+
+from infra import migrate, temporal
+from infra.database import Database
+from infra.objects import ObjectStore
+from infra.settings import Settings
+
+FREE_BYTES_MIN = 2 * 1024**3
+CLOCK_SKEW_MAX_SECONDS = 2.0
+LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
+
+
+class Unwell(Exception):
+    """A check that failed: what was found, and the remedy."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{found} {remedy}")
+
+
+Check = Callable[[Settings], Awaitable[str]]
+
+
+async def examine(settings: Settings) -> int:
+    """Run every check, print a line for each, and say by the exit code whether all is well."""
+    console = Console(soft_wrap=True, highlight=False)
+    checks: dict[str, Check] = {
+        "engine": _engine,
+        "database": _database,
+        "bucket": _bucket,
+        "clock": _clock,
+        "versions": _versions,
+        "disk": _disk,
+    }
+    unwell = 0
+    for name, check in checks.items():
+        try:
+            console.print(f"[green]ok[/]    {name:<9} {await check(settings)}")
+        except Unwell as found:
+            unwell += 1
+            console.print(f"[red]wrong[/] {name:<9} {found.found} {found.remedy}")
+    return 1 if unwell else 0
+
+
+async def _engine(settings: Settings) -> str:
+    try:
+        client = await temporal.connect()
+        info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+    except RuntimeError as error:
+        raise Unwell(f"{error}.", "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+    missing = await temporal.missing_search_attributes(client)
+    if missing:
+        raise Unwell(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
+    return f"Temporal {info.server_version}, namespace {client.namespace}"
+
+
+async def _database(settings: Settings) -> str:
+    database = Database(settings.database)
+    try:
+        await migrate.require_head(database)
+        async with database.session() as session:
+            server: str = (await (await session.connection()).execute(text("SHOW server_version"))).scalar_one()
+    except migrate.WrongRevision as error:
+        raise Unwell(str(error), "") from error
+    except OSError as error:
+        raise Unwell(f"PostgreSQL cannot be reached: {error}.", "Start it, or mend HAULAGE_DATABASE__URL.") from error
+    finally:
+        await database.close()
+    return f"PostgreSQL {server}, at this version's revision"
+
+
+async def _bucket(settings: Settings) -> str:
+    store = ObjectStore(settings.objects)
+    try:
+        await store.put(".doctor", b"well")
+        await store.delete(".doctor")
+    except Exception as error:
+        raise Unwell(f"{error}", "Mend HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket.") from error
+    finally:
+        await store.close()
+    return f"{settings.objects.bucket} at {settings.objects.endpoint} can be written"
+
+
+async def _clock(settings: Settings) -> str:
+    database = Database(settings.database)
+    try:
+        async with database.session() as session:
+            theirs: datetime = (
+                await (await session.connection()).execute(text("SELECT clock_timestamp()"))
+            ).scalar_one()
+    except OSError as error:
+        raise Unwell("There is no database to compare with.", "Mend the database first.") from error
+    finally:
+        await database.close()
+    skew = abs((datetime.now(UTC) - theirs).total_seconds())
+    if skew > CLOCK_SKEW_MAX_SECONDS:
+        raise Unwell(
+            f"This clock and the database's differ by {skew:.1f} s.",
+            "Keep both with NTP: links and windows depend on it.",
+        )
+    return f"{skew * 1000:.0f} ms from the database's"
+
+
+async def _versions(settings: Settings) -> str:
+    return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)])
+
+
+async def _disk(settings: Settings) -> str:
+    folder = settings.data_dir.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < FREE_BYTES_MIN:
+        raise Unwell(
+            f"{free / 1024**3:.1f} GiB are free in {folder}.",
+            f"Make room: at least {FREE_BYTES_MIN / 1024**3:.0f} GiB are needed.",
+        )
+    return f"{free / 1024**3:.0f} GiB free in {folder}"

@@ -1,0 +1,42 @@
+"""How every process of ours starts and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+from domain.faults import Fault
+
+
+def run(main: Coroutine[Any, Any, int | None]) -> NoReturn:
+    """Run a command to its end and leave at once.
+
+    The interpreter may crash while it shuts down after the Temporal client was used (sdk-python #300), so we flush what
+    is ours and let the system take the rest.
+    """
+    try:
+        code = asyncio.run(main) or 0
+    except Fault as fault:
+        print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (a command speaks)
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:  # noqa: BLE001 (nothing is above us)
+        # asyncio and typer would print it, but we do not come back to them.
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

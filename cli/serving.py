@@ -1,0 +1,97 @@
+"""Worker and API processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+import worker
+from cli.process import stop_signal
+from domain.faults import Invalid
+from infra import log, metrics, migrate, services, temporal
+from infra.objects import ObjectStore
+from infra.settings import Settings, WorkerSettings
+
+KEEPALIVE_SECONDS = 30.0
+
+
+async def prepare(settings: Settings) -> None:
+    """Bring database, bucket and engine to what this version needs; may be repeated."""
+    await migrate.migrate(settings.database.url.get_secret_value())
+    await temporal.ensure_search_attributes(await temporal.connect())
+    store = ObjectStore(settings.objects)
+    try:
+        await store.ensure_bucket()
+    finally:
+        await store.close()
+    log.get(__name__).info("prepared")
+
+
+async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
+    """Serve task queues until told to stop, then let what runs finish."""
+    chosen = _chosen(queues)
+    stop = stop_signal()
+    async with services.connect(settings) as held, _figures(settings.worker) as address:
+        await migrate.require_head(held.database)
+        log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
+        await worker.serve(held, chosen, stop)
+        log.get(__name__).info("worker_stopped")
+
+
+async def serve_workers(queues: Sequence[str], processes: int) -> int:
+    """Several worker processes as one: they stop together, also when one of them dies."""
+    stop = stop_signal()
+    arguments = [f"--queues={queue}" for queue in _chosen(queues)]
+    children = [
+        await asyncio.create_subprocess_exec(sys.executable, "-m", "cli", "worker", *arguments)
+        for _ in range(processes)
+    ]
+    waits = [asyncio.create_task(child.wait()) for child in children]
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
+    for child in children:
+        if child.returncode is None:
+            child.terminate()
+    codes = await asyncio.gather(*waits)
+    stopping.cancel()
+    return 0 if stop.is_set() else max(map(abs, codes))
+
+
+def _chosen(queues: Sequence[str]) -> list[str]:
+    known = worker.names()
+    unknown = sorted(set(queues) - set(known))
+    if unknown:
+        raise Invalid(
+            "unknown_queue",
+            f"No such task queue: {', '.join(unknown)}.",
+            f"Choose from {', '.join(known)}, or none for all.",
+        )
+    return list(queues) or list(known)
+
+
+@asynccontextmanager
+async def _figures(settings: WorkerSettings) -> AsyncIterator[str]:
+    """`/metrics` and `/livez` of a worker process."""
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=await metrics.page(temporal.telemetry().address), content_type="text/plain")
+
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/metrics", show)
+    app.router.add_get("/livez", live)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.metrics_host, settings.metrics_port)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"{host}:{port}"
+    finally:
+        await runner.cleanup()

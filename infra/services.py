@@ -1,0 +1,74 @@
+"""The clients of one process, opened and closed together: what handlers and activities work with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from infra import temporal
+from infra.database import Database
+from infra.http import GuardedClient
+from infra.objects import ObjectStore
+from infra.sealing import Sealer
+from infra.settings import Settings
+
+PING_TIMEOUT_SECONDS = 2.0
+
+Ping = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a handler or an activity may need."""
+
+    settings: Settings
+    database: Database
+    objects: ObjectStore
+    http: GuardedClient
+    sealer: Sealer
+    engine: Client
+
+    @property
+    def pings(self) -> Mapping[str, Ping]:
+        """How each part is asked whether it can serve."""
+        return {
+            "database": self.database.ping,
+            "engine": self.engine.service_client.check_health,
+            "bucket": lambda: self.objects.head("ready"),
+        }
+
+    async def failing(self) -> dict[str, bool]:
+        """For each part, whether it fails to answer in time. All are asked at once."""
+        answers = await asyncio.gather(*map(_fails, self.pings.values()))
+        return dict(zip(self.pings, answers, strict=True))
+
+
+async def _fails(ping: Ping) -> bool:
+    try:
+        async with asyncio.timeout(PING_TIMEOUT_SECONDS):
+            await ping()
+    except Exception:  # noqa: BLE001 (whatever it is, the part does not serve)
+        return True
+    return False
+
+
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[Services]:
+    """Open every client, and close them in reverse."""
+    async with AsyncExitStack() as stack:
+        database = Database(settings.database)
+        stack.push_async_callback(database.close)
+        objects = ObjectStore(settings.objects)
+        stack.push_async_callback(objects.close)
+        yield Services(
+            settings=settings,
+            database=database,
+            objects=objects,
+            http=await stack.enter_async_context(GuardedClient(settings.guard)),
+            sealer=Sealer(settings.secrets),
+            engine=await temporal.connect(),
+        )

@@ -1,0 +1,125 @@
+"""Helpers for tests of downloads: a worker beside the API, exports asked for and files compared with their source."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+import worker
+from infra import services
+from infra.services import Services
+from infra.settings import Settings
+from sims import rows as sample
+from sims.source import Source, running_source
+from tests.door import Door, opened
+from tests.stack import eventually
+
+FINAL = ("succeeded", "failed")
+
+
+@dataclass(frozen=True)
+class Exports:
+    """A running API and worker, a source that the guard lets through, and a project of the test's own."""
+
+    door: Door
+    source: Source
+    services: Services
+    project_id: str
+    key: str
+
+    async def start(self, source_url: str, **request: Any) -> str:
+        """Ask for a download; its task id."""
+        reply = await self.door.ask("POST", "/v1/downloads", key=self.key, json={"source_url": source_url, **request})
+        assert reply.status == 202, reply.body
+        task_id: str = reply.body["task_id"]
+        return task_id
+
+    async def status(self, task_id: str) -> dict[str, Any]:
+        """What the API says of it."""
+        reply = await self.door.ask("GET", f"/v1/downloads/{task_id}", key=self.key)
+        assert reply.status == 200, reply.body
+        status: dict[str, Any] = reply.body
+        return status
+
+    async def ended(self, task_id: str, timeout: float = 60.0) -> dict[str, Any]:
+        """Wait until it ended."""
+
+        async def end() -> dict[str, Any]:
+            status = await self.status(task_id)
+            return status if status["state"] in FINAL else {}
+
+        return await eventually(end, timeout)
+
+    async def run(self, source_url: str, **request: Any) -> dict[str, Any]:
+        """Ask for a download and wait for its end."""
+        return await self.ended(await self.start(source_url, **request))
+
+    async def file(self, task_id: str) -> bytes:
+        """The finished file."""
+        reply = await self.door.ask("GET", f"/v1/downloads/{task_id}/file", key=self.key)
+        assert reply.status == 302, reply.body
+        async with aiohttp.ClientSession() as session:
+            answer = await session.get(URL(reply.headers["Location"], encoded=True))
+            assert answer.status == 200
+            return await answer.read()
+
+    async def leftovers(self) -> list[str]:
+        """Everything that lies in the store, uploads that are still open included."""
+        objects = [listed.key for listed in await self.services.objects.list("")]
+        return objects + [upload.key for upload in await self.services.objects.list_uploads("")]
+
+
+@asynccontextmanager
+async def exporting(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker, source and project over the test's own parts."""
+    async with running_source() as source:
+        allowed = source.base.removeprefix("http://")
+        settings = settings.model_copy(
+            update={
+                "guard": settings.guard.model_copy(update={"allow": [allowed]}),
+                "downloads": settings.downloads.model_copy(update={"retry_pause_seconds": 0.01}),
+            }
+        )
+        async with opened(settings) as door, working(settings) as held:
+            project_id, key = await door.make_project()
+            yield Exports(door, source, held, project_id, key)
+
+
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[Services]:
+    """A worker of all queues, in this process."""
+    stop = asyncio.Event()
+    async with services.connect(settings) as held:
+        serving = asyncio.create_task(worker.serve(held, worker.names(), stop))
+        yield held
+        stop.set()
+        await serving
+
+
+def parsed(data: bytes) -> list[list[str]]:
+    """The rows of a CSV file, heads first."""
+    return list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+
+
+def expected(seed: int, numbers: Iterable[int]) -> list[list[str]]:
+    """The sample source's rows as CSV shows them, heads first."""
+    return [list(sample.row(seed, 0)), *([as_text(value) for value in sample.row(seed, n).values()] for n in numbers)]
+
+
+def as_text(value: object) -> str:
+    """A value as it stands in a CSV cell."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
