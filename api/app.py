@@ -13,6 +13,7 @@ from api import docs, downloads, health, middleware, openapi, projects, server
 from api.auth import Gate
 from api.dispatch import endpoint
 from api.routes import Routes
+from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
 from infra import log, migrate, services
 from infra.services import Services
@@ -54,7 +55,8 @@ async def serve(settings: Settings) -> None:
 
 def _check_pepper(settings: Settings) -> None:
     if len(settings.secrets.pepper.get_secret_value()) < PEPPER_MIN_CHARACTERS:
-        raise ValueError(
-            f"HAULAGE_SECRETS__PEPPER has fewer than {PEPPER_MIN_CHARACTERS} characters, so key hashes would be weak. "
-            "Set it to a random text, the same in every API process."
+        raise Invalid(
+            "pepper_short",
+            f"HAULAGE_SECRETS__PEPPER has fewer than {PEPPER_MIN_CHARACTERS} characters, so key hashes would be weak.",
+            "Set it to a random text, the same in every API process.",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 from aiohttp import web
 from pydantic import BaseModel
 
@@ -22,6 +23,8 @@ def endpoint(
     async def handle(request: web.Request) -> web.StreamResponse:
         request[middleware.ROUTE] = route
         caller = await gate.admit(request, route.access)
+        if caller.project_id:
+            structlog.contextvars.bind_contextvars(project_id=caller.project_id, key_id=caller.key_id)
         inputs = await _inputs(route, request, caller, services)
         return _respond(route, await route.handler(Call(request, caller, services), **inputs))
 

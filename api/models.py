@@ -12,9 +12,9 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """What a caller gets back."""
+    """What a caller gets back: every field is there, also where its value is a default."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
 
 class Nothing(Request):

@@ -7,11 +7,12 @@ from http import HTTPStatus
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.models import Answer
 from domain.faults import Conflict, Denied, Fault, Gone, Invalid, Missing, SourceFault, bounded
 
 MEDIA_TYPE = "application/problem+json"
@@ -37,14 +38,14 @@ def _printable(text: str) -> str:
 Text = Annotated[str, BeforeValidator(_printable)]
 
 
-class FieldProblem(BaseModel):
+class FieldProblem(Answer):
     """One field that was wrong."""
 
     path: Text = Field(description="where in the body, query or path, e.g. `headers[2].name`")
     message: Text = Field(description="what was wrong with it and what to send instead")
 
 
-class Problem(BaseModel):
+class Problem(Answer):
     """What went wrong and what to do about it."""
 
     type: str = Field(description="`urn:haulage:problem:` and the code")

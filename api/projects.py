@@ -118,8 +118,8 @@ async def read(call: Call, path: ProjectPath) -> ShownProject:
         return _show_project(await _project(session, path.project_id))
 
 
-@routes.delete("/v1/projects/{project_id}", access=Access.ADMIN)
-async def revoke(call: Call, path: ProjectPath) -> None:
+@routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
+async def revoke(call: Call, path: ProjectPath) -> ShownProject:
     """Revoke a project, at once and for ever: none of its keys opens anything any more.
 
     What it owns stays. Revoking it again changes nothing.
@@ -128,6 +128,7 @@ async def revoke(call: Call, path: ProjectPath) -> None:
         project = await _project(session, path.project_id, lock=True)
         project.revoked_at = project.revoked_at or await _now(session)
     log.get(__name__).info("project_revoked", project_id=path.project_id)
+    return _show_project(project)
 
 
 @routes.post("/v1/projects/{project_id}/keys", access=Access.OWNER, status=201, problems=KEY_PROBLEMS)

@@ -106,8 +106,9 @@ function access(operation) {
 
 function responses(spec, operation) {
   return Object.entries(operation.responses).map(([status, response]) => {
-    const schema = Object.values(response.content ?? {})[0]?.schema ?? {};
-    const object = inner(spec, schema);
+    // Every problem has the same fields; they are told once, at the top.
+    const schema = response.content?.["application/json"]?.schema;
+    const object = schema ? inner(spec, schema) : null;
     return el("tr", {},
       el("td", {}, el("code", {}, status)),
       el("td", {}, ...prose(response.description),
@@ -148,7 +149,8 @@ function show(spec) {
   content.replaceChildren(
     el("h1", {}, `${spec.info.title} `, el("span", { class: "quiet" }, spec.info.version)),
     el("p", { class: "text" }, ...prose(spec.info.description)),
-    el("p", {}, el("a", { href: "/openapi.json" }, "OpenAPI 3.1 document")));
+    el("p", {}, el("a", { href: "/openapi.json" }, "OpenAPI 3.1 document")),
+    el("details", {}, el("summary", {}, "fields of a problem"), fields(spec, spec.components.schemas.Problem)));
   for (const tag of spec.tags) {
     const found = operations(spec, tag.name);
     index.append(el("section", {}, el("h2", {}, tag.name), ...found.map(link)));

@@ -1,0 +1,69 @@
+"""Schemathesis against the running API: whatever the document lets callers send, and whatever it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import Settings
+from tests.door import Door, opened
+
+pytestmark = pytest.mark.stack
+
+SEED = 20_261_120
+EXAMPLES_MAX = 25  # of each operation
+SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+async def fuzz(door: Door, key: str, *tags: str, folder: Path) -> tuple[int, str]:
+    """Run schemathesis with a key over the operations of some rooms; its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        SCHEMATHESIS,
+        "run",
+        f"{door.address}/openapi.json",
+        f"--header=Authorization: Bearer {key}",
+        *(f"--include-tag={tag}" for tag in tags),
+        f"--seed={SEED}",
+        f"--max-examples={EXAMPLES_MAX}",
+        "--checks=all",
+        # A document cannot say which text is one of our cursors or a reachable URL, nor that 1.0 is no integer to us.
+        "--exclude-checks=positive_data_acceptance",
+        "--no-shrink",
+        "--no-color",
+        "--warnings=off",
+        "--max-redirects=0",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode or 0, output.decode()
+
+
+async def test_the_administration_keeps_its_word(door: Door, tmp_path: Path) -> None:
+    """No 5xx, no status, header or body that the document does not promise, no bad input taken."""
+    key = door.settings.api.admin_key.get_secret_value()
+    code, output = await fuzz(door, key, "health", "docs", "projects", folder=tmp_path)
+    assert code == 0, output
+
+
+async def test_the_rooms_keep_their_word(door: Door, tmp_path: Path) -> None:
+    """The same for what a project's key opens."""
+    _, key = await door.make_project()
+    code, output = await fuzz(door, key, "downloads", folder=tmp_path)
+    assert code == 0, output

@@ -1,0 +1,92 @@
+"""The API as a process: when it starts, when it refuses to, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[2]
+PLANTED = "planted-secret-that-no-log-may-hold"
+
+
+@asynccontextmanager
+async def started(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """An API process on a free port."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "cli",
+        "api",
+        cwd=ROOT,
+        env={**environment, "HAULAGE_API__PORT": "0"},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def entry(process: asyncio.subprocess.Process, event: str) -> dict[str, Any]:
+    """Read the log up to an event."""
+    assert process.stderr is not None
+    async for line in process.stderr:
+        found: dict[str, Any] = json.loads(line)
+        if found["event"] == event:
+            return found
+    raise AssertionError(f"the process ended without {event}")
+
+
+async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -> None:
+    """SIGTERM ends it with success; its log is JSON, names requests by id and holds no credential."""
+    async with started(environment) as process:
+        address = (await entry(process, "api_ready"))["address"]
+        headers = {"Authorization": f"Bearer {PLANTED}", "X-Request-Id": "ticket-1234"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{address}/v1/projects?cursor={PLANTED}", headers=headers) as reply,
+        ):
+            assert reply.status == 401
+        served = await entry(process, "request_served")
+        process.terminate()
+        assert process.stderr is not None
+        rest = await process.stderr.read()
+        code = await process.wait()
+    assert code == 0
+    assert (served["route"], served["status"], served["request_id"]) == ("GET /v1/projects", 401, "ticket-1234")
+    assert PLANTED not in json.dumps(served) + rest.decode()
+
+
+async def refusal(environment: Mapping[str, str]) -> str:
+    """What a process says that refuses to start."""
+    async with started(environment) as process:
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    return errors.decode()
+
+
+async def test_it_refuses_a_database_without_this_version_s_tables(
+    environment: dict[str, str], empty_database_url: str
+) -> None:
+    """It does not serve what it cannot store, and says what to run."""
+    said = await refusal({**environment, "HAULAGE_DATABASE__URL": empty_database_url})
+    assert "haulage migrate" in said
+
+
+async def test_it_refuses_to_hash_keys_without_a_pepper(environment: dict[str, str]) -> None:
+    """A weak setting is told in one sentence, before the first key is made."""
+    said = await refusal({**environment, "HAULAGE_SECRETS__PEPPER": "short"})
+    assert "HAULAGE_SECRETS__PEPPER has fewer than 32 characters" in said
+    assert "Traceback" not in said
