@@ -1,0 +1,86 @@
+"""What the documents say exists: links, files, make targets, commands, variables, and a current reference."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from cli.__main__ import app
+from tests import settings_reference
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+FLOORS = "activities|api|cli|deploy|docs|domain|haulage|infra|sims|tests|workflows"
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file of the repository, and an anchor that this file has."""
+    links = re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text())
+
+    assert [link for link in links if not _resolves(page, link)] == []
+
+
+@each_page
+def test_named_files_exist(page: Path) -> None:
+    """A path in back quotes that begins with a folder of ours is there; ROOM stands for a room to be."""
+    paths = re.findall(rf"`((?:{FLOORS})/[\w./-]*)`", page.read_text())
+
+    assert [path for path in paths if "ROOM" not in path and not (ROOT / path).exists()] == []
+
+
+@each_page
+def test_named_targets_exist(page: Path) -> None:
+    """Every `make …` is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert set(re.findall(r"(?:^|`|&& )make ([a-z]+)", page.read_text(), re.MULTILINE)) - targets == set()
+
+
+@each_page
+def test_named_commands_exist(page: Path) -> None:
+    """Every `haulage …` is a command."""
+    commands = typer.main.get_group(app).commands.keys()
+
+    assert set(re.findall(r"`haulage ([a-z]+)", page.read_text())) - commands == set()
+
+
+@each_page
+def test_named_settings_exist(page: Path) -> None:
+    """Every HAULAGE_… variable is one that is read."""
+    known = {variable.name for variable in settings_reference.variables()}
+
+    assert set(re.findall(r"\bHAULAGE_[A-Z_]+[A-Z]", page.read_text())) - known == set()
+
+
+def test_the_settings_reference_is_current() -> None:
+    """The page is what the tree says today; `python -m tests.settings_reference` renews it."""
+    assert settings_reference.PAGE.read_text() == settings_reference.markdown()
+
+
+def test_every_decision_is_listed() -> None:
+    """Decisions are numbered without holes, and the index names each."""
+    decisions = sorted(path.name for path in (ROOT / "docs" / "adr").glob("*.md"))
+    index = (ROOT / "docs" / "README.md").read_text()
+
+    assert [name[:4] for name in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    assert re.findall(r"\]\(adr/(.+)\)", index) == decisions
+
+
+def _resolves(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a forge makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
