@@ -51,6 +51,7 @@ class Head:
     content_type: str
     metadata: Mapping[str, str]
     modified: datetime
+    disposition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

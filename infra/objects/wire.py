@@ -58,6 +58,7 @@ def head(key: str, found: Object) -> Head:
         content_type=found.content_type or "",
         metadata={name.removeprefix(_META): value for name, value in answered.items() if name.startswith(_META)},
         modified=found.last_modified or EPOCH,
+        disposition=answered.get("content-disposition"),
     )
 
 

@@ -188,7 +188,7 @@ async def test_a_statement_that_takes_too_long_is_stopped(database: Database) ->
 async def test_connections_that_were_cut_are_replaced(database: Database) -> None:
     """After a restart of the server the next session just works."""
     await database.ping()
-    await cut_all_others(database)
+    await cut_connections(database)
     await database.ping()
 
     async with database.session() as session:
@@ -232,7 +232,7 @@ async def test_a_listener_comes_back_after_its_connection_was_cut(database: Data
     """It says that it may have missed something, and hears again."""
     listener = database.listen("done")
     assert await anext(listener) == LISTENING
-    await cut_all_others(database)
+    await cut_connections(database)
     async with asyncio.timeout(10):
         assert await anext(listener) == LISTENING
         async with database.session() as session:
@@ -261,13 +261,15 @@ async def test_a_payload_that_cannot_be_carried_is_refused(database: Database, p
         await database.notify(session, "done", "x" * PAYLOAD_MAX_BYTES)
 
 
-async def cut_all_others(database: Database) -> None:
+async def cut_connections(database: Database) -> None:
     """Do to this database's connections what a restart of the server does."""
-    async with database.connection() as connection:
+    outsider = Database(database.settings)
+    async with outsider.connection() as connection:
         await connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+    await outsider.close()
 
 
 async def count_listeners(database: Database) -> int:
