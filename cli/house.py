@@ -49,7 +49,7 @@ async def house(settings: Settings) -> AsyncIterator[House]:
             **{name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate(worker_names())},
         }
         own = _settings(stack, ports)
-        await _prepare(stack, own)
+        await serving.prepare(own, stack.environment(own))
         await stack.add(
             _python(
                 "source", "-m", "sims.source", "--port", str(ports["source"]), ready=_answers(ports["source"], "/stats")
@@ -76,13 +76,6 @@ def _settings(stack: Stack, ports: Mapping[str, int]) -> Settings:
             "guard": base.guard.model_copy(update={"allow": [*base.guard.allow, source]}),
         }
     )
-
-
-async def _prepare(stack: Stack, settings: Settings) -> None:
-    os.environ.update(
-        {name: value for name, value in stack.environment(settings).items() if name.startswith("TEMPORAL_")}
-    )
-    await serving.prepare(settings)
 
 
 def _worker(stack: Stack, settings: Settings, name: str, metrics_port: int) -> Part:

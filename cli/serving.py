@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -19,10 +19,14 @@ from infra.settings import Settings, WorkerSettings
 KEEPALIVE_SECONDS = 30.0
 
 
-async def prepare(settings: Settings) -> None:
-    """Bring database, bucket and engine to what this version needs; may be repeated."""
+async def prepare(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+    """Bring database, bucket and engine to what this version needs; may be repeated.
+
+    Args:
+        environment: Variables that lead to the engine, where they are not this process' own.
+    """
     await migrate.migrate(settings.database.url.get_secret_value())
-    await temporal.ensure_search_attributes(await temporal.connect())
+    await temporal.ensure_search_attributes(await temporal.connect(environment))
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()

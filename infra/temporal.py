@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
@@ -49,7 +50,7 @@ def plugin() -> SimplePlugin:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """The SDK's runtime of this process, and where it exports its figures: a loopback port, joined to ours on /metrics."""
+    """The SDK's runtime of this process, and the loopback address where it exports its figures."""
 
     runtime: Runtime
     address: str
@@ -66,11 +67,13 @@ def telemetry() -> Telemetry:
     return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics)), address)
 
 
-async def connect(namespace: str | None = None) -> Client:
-    """Connect with the address, namespace and credentials of the `TEMPORAL_…` variables or profile."""
-    config = ClientConfig.load_client_connect_config()
-    if namespace:
-        config["namespace"] = namespace
+async def connect(environment: Mapping[str, str] | None = None) -> Client:
+    """Connect as the `TEMPORAL_…` variables or the profile say: address, namespace, credentials.
+
+    Args:
+        environment: Variables to read instead of this process' own.
+    """
+    config = ClientConfig.load_client_connect_config(override_env_vars=environment)
     config.setdefault("target_host", "127.0.0.1:7233")
     return await Client.connect(**config, plugins=[plugin()], runtime=telemetry().runtime)
 

@@ -6,10 +6,10 @@ import asyncio
 import inspect
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import asyncpg
 from google.protobuf.duration_pb2 import Duration
@@ -26,7 +26,15 @@ POLL_SECONDS = 0.02
 T = TypeVar("T")
 
 
-async def eventually(predicate: Callable[[], T | Awaitable[T]], timeout: float = 10.0) -> T:
+@overload
+async def eventually(predicate: Callable[[], Coroutine[Any, Any, T]], timeout: float = 10.0) -> T: ...
+
+
+@overload
+async def eventually(predicate: Callable[[], T], timeout: float = 10.0) -> T: ...
+
+
+async def eventually(predicate: Callable[[], T | Coroutine[Any, Any, T]], timeout: float = 10.0) -> T:
     """Ask until the answer is true and return it. While the predicate fails an assertion, it is asked again too."""
     deadline = time.monotonic() + timeout
     while True:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from temporalio import activity
 
@@ -22,7 +22,7 @@ from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe
 from domain.faults import SourceFault
 from infra.database import Database
 from infra.http import GuardedClient
-from infra.objects import ObjectStore
+from infra.objects import ObjectMissing, ObjectStore, UploadMissing
 from infra.sealing import Sealer
 from infra.settings import DownloadSettings
 
@@ -72,13 +72,14 @@ class DownloadSteps:
     async def fetch_range(self, fetch: FetchOrder) -> RangeDone:
         """Stage every page of a range, going on from what an earlier attempt secured."""
         order, probe, pages = fetch.order, fetch.probe, fetch.pages
-        stager = await Stager.resume(self._objects, order, probe.upload_id, pages)
-        if pages.index == 0 and stager.fresh:
-            stager.open_with(csv.head(probe.columns))
-        async with _heartbeats(pages.index, stager):
-            async for page in self._pages(fetch, stager.next_page):
-                await stager.add(csv.lines(page.rows), len(page.rows))
-            ledger = await stager.finish()
+        with _staging_lost():
+            stager = await Stager.resume(self._objects, order, probe.upload_id, pages)
+            if pages.index == 0 and stager.fresh:
+                stager.open_with(csv.head(probe.columns))
+            async with _heartbeats(stager):
+                async for page in self._pages(fetch, stager.next_page):
+                    await stager.add(csv.lines(page.rows), len(page.rows))
+                ledger = await stager.finish()
         expected = rows_of_range(pages, probe.total, order.page_size)
         if ledger.rows != expected:
             raise StagingError(f"range {pages.index} staged {ledger.rows} rows, not {expected}")
@@ -87,8 +88,9 @@ class DownloadSteps:
     @activity.defn(name="download_assemble")
     async def assemble(self, assemble: AssembleOrder) -> StoredFile:
         """Make the staged ranges one object, check it, and write its manifest last."""
-        async with _heartbeats(-1, None):
-            file = await Assembly(self._objects, assemble).run()
+        async with _heartbeats(None):
+            with _staging_lost():
+                file = await Assembly(self._objects, assemble).run()
             await self._objects.delete_prefix(places.staging(assemble.order))
             return file
 
@@ -166,13 +168,22 @@ def _require_usable(columns: list[str]) -> None:
         )
 
 
+@contextmanager
+def _staging_lost() -> Iterator[None]:
+    """An upload or a staged object that is not there any more will not come back: the download starts again."""
+    try:
+        yield
+    except (UploadMissing, ObjectMissing) as error:
+        raise StagingError(str(error)) from error
+
+
 @asynccontextmanager
-async def _heartbeats(range_index: int, stager: Stager | None) -> AsyncIterator[None]:
+async def _heartbeats(stager: Stager | None) -> AsyncIterator[None]:
     """Say every second that we live and how far we are, while the body runs."""
 
     async def beat() -> None:
         while True:
-            activity.heartbeat(FetchProgress(range=range_index, rows=stager.rows if stager else 0))
+            activity.heartbeat(FetchProgress(rows=stager.rows if stager else 0))
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     task = asyncio.create_task(beat())

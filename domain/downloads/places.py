@@ -20,6 +20,11 @@ def tail(order: DownloadOrder, range_index: int, next_page: int) -> str:
     return f"{staging(order)}tail-{range_index}-{next_page}"
 
 
+def assembly(order: DownloadOrder) -> str:
+    """The record of all parts, written before the upload is completed."""
+    return f"{staging(order)}assembly.json"
+
+
 def files(order: DownloadOrder) -> str:
     """Prefix of the finished file and its manifest."""
     return f"files/{order.project_id}/{order.task_id}/"

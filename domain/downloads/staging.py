@@ -48,6 +48,13 @@ class Ledger(BaseModel):
     tail: TailRecord | None = None
 
 
+class AssemblyRecord(BaseModel):
+    """All parts of the final object, in place and in order; what is left is to complete the upload."""
+
+    upload_id: str
+    parts: list[PartRecord]
+
+
 class UploadedPiece(BaseModel):
     """A part that is in place already."""
 

@@ -48,7 +48,6 @@ class Status(BaseModel):
 class FetchProgress(BaseModel):
     """What a fetcher's heartbeat says. A hint for people; what a retry may skip stands in the store."""
 
-    range: int
     rows: int
 
 

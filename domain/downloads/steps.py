@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
+from domain.downloads.staging import PartRecord
 from domain.downloads.status import Outcome
 
 
@@ -59,4 +60,4 @@ class Manifest(BaseModel):
     rows: int
     bytes: int
     etag: str
-    part_sha256: list[str]
+    parts: list[PartRecord]

@@ -1,0 +1,77 @@
+"""A business system as the fault tests play it: it repeats what failed, and never takes no answer for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from cli.house import House
+
+PAUSE_SECONDS = 0.1
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """Calls the API with a project's key."""
+
+    session: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, status: int, **options: Any) -> aiohttp.ClientResponse:
+        """Repeat a request until it is answered as it should be: while parts are down, it cannot."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    answer = await self.session.request(method, path, allow_redirects=False, **options)
+                    await answer.read()
+                except (aiohttp.ClientError, ConnectionError):
+                    answer = None
+                if answer is not None and answer.status == status:
+                    return answer
+                assert answer is None or answer.status >= 500, await answer.text()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def start(self, source_url: str, **request: Any) -> str:
+        """Ask for a download; its task id."""
+        answer = await self.call("POST", "/v1/downloads", 202, json={"source_url": source_url, **request})
+        task_id: str = (await answer.json())["task_id"]
+        return task_id
+
+    async def until(self, task_id: str, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Watch a download until it is where it should be, or at its end."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                answer = await self.call("GET", f"/v1/downloads/{task_id}", 200)
+                status: dict[str, Any] = await answer.json()
+                if reached(status) or status["state"] not in ("pending", "running"):
+                    return status
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def ended(self, task_id: str) -> dict[str, Any]:
+        """Watch a download to its end."""
+        return await self.until(task_id, lambda _: False)
+
+    async def file(self, task_id: str) -> bytes:
+        """The finished file."""
+        answer = await self.call("GET", f"/v1/downloads/{task_id}/file", 302)
+        async with aiohttp.ClientSession() as session:
+            file = await session.get(URL(answer.headers["Location"], encoded=True))
+            assert file.status == 200
+            return await file.read()
+
+
+@asynccontextmanager
+async def client(house: House) -> AsyncIterator[Client]:
+    """A business system with a project of its own."""
+    async with aiohttp.ClientSession(base_url=house.api) as session:
+        caller = Client(session)
+        admin = {"Authorization": f"Bearer {house.admin_key}"}
+        answer = await caller.call("POST", "/v1/projects", 201, json={"name": "faults"}, headers=admin)
+        session.headers["Authorization"] = f"Bearer {(await answer.json())['key']['api_key']}"
+        yield caller

@@ -1,0 +1,116 @@
+"""Whatever is killed in the middle of an export, the delivered file is the source's, row by row."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from typing import Any
+
+import aiohttp
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from cli.house import House
+from domain.downloads import plan
+from infra import temporal
+from tests.exports import expected, parsed
+from tests.faults.client import client
+from tests.stack import eventually
+
+ROWS = 120_000
+PAGE_SIZE = 250
+DELAY_MS = 15
+VICTIMS = ("worker-1", "worker-2", "api", "engine", "database", "store")
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_kill_changes_nothing(running: House, victim: str, request: pytest.FixtureRequest) -> None:
+    """SIGKILL at a random point of the fetching: the export ends, and the file is whole."""
+    seed = request.config.getoption("randomly_seed")
+    moment = random.Random(f"{seed}/{victim}").randrange(1, ROWS * 3 // 4)
+    source_url = f"{running.source}/rows?rows={ROWS}&seed=3&delay_ms={DELAY_MS}&tag={victim}"
+
+    async with client(running) as caller:
+        task_id = await caller.start(source_url, page_size=PAGE_SIZE)
+        before = await caller.until(task_id, lambda status: status["rows"] >= moment)
+        assert before["state"] == "running", f"the export was over before {moment} rows were seen (seed {seed})"
+        running.stack.kill(victim)
+        status = await caller.ended(task_id)
+
+        assert (status["state"], status["rows"]) == ("succeeded", ROWS), f"seed {seed}: {status}"
+        assert parsed(await caller.file(task_id)) == expected(3, range(ROWS)), f"seed {seed}"
+    await running.stack.ready(victim)
+
+
+async def test_finished_ranges_are_not_fetched_again(running: House) -> None:
+    """Both workers are killed when some ranges are staged and some are not: the staged ones ask for no page again."""
+    # Slow answers here and there let the ranges end at different times.
+    query = f"rows={ROWS}&seed=4&tag=ranges&faults=slow&rate=0.04&slow_ms=700"
+    engine = await temporal.connect(running.stack.environment(running.settings))
+
+    async with client(running) as caller:
+        task_id = await caller.start(f"{running.source}/rows?{query}", page_size=PAGE_SIZE)
+        workflow = await _workflow(engine, task_id)
+        staged = await eventually(lambda: _staged_ranges(workflow), timeout=30)
+        for name in ("worker-1", "worker-2"):
+            running.stack.kill(name)
+        status = await caller.ended(task_id)
+        assert status["state"] == "succeeded", status
+        assert parsed(await caller.file(task_id)) == expected(4, range(ROWS))
+
+    asked = await _requests(running, "ranges")
+    ranges = plan.ranges(ROWS, PAGE_SIZE, plan.fetchers(ROWS, PAGE_SIZE))
+    assert 0 < len(staged) < len(ranges)
+    # Page 0 is asked for once more, to learn the columns.
+    again = {page for index in staged for page in range(ranges[index].first or 1, ranges[index].end) if asked[page] > 1}
+    assert again == set()
+
+
+async def _workflow(engine: Client, task_id: str) -> WorkflowHandle[Any, Any]:
+    async def find() -> WorkflowHandle[Any, Any] | None:
+        async for execution in engine.list_workflows("WorkflowType = 'DownloadWorkflow'"):
+            if execution.id.endswith(task_id):
+                return engine.get_workflow_handle(execution.id)
+        return None
+
+    found: WorkflowHandle[Any, Any] | None = await eventually(find)
+    assert found
+    return found
+
+
+async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
+    """The ranges whose fetching is complete, as the history says."""
+    done = []
+    async for event in workflow.fetch_history_events():
+        completed = event.activity_task_completed_event_attributes
+        for payload in completed.result.payloads:
+            result = json.loads(payload.data) if payload.data else None
+            if result and "index" in result:
+                done.append(result["index"])
+    return done
+
+
+async def _requests(running: House, tag: str) -> dict[int, int]:
+    async with aiohttp.ClientSession(running.source) as session:
+        answer = await session.get(f"/stats?tag={tag}")
+        pages = (await answer.json())["pages"]
+    return {page["page"]: page["requests"] for page in pages if page["page_size"] == PAGE_SIZE}
+
+
+async def test_stopped_worker_is_replaced(running: House) -> None:
+    """A worker that hangs without dying loses its work to the other; when it wakes, it spoils nothing."""
+    async with client(running) as caller:
+        source_url = f"{running.source}/rows?rows={ROWS}&seed=5&delay_ms={DELAY_MS}&tag=hang"
+        task_id = await caller.start(source_url, page_size=PAGE_SIZE)
+        await caller.until(task_id, lambda status: status["rows"] >= ROWS // 4)
+        hung = running.stack.pids()["worker-1"]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            status = await caller.ended(task_id)
+        finally:
+            os.kill(hung, signal.SIGCONT)
+
+        assert status["state"] == "succeeded", status
+        assert parsed(await caller.file(task_id)) == expected(5, range(ROWS))

@@ -1,0 +1,219 @@
+"""The steps of a download one by one, on the real store and source, broken off at every point where they can be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.downloads.steps import DownloadSteps
+from domain.downloads import places, plan, staging
+from domain.downloads.plan import PageRange
+from domain.downloads.request import DownloadOrder
+from domain.downloads.staging import Ledger, StagingError
+from domain.downloads.steps import AssembleOrder, FetchOrder, Probe
+from infra import services
+from infra.objects import ObjectStore
+from infra.services import Services
+from infra.settings import Settings
+from sims.source import Source, running_source
+from tests.exports import expected, parsed
+from tests.stack import eventually
+
+SEED = 9
+PAGE_SIZE = 1_000
+
+
+class Crash(BaseException):
+    """The process is gone, as far as the step is concerned: nothing catches this."""
+
+
+class CrashingStore:
+    """A store that lets the caller die before or after one of its calls."""
+
+    CALLS: tuple[str, ...] = ("put", "put_part", "delete", "get", "complete", "head", "delete_prefix")
+
+    def __init__(self, store: ObjectStore, at: int) -> None:
+        self._store = store
+        self._left = at
+        self.crashed = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in self.CALLS:
+            return method
+
+        async def call(*args: Any, **options: Any) -> Any:
+            self._tick()
+            result = await method(*args, **options)
+            self._tick()
+            return result
+
+        return call
+
+    def _tick(self) -> None:
+        if not self.crashed and self._left == 0:
+            self.crashed = True
+            raise Crash
+        self._left -= 1
+
+
+class CrashAfterCompletion(CrashingStore):
+    """A store whose caller dies between the completion of the upload and the manifest."""
+
+    CALLS = ("complete",)
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store, at=1)
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
+    """The sample source."""
+    async with running_source() as running:
+        yield running
+
+
+@pytest.fixture
+async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
+    """The clients, with the guard open for the sample source."""
+    guard = settings.guard.model_copy(update={"allow": [source.base.removeprefix("http://")]})
+    async with services.connect(settings.model_copy(update={"guard": guard})) as opened:
+        yield opened
+
+
+def steps(held: Services, store: Any = None) -> DownloadSteps:
+    return DownloadSteps(held.database, store or held.objects, held.http, held.sealer, held.settings.downloads)
+
+
+def order_of(held: Services, url: str) -> DownloadOrder:
+    return DownloadOrder(
+        task_id="dl_test",
+        project_id="prj_test",
+        source_url=held.sealer.seal(url),
+        file_name="x.csv",
+        page_size=PAGE_SIZE,
+    )
+
+
+async def fetch_all(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: list[PageRange]) -> None:
+    for pages in ranges:
+        await ActivityEnvironment().run(doing.fetch_range, FetchOrder(order=order, probe=probe, pages=pages))
+
+
+async def assemble(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: int) -> None:
+    await ActivityEnvironment().run(doing.assemble, AssembleOrder(order=order, probe=probe, ranges=ranges))
+
+
+async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
+    """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
+    rows = 260_000  # about 30 MB: three parts
+    order = order_of(held, source.url(rows=rows, seed=SEED))
+    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    pages = PageRange(index=0, first=0, end=plan.page_count(rows, PAGE_SIZE))
+    fetch = FetchOrder(order=order, probe=probe, pages=pages)
+
+    store = CrashingStore(held.objects, at=6)  # within the second part's upload
+    with pytest.raises(Crash):
+        await ActivityEnvironment().run(steps(held, store).fetch_range, fetch)
+    ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    before = dict(source.requests(page_size=PAGE_SIZE))
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
+    await assemble(steps(held), order, probe, 1)
+
+    asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
+    assert len(ledger.parts) == 1
+    assert ledger.next_page > 0
+    assert asked_again == set(range(ledger.next_page, pages.end))
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+
+
+async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
+    """Die before and after every call of the store, in fetching and in assembly: the second attempt ends right."""
+    rows, count = 9_000, 3
+    ranges = plan.ranges(rows, PAGE_SIZE, count)
+    crash_points = 0
+    while True:
+        order = order_of(held, source.url(rows=rows, seed=SEED))
+        store = CrashingStore(held.objects, at=crash_points)
+        probe = await ActivityEnvironment().run(steps(held).probe, order)
+        for _ in range(2):
+            try:
+                await fetch_all(steps(held, store), order, probe, ranges)
+                await assemble(steps(held, store), order, probe, count)
+                break
+            except Crash:
+                continue
+        assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows)), crash_points
+        assert [listed.key for listed in await held.objects.list("")] == [places.data(order), places.manifest(order)]
+        assert await held.objects.list_uploads("") == []
+        if not store.crashed:
+            break
+        await ActivityEnvironment().run(steps(held).discard, order)
+        crash_points += 1
+
+    assert crash_points > 20
+
+
+async def test_a_slow_source_is_secured_in_between(
+    held: Services, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
+    monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
+    order = order_of(held, source.url(rows=20_000, seed=SEED, delay_ms=15))
+    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    fetch = FetchOrder(order=order, probe=probe, pages=PageRange(index=0, first=0, end=20))
+
+    running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
+    await eventually(lambda: 12 in source.requests(page_size=PAGE_SIZE))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
+    await assemble(steps(held), order, probe, 1)
+
+    assert ledger.tail is not None
+    assert ledger.next_page > 3
+    assert source.requests(page_size=PAGE_SIZE)[1] == 1
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(20_000))
+
+
+async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Services, source: Source) -> None:
+    """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
+    rows = 130_000
+    order = order_of(held, source.url(rows=rows, seed=SEED))
+    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
+    number = staging.part_number(0, 0)
+    await held.objects.put_part(places.data(order), probe.upload_id, number, b"x" * staging.PART_BYTES)
+
+    with suppress(StagingError):
+        await assemble(steps(held), order, probe, 1)
+
+    if await held.objects.head(places.manifest(order)):
+        assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+
+
+async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
+    """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
+    rows = 130_000
+    order = order_of(held, source.url(rows=rows, seed=SEED))
+    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
+    with pytest.raises(Crash):
+        await assemble(steps(held, CrashAfterCompletion(held.objects)), order, probe, 1)
+    data = await held.objects.get(places.data(order))
+
+    await held.objects.put(places.data(order), data[:-1] + b"?")
+    with pytest.raises(StagingError):
+        await assemble(steps(held), order, probe, 1)
+    assert await held.objects.head(places.manifest(order)) is None
+    # The same bytes under another ETag, as a store with encryption by a key service shows them.
+    await held.objects.put(places.data(order), data)
+    await assemble(steps(held), order, probe, 1)
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
