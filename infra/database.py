@@ -139,12 +139,13 @@ async def _notifications(connection: asyncpg.Connection[asyncpg.Record], channel
     connection.add_termination_listener(lambda _: heard.put_nowait(None))
     await connection.add_listener(channel, lambda _connection, _pid, _channel, payload: heard.put_nowait(payload))
     yield LISTENING
-    while not connection.is_closed():
+    while True:
         try:
             payload = await asyncio.wait_for(heard.get(), _SILENCE_SECONDS)
         except TimeoutError:
             # A peer that vanished without a word is noticed only by who speaks to it.
             await connection.execute("SELECT 1", timeout=PING_TIMEOUT_SECONDS)
             continue
-        if payload is not None:
-            yield payload
+        if payload is None:
+            raise ConnectionResetError("PostgreSQL closed the listener's connection.")
+        yield payload
