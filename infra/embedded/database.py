@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 
 from infra.embedded import binaries, flags, processes
-from infra.embedded.part import NotReady, Part
+from infra.embedded.part import NotReady, Part, PartFailed
 from infra.embedded.ports import LOOPBACK
 
 NAME = "database"
@@ -25,7 +25,13 @@ def part(folder: Path, port: int, password: str) -> Part:
     cluster = folder / "cluster"
 
     async def prepare() -> None:
-        await _lay_out(folder, cluster, password)
+        if cluster.exists():
+            _clear_foreign_pid_file(cluster)
+            return
+        # Built aside and renamed: a cluster that was interrupted half-way is built again.
+        draft = _empty_draft(folder)
+        await _initialize(folder, draft, password)
+        draft.rename(cluster)
 
     async def ready() -> None:
         await _probe(port, password)
@@ -50,15 +56,15 @@ def url(port: int, password: str, database: str = DATABASE) -> str:
     return f"postgresql+asyncpg://{USER}:{password}@{LOOPBACK}:{port}/{database}"
 
 
-async def _lay_out(folder: Path, cluster: Path, password: str) -> None:
-    if cluster.exists():
-        _clear_foreign_pid_file(cluster)
-        return
-    if os.geteuid() == 0:
-        os.chown(folder, processes.NOBODY, processes.NOBODY)
-    # Built aside and renamed: a cluster that was interrupted half-way is built again.
+def _empty_draft(folder: Path) -> Path:
     draft = folder / "cluster.new"
     shutil.rmtree(draft, ignore_errors=True)
+    if os.geteuid() == 0:
+        os.chown(folder, processes.NOBODY, processes.NOBODY)
+    return draft
+
+
+async def _initialize(folder: Path, draft: Path, password: str) -> None:
     command = [str(binaries.postgres("initdb")), "-D", str(draft), *flags.database_layout(USER), "--pwfile=/dev/stdin"]
     process = await asyncio.create_subprocess_exec(
         *processes.unprivileged(command, signal.SIGKILL),
@@ -70,8 +76,7 @@ async def _lay_out(folder: Path, cluster: Path, password: str) -> None:
     )
     output, _ = await process.communicate(f"{password}\n".encode())
     if process.returncode != 0:
-        raise RuntimeError(f"initdb failed with exit code {process.returncode}: {output.decode(errors='replace')}")
-    draft.replace(cluster)
+        raise PartFailed(NAME, f"initdb ended with exit code {process.returncode}", output.decode(errors="replace"))
 
 
 def _clear_foreign_pid_file(cluster: Path) -> None:
@@ -119,5 +124,11 @@ async def _create_database(port: int, password: str) -> None:
 
 async def _connect(port: int, password: str, database: str) -> asyncpg.Connection[asyncpg.Record]:
     return await asyncpg.connect(
-        host=LOOPBACK, port=port, user=USER, password=password, database=database, timeout=PROBE_TIMEOUT_SECONDS
+        host=LOOPBACK,
+        port=port,
+        user=USER,
+        password=password,
+        database=database,
+        ssl=False,
+        timeout=PROBE_TIMEOUT_SECONDS,
     )

@@ -13,10 +13,10 @@ class NotReady(Exception):
 
 
 class PartFailed(Exception):
-    """The part did not become ready in time."""
+    """The part could not be started."""
 
-    def __init__(self, name: str, waited_seconds: float, reason: str, last_lines: str) -> None:
-        super().__init__(f"{name} was not ready after {waited_seconds:.0f} s: {reason}\n{last_lines}".rstrip())
+    def __init__(self, name: str, reason: str, last_lines: str) -> None:
+        super().__init__(f"The part {name} did not start: {reason}.\n{last_lines}".rstrip())
 
 
 async def at_once() -> None:
@@ -34,6 +34,8 @@ class Part:
         folder: Working directory.
         ready: Raises NotReady until the part serves.
         prepare: Runs before every start, e.g. to lay out a data folder.
+        clean: Runs after the stop, to remove what the process left.
+        ready_timeout_seconds: A process that takes longer is killed and started again.
         stop_signal: Asks for an orderly end; SIGKILL follows after `stop_timeout_seconds`.
         death_signal: Sent when the supervisor dies; must end the part without anybody's help.
     """
@@ -44,6 +46,7 @@ class Part:
     folder: Path
     ready: Callable[[], Awaitable[None]] = at_once
     prepare: Callable[[], Awaitable[None]] = at_once
+    clean: Callable[[], Awaitable[None]] = at_once
     ready_timeout_seconds: float = 30.0
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0

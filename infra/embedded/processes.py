@@ -9,6 +9,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from domain import faults
+
 PROC = Path("/proc")
 BOOT_ID = PROC / "sys/kernel/random/boot_id"
 NOBODY = 65534
@@ -59,7 +61,11 @@ def unprivileged(argv: list[str], death_signal: signal.Signals) -> list[str]:
         return argv
     setpriv = _setpriv()
     if setpriv is None:
-        raise RuntimeError("PostgreSQL does not run as root and `setpriv` (util-linux) is missing: use another user")
+        raise faults.Missing(
+            "program_missing",
+            "PostgreSQL does not run as root, and the program `setpriv` was not found.",
+            "Install util-linux, or use another user.",
+        )
     only = "-all,+dac_override"
     return [
         setpriv,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from domain import faults
 from infra import log
@@ -95,8 +95,14 @@ class Record:
 
 
 def read(path: Path) -> Run:
-    """The last run; an empty one when there was none."""
-    return Run.model_validate_json(path.read_text()) if path.exists() else Run()
+    """The last run; an empty one when there was none, or when a power cut left half a file, and no process."""
+    try:
+        return Run.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        return Run()
+    except ValidationError:
+        _log.warning("run_record_unreadable", path=str(path))
+        return Run()
 
 
 @contextmanager

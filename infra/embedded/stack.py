@@ -102,8 +102,7 @@ async def embedded(
         time_skipping: Whether workflows may ask for skipped time; for tests.
         ports: Wished ports; each moves aside when it is taken.
     """
-    data_dir = data_dir.absolute()
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data_dir = _made(data_dir)
     with record.held(data_dir) as run:
         await run.sweep()
         wishes = ports or EmbeddedSettings()
@@ -116,6 +115,11 @@ async def embedded(
         async with supervised(run, data_dir / "logs") as supervisor:
             await supervisor.start(*parts)
             yield Stack(data_dir, secrets, chosen, run, supervisor)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder.absolute()
 
 
 def _parts(

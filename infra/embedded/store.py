@@ -43,14 +43,13 @@ def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
     async def ready() -> None:
         await asyncio.to_thread(_probe, port, secret_key)
 
-    async def prepare() -> None:
+    async def clean() -> None:
         await asyncio.to_thread(_remove_sockets, list(numbers.values()))
 
     return Part(
         name=NAME,
         argv=[
             str(binaries.weed()),
-            *flags.store_globals(),
             "mini",
             f"-dir={folder}",
             f"-bucket={BUCKET}",
@@ -63,8 +62,9 @@ def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
             "AWS_SECRET_ACCESS_KEY": secret_key,
         },
         folder=folder,
-        prepare=prepare,
+        prepare=clean,
         ready=ready,
+        clean=clean,
     )
 
 
@@ -85,7 +85,7 @@ def _probe(port: int, secret_key: str) -> None:
 
 
 def _remove_sockets(ports: list[int]) -> None:
-    """SeaweedFS leaves its local sockets behind when it is killed."""
+    """SeaweedFS leaves a local socket behind when it stops, and all of them when it is killed."""
     for number in ports:
         for path in Path("/tmp").glob(f"seaweedfs-*-{number}.sock"):  # noqa: S108
             path.unlink(missing_ok=True)

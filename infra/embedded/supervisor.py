@@ -18,7 +18,9 @@ from infra.embedded.record import Record, Recorded
 
 LOG_MAX_BYTES = 8 * 1024 * 1024
 LAST_LINES_BYTES = 2_000
-PROBE_SECONDS = 0.02
+PROBE_PAUSE_SECONDS = 0.02
+PROBE_TIMEOUT_SECONDS = 5.0
+FIRST_ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
 STEADY_SECONDS = 10.0
@@ -43,9 +45,13 @@ class Supervisor:
         """Start parts together and return when all of them serve; they stop together, before those started earlier."""
         group = [_Keeper(part, self._record, self._logs / f"{part.name}.log") for part in parts]
         self._groups.append(group)
-        async with asyncio.TaskGroup() as starting:
-            for keeper in group:
-                starting.create_task(keeper.start())
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for keeper in group:
+                    starting.create_task(keeper.start())
+        except BaseExceptionGroup as failures:
+            # One sentence about the first part that failed helps more than a tree of all.
+            raise failures.exceptions[0] from None
 
     async def stop(self) -> None:
         """Stop everything, the last started first."""
@@ -84,25 +90,21 @@ class _Keeper:
         self._log_path = log_path
         self._process: asyncio.subprocess.Process | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._reason = "it was not started"
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        await self.part.prepare()
+        """Return when the part serves, and go on keeping it; give up when it never does."""
         self._keeping = asyncio.create_task(self._keep(), name=f"keep {self.part.name}")
         served = asyncio.create_task(self.serving.wait())
-        limit = self.part.ready_timeout_seconds
         try:
-            await asyncio.wait({self._keeping, served}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._keeping, served}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             served.cancel()
         if self._keeping.done():
             self._keeping.result()
-        if not self.serving.is_set():
-            raise PartFailed(self.part.name, limit, self._reason, self._last_lines())
 
     def kill(self) -> None:
         self.serving.clear()
@@ -112,29 +114,47 @@ class _Keeper:
     async def stop(self) -> None:
         if self._keeping:
             self._keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeping
+            await asyncio.wait({self._keeping})
+            if not self._keeping.cancelled() and (error := self._keeping.exception()):
+                _log.error("part_given_up", part=self.part.name, reason=str(error))
         self.serving.clear()
         if self._process:
             await self._end(self._process)
+        await self.part.clean()
         self._record.note(self.part.name, None)
 
     async def _keep(self) -> None:
         pause = FIRST_PAUSE_SECONDS
+        attempts, served = 0, False
         while True:
             began = time.monotonic()
-            self._process = await self._spawn()
-            await self._until_serving(self._process, began)
-            code = await self._process.wait()
-            self.serving.clear()
-            self._reason = f"it ended with exit code {code}"
+            attempts += 1
+            try:
+                reason = await self._run(began)
+                served = served or reason is None
+            except OSError as error:
+                reason = f"the system refused: {error}"
+            if not served and attempts == FIRST_ATTEMPTS:
+                raise PartFailed(self.part.name, reason or "", self._last_lines())
             ran = time.monotonic() - began
-            _log.warning("part_died", part=self.part.name, code=code, ran_seconds=round(ran, 2))
+            _log.warning("part_died", part=self.part.name, reason=reason, ran_seconds=round(ran, 2))
             if ran > STEADY_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-            await self.part.prepare()
+
+    async def _run(self, began: float) -> str | None:
+        """One life of the process. None when it served, else why it did not."""
+        await self.part.prepare()
+        self._process = await self._spawn()
+        reason = await self._until_serving(self._process)
+        if reason is None:
+            self.serving.set()
+            seconds = round(time.monotonic() - began, 2)
+            _log.info("part_ready", part=self.part.name, pid=self._process.pid, seconds=seconds)
+        await self._process.wait()
+        self.serving.clear()
+        return reason
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         part = self.part
@@ -152,18 +172,25 @@ class _Keeper:
         self._record.note(part.name, Recorded.of(process.pid, part.death_signal))
         return process
 
-    async def _until_serving(self, process: asyncio.subprocess.Process, began: float) -> None:
+    async def _until_serving(self, process: asyncio.subprocess.Process) -> str | None:
+        """None when the part serves, else why not: it ended, or it took too long and was killed."""
+        deadline = time.monotonic() + self.part.ready_timeout_seconds
+        reason = "it was not asked"
         while process.returncode is None:
             try:
-                await self.part.ready()
-            except NotReady as reason:
-                self._reason = str(reason)
-                await asyncio.sleep(PROBE_SECONDS)
+                async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                    await self.part.ready()
+            except NotReady as error:
+                reason = str(error)
+            except TimeoutError:
+                reason = f"no answer within {PROBE_TIMEOUT_SECONDS} s"
             else:
-                self.serving.set()
-                seconds = round(time.monotonic() - began, 2)
-                _log.info("part_ready", part=self.part.name, pid=process.pid, seconds=seconds)
-                return
+                return None
+            if time.monotonic() > deadline:
+                process.kill()
+                return f"it did not serve within {self.part.ready_timeout_seconds} s; {reason}"
+            await asyncio.sleep(PROBE_PAUSE_SECONDS)
+        return f"it ended with exit code {process.returncode}"
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:
@@ -184,6 +211,8 @@ class _Keeper:
         return self._log_path.open("ab")
 
     def _last_lines(self) -> str:
+        if not self._log_path.exists():
+            return ""
         with self._log_path.open("rb") as output:
             output.seek(max(0, self._log_path.stat().st_size - LAST_LINES_BYTES))
             return output.read().decode(errors="replace")

@@ -1,0 +1,47 @@
+"""The table of server flags: complete, and what production reads is generated from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import flags
+from infra.embedded.flags import Flag
+
+TABLES = (
+    *flags.ENGINE_DYNAMIC,
+    *flags.ENGINE_ARGUMENTS,
+    *flags.UI_ARGUMENTS,
+    *flags.DATABASE,
+    *flags.DATABASE_LAYOUT,
+    *flags.STORE,
+)
+DYNAMIC_CONFIGURATION = Path(__file__).parents[2] / "deploy/temporal/dynamicconfig.yaml"
+
+
+@pytest.mark.parametrize("flag", TABLES, ids=lambda flag: f"{flag.name}={flag.value}")
+def test_every_flag_says_why_and_what_it_does(flag: Flag) -> None:
+    """A flag without a reason and an effect is a rumour."""
+    assert flag.reason
+    assert flag.effect
+
+
+def test_production_reads_what_the_table_says() -> None:
+    """Renew the file as its head says when this fails."""
+    assert DYNAMIC_CONFIGURATION.read_text() == flags.dynamic_configuration()
+
+
+def test_time_skipping_is_for_tests_alone() -> None:
+    """A user's engine does not let workflows skip time."""
+    name = "frontend.WorkflowTimeSkippingEnabled=true"
+    assert name in flags.engine(ui=False, time_skipping=True)
+    assert name not in flags.engine(ui=True, time_skipping=False)
+    assert name.partition("=")[0] not in flags.dynamic_configuration()
+
+
+def test_values_are_written_as_the_engine_reads_them() -> None:
+    """Dynamic values are JSON: a duration is quoted, a number is not."""
+    arguments = flags.engine(ui=False, time_skipping=False)
+    assert 'history.timerProcessorMaxTimeShift="10ms"' in arguments
+    assert "history.maxInFlightUpdates=1000" in arguments

@@ -1,0 +1,80 @@
+"""The record of a run: whose processes these are, and who may end them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from domain import faults
+from infra.embedded import processes, record
+from infra.embedded.record import Recorded, Run
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that stays until it is ended."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def leave_behind(folder: Path, recorded: Recorded) -> None:
+    """A record as a killed supervisor leaves it."""
+    (folder / "run.json").write_text(Run(parts={"database": recorded}).model_dump_json())
+
+
+async def test_a_leftover_is_ended(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+    """Without a parent-death signal the parts outlive a killed supervisor; the next one ends them."""
+    leave_behind(tmp_path, Recorded.of(child.pid, signal.SIGQUIT))
+    with record.held(tmp_path) as run:
+        await run.sweep()
+    assert child.wait(5) == -signal.SIGQUIT
+
+
+async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
+    tmp_path: Path, child: subprocess.Popen[bytes]
+) -> None:
+    """Pids are reused: the start time must match too."""
+    leave_behind(tmp_path, Recorded(pid=child.pid, identity="another boot/1"))
+    with record.held(tmp_path) as run:
+        await run.sweep()
+    assert child.poll() is None
+
+
+def test_identities_tell_processes_apart(child: subprocess.Popen[bytes]) -> None:
+    """The same for one process whenever asked, None for one that ended even before its parent took notice."""
+    own = processes.identity(os.getpid())
+    assert own == processes.identity(os.getpid()) != processes.identity(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert processes.identity(child.pid) is None
+
+
+def test_a_held_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    """The second one learns who holds it, since when, and what to do."""
+    with record.held(tmp_path) as run:
+        record.announce(run)
+        with pytest.raises(faults.Conflict) as refused, record.held(tmp_path):
+            pass
+    assert f"held by process {os.getpid()} since 2" in refused.value.record.message
+    assert "HAULAGE_DATA_DIR" in refused.value.record.hint
+
+
+def test_a_folder_is_free_again_after_its_holder(tmp_path: Path) -> None:
+    """A lock goes with its holder."""
+    with record.held(tmp_path):
+        pass
+    with record.held(tmp_path) as run:
+        assert run.run.supervisor is None
+
+
+def test_half_a_record_does_not_stop_a_start(tmp_path: Path) -> None:
+    """A power cut may leave an empty file, and leaves no process."""
+    (tmp_path / "run.json").write_text("")
+    with record.held(tmp_path) as run:
+        assert run.run == Run()
