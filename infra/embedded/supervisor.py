@@ -88,6 +88,7 @@ class _Keeper:
         self.serving = asyncio.Event()
         self._record = record
         self._log_path = log_path
+        self._served = False
         self._process: asyncio.subprocess.Process | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -104,7 +105,8 @@ class _Keeper:
         finally:
             served.cancel()
         if self._keeping.done():
-            self._keeping.result()
+            keeping, self._keeping = self._keeping, None
+            keeping.result()
 
     def kill(self) -> None:
         self.serving.clear()
@@ -125,17 +127,16 @@ class _Keeper:
 
     async def _keep(self) -> None:
         pause = FIRST_PAUSE_SECONDS
-        attempts, served = 0, False
+        attempts = 0
         while True:
             began = time.monotonic()
             attempts += 1
             try:
                 reason = await self._run(began)
-                served = served or reason is None
             except OSError as error:
                 reason = f"the system refused: {error}"
-            if not served and attempts == FIRST_ATTEMPTS:
-                raise PartFailed(self.part.name, reason or "", self._last_lines())
+            if not self._served and attempts == FIRST_ATTEMPTS:
+                raise PartFailed(self.part.name, reason, self._last_lines())
             ran = time.monotonic() - began
             _log.warning("part_died", part=self.part.name, reason=reason, ran_seconds=round(ran, 2))
             if ran > STEADY_SECONDS:
@@ -143,18 +144,20 @@ class _Keeper:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    async def _run(self, began: float) -> str | None:
-        """One life of the process. None when it served, else why it did not."""
+    async def _run(self, began: float) -> str:
+        """One life of the process; returns why it ended."""
         await self.part.prepare()
-        self._process = await self._spawn()
-        reason = await self._until_serving(self._process)
-        if reason is None:
-            self.serving.set()
-            seconds = round(time.monotonic() - began, 2)
-            _log.info("part_ready", part=self.part.name, pid=self._process.pid, seconds=seconds)
-        await self._process.wait()
+        process = self._process = await self._spawn()
+        if hindrance := await self._until_serving(process):
+            await process.wait()
+            return hindrance
+        self._served = True
+        self.serving.set()
+        seconds = round(time.monotonic() - began, 2)
+        _log.info("part_ready", part=self.part.name, pid=process.pid, seconds=seconds)
+        code = await process.wait()
         self.serving.clear()
-        return reason
+        return f"it ended with exit code {code}"
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         part = self.part

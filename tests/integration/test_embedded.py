@@ -2,14 +2,254 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
 import asyncpg
+import psutil
+import pytest
+from minio import Minio
+from minio.error import S3Error
+from temporalio.client import Client
 
-from infra.embedded import Stack
+from domain import faults
+from infra import log
+from infra.embedded import Stack, binaries, embedded, processes, record, store
+from infra.settings import EmbeddedSettings
+from tests import stack as parts
+
+ROOT = Path(__file__).parents[2]
+LOOPBACK = "127.0.0.1"
+READY_SECONDS = 5.0
+
+_log = log.get(__name__)
+
+SUPERVISE = """
+import asyncio, sys
+from pathlib import Path
+from infra import log
+from infra.embedded import embedded
+from tests.stack import ANY_PORTS
+
+async def main():
+    log.configure("INFO")
+    async with embedded(Path(sys.argv[1]), ui=False, ports=ANY_PORTS):
+        print("up", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
 
 
-async def test_a_database_of_the_tests_own_is_empty(stack: Stack, empty_database_url: str, namespace: str) -> None:
-    """Each test starts from nothing."""
-    connection = await asyncpg.connect(empty_database_url.replace("+asyncpg", ""))
-    assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A data folder that only its owner may enter."""
+    path = Path(tempfile.mkdtemp(prefix="haulage-embedded-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+async def own(folder: Path) -> AsyncIterator[Stack]:
+    """Parts of this module's own, to be killed, with the Web UI."""
+    async with embedded(folder, ui=True, ports=parts.ANY_PORTS) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(own: Stack) -> Minio:
+    """A client of the module's own object store."""
+    return client_of(own, own.keys.object_secret_key)
+
+
+def client_of(stack: Stack, secret_key: str) -> Minio:
+    """A client of an object store."""
+    address = stack.addresses["store"].removeprefix("http://")
+    return Minio(address, "haulage", secret_key, secure=False, region=store.REGION)
+
+
+def listeners(pids: list[int]) -> set[tuple[str, int]]:
+    """Where processes and all their descendants listen on TCP, or are bound on UDP."""
+    tree = [psutil.Process(pid) for pid in pids]
+    tree += [child for process in tree for child in process.children(recursive=True)]
+    found: set[tuple[str, int]] = set()
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):  # a back end that ended meanwhile
+            for s in process.net_connections("inet"):
+                if s.status == psutil.CONN_LISTEN or s.type == socket.SOCK_DGRAM:
+                    found.add((s.laddr.ip, s.laddr.port))
+    return found
+
+
+async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
+    """No part opens a port to the network, named or not, TCP or UDP."""
+    found = listeners([os.getpid()]) | listeners(list(own.pids().values()))
+    assert {address for address, _ in found} == {LOOPBACK}
+    assert set(own.ports.chosen.values()) <= {port for _, port in found}
+
+
+async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
+    """What was committed is there, under the same address."""
+    address = own.database_url().replace("+asyncpg", "")
+    connection = await asyncpg.connect(address)
+    await connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
+    connection.terminate()
+
+    await kill(own, "database")
+
+    connection = await asyncpg.connect(address)
+    assert await connection.fetchval("SELECT sum(n) FROM kept") == 500_500
     await connection.close()
-    assert namespace.startswith("test-")
+
+
+async def test_a_killed_store_comes_back_with_its_objects(own: Stack, bucket: Minio) -> None:
+    """What was put is there, under the same address."""
+    body = secrets.token_bytes(100_000)
+    bucket.put_object(store.BUCKET, "kept", io.BytesIO(body), len(body))
+
+    await kill(own, "store")
+
+    assert bucket.get_object(store.BUCKET, "kept").read() == body
+
+
+async def test_a_killed_engine_comes_back_with_its_workflows(own: Stack) -> None:
+    """What was started is there, under the same address, also for a client that stayed connected."""
+    client = await Client.connect(own.addresses["engine"])
+    started = await client.start_workflow("Nobody", id="kept", task_queue="nobody")
+
+    await kill(own, "engine")
+
+    assert (await started.describe()).run_id == started.first_execution_run_id
+
+
+async def kill(stack: Stack, name: str) -> None:
+    """Kill a part and wait until another process serves in its place."""
+    address, pid = stack.addresses[name], stack.pids()[name]
+    began = time.monotonic()
+    stack.kill(name)
+    await asyncio.wait_for(stack.ready(name), READY_SECONDS * 2)
+    _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
+    assert stack.pids()[name] != pid
+    assert record.read(stack.data_dir / "run.json").parts[name].pid == stack.pids()[name]
+    assert stack.addresses[name] == address
+
+
+async def test_the_database_asks_for_the_password(own: Stack) -> None:
+    """Every local user reaches the port; none gets in without the password."""
+    wrong = own.database_url().replace("+asyncpg", "").replace(own.keys.database_password, "guessed")
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await asyncpg.connect(wrong)
+
+
+async def test_the_database_knows_case_beyond_ascii(own: Stack) -> None:
+    """Searches for names ignore case in every script, whatever the machine's locale."""
+    connection = await asyncpg.connect(own.database_url().replace("+asyncpg", ""))
+    assert await connection.fetchval("SELECT lower('ÉÑЖ')") == "éñж"
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("secret_key", "bucket_name", "code"),
+    [("guessed", store.BUCKET, "SignatureDoesNotMatch"), (None, "misspelt", "NoSuchBucket")],
+)
+async def test_the_store_refuses(own: Stack, secret_key: str | None, bucket_name: str, code: str) -> None:
+    """A wrong key and a bucket that nobody made are errors, as on any S3."""
+    client = client_of(own, secret_key or own.keys.object_secret_key)
+    with pytest.raises(S3Error) as refused:
+        client.put_object(bucket_name, "any", io.BytesIO(b"x"), 1)
+    assert refused.value.code == code
+
+
+async def test_a_second_start_on_the_folder_is_refused(own: Stack) -> None:
+    """The sentence names the holder; the parts that run are not touched."""
+    before = own.pids()
+    with pytest.raises(faults.Conflict, match=f"held by process {os.getpid()} since"):
+        async with embedded(own.data_dir, ui=False, ports=parts.ANY_PORTS):
+            pass
+    assert own.pids() == before
+
+
+async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> None:
+    """Wished ports that are taken are left to their owner."""
+    taken = own.ports.chosen
+    wishes = EmbeddedSettings(
+        engine_port=taken["engine"], ui_port=0, database_port=taken["database"], store_port=taken["store"]
+    )
+    async with embedded(tmp_path, ui=False, ports=wishes) as second:
+        assert set(second.ports.chosen.values()).isdisjoint(taken.values())
+        connection = await asyncpg.connect(second.database_url().replace("+asyncpg", ""))
+        await connection.close()
+
+
+async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None:
+    """Cold, with a new cluster, and again with data: ready in time, under the same addresses, nobody left after."""
+    addresses: list[dict[str, str]] = []
+    seconds: list[float] = []
+    pids: list[int] = []
+    for _ in range(2):
+        began = time.monotonic()
+        async with embedded(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
+            seconds.append(time.monotonic() - began)
+            addresses.append(running.addresses)
+            pids += running.pids().values()
+    _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
+    assert addresses[0] == addresses[1]
+    assert not any(processes.identity(pid) for pid in pids)
+    assert seconds[1] < READY_SECONDS
+
+
+@asynccontextmanager
+async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that keeps the parts of a folder running, until it is killed."""
+    supervisor = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SUPERVISE, str(folder)),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert supervisor.stdout
+        assert await asyncio.wait_for(supervisor.stdout.readline(), 30) == b"up\n"
+        yield supervisor
+    finally:
+        supervisor.kill()
+        await supervisor.wait()
+
+
+async def test_no_orphan_survives_a_killed_supervisor_and_a_new_start(tmp_path: Path) -> None:
+    """The parts die with their supervisor; the next start finds ports and data free."""
+    async with another_supervisor(tmp_path) as supervisor:
+        left = record.read(tmp_path / "run.json")
+        family = psutil.Process(supervisor.pid).children(recursive=True)
+    assert {recorded.pid for recorded in left.parts.values()} <= {process.pid for process in family}
+
+    async with embedded(tmp_path, ui=False, ports=parts.ANY_PORTS) as again:
+        assert not [process for process in family if processes.identity(process.pid)]
+        assert again.ports.chosen == left.ports
+        assert set(again.pids()) == set(left.parts)
+
+
+async def test_programs_below_a_closed_folder_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may clone into a folder that it alone may enter; PostgreSQL, which never runs as root, starts there too."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    installed = binaries.postgres("postgres").parents[2]
+    for package in (installed, installed.with_name(f"{installed.name}.libs")):
+        await asyncio.to_thread(shutil.copytree, package, closed / package.name)
+    programs = closed / installed.name / "pginstall18" / "bin"
+    monkeypatch.setattr(binaries, "postgres", lambda program: programs / program)
+
+    async with embedded(closed / "data", ui=False, ports=parts.ANY_PORTS) as running:
+        process = psutil.Process(running.pids()["database"])
+        assert Path(process.exe()) == programs / "postgres"
+        assert process.uids().effective != 0
