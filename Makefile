@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?=
+export SIZE
 
 .PHONY: help demo up test check fmt bench soak lock clean
 
@@ -40,8 +41,11 @@ fmt: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure ours beside the peers
+bench: $(READY) ## measure; `make bench-foundation` runs one room, SIZE=small is quick
 	$(BIN)/python -m bench
+
+bench-%: $(READY)
+	$(BIN)/python -m bench $*
 
 soak: $(READY) ## the long fault and endurance runs
 	$(BIN)/python -m pytest -m soak --timeout 3600

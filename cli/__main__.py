@@ -10,7 +10,7 @@ import typer
 from api import app as door
 from cli import demo as demonstration
 from cli import doctor as examination
-from cli import process, serving, staying
+from cli import process, serving, staying, surroundings
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -46,7 +46,7 @@ def worker(
 ) -> None:
     """Serve task queues."""
     if processes > 1:
-        process.run(serving.serve_workers(queues or [], processes))
+        process.run(serving.serve_workers(_serving(), queues or [], processes))
     process.run(serving.serve_worker(_serving(), queues or []))
 
 
@@ -57,9 +57,14 @@ def migrate_() -> None:
 
 
 @app.command()
-def doctor() -> None:
-    """Check engine, database, bucket, clock, versions and disk, one line each, with the remedy."""
-    process.run(examination.examine(settings.load()))
+def doctor(data_dir: DataDir = None) -> None:
+    """Check engine, database, bucket, clock, versions and disk, one line each, with the remedy.
+
+    Where a `haulage up` runs and the environment names no database, its parts are the ones that are checked.
+    """
+    surroundings.adopt(_settings(data_dir).data_dir)
+    settings.load.cache_clear()
+    process.run(examination.examine(_settings(data_dir)))
 
 
 def _serving() -> settings.Settings:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rich.console import Console
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
 from infra import migrate, temporal
 from infra.database import Database
-from infra.objects import ObjectStore
+from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
 
+PROBE_KEY = ".doctor"
 FREE_BYTES_MIN = 2 * 1024**3
 CLOCK_SKEW_MAX_SECONDS = 2.0
 LIBRARIES = ("temporalio", "aiohttp", "sqlmodel", "minio", "pyarrow")
@@ -68,50 +71,51 @@ async def _engine(settings: Settings) -> str:
 
 
 async def _database(settings: Settings) -> str:
-    database = Database(settings.database)
-    try:
+    async with _open_database(settings) as database, database.session() as session:
         await migrate.require_head(database)
-        async with database.session() as session:
-            server: str = (await (await session.connection()).execute(text("SHOW server_version"))).scalar_one()
-    except migrate.WrongRevision as error:
-        raise Unwell(str(error), "") from error
-    except OSError as error:
-        raise Unwell(f"PostgreSQL cannot be reached: {error}.", "Start it, or mend HAULAGE_DATABASE__URL.") from error
-    finally:
-        await database.close()
+        server: str = (await (await session.connection()).execute(text("SHOW server_version"))).scalar_one()
     return f"PostgreSQL {server}, at this version's revision"
 
 
 async def _bucket(settings: Settings) -> str:
-    store = ObjectStore(settings.objects)
     try:
-        await store.put(".doctor", b"well")
-        await store.delete(".doctor")
-    except Exception as error:
+        store = ObjectStore(settings.objects)
+        try:
+            await store.put(PROBE_KEY, b"well")
+            await store.delete(PROBE_KEY)
+        finally:
+            await store.close()
+    except (StoreFailure, ValueError) as error:
         raise Unwell(f"{error}", "Mend HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket.") from error
-    finally:
-        await store.close()
     return f"{settings.objects.bucket} at {settings.objects.endpoint} can be written"
 
 
 async def _clock(settings: Settings) -> str:
-    database = Database(settings.database)
-    try:
-        async with database.session() as session:
-            theirs: datetime = (
-                await (await session.connection()).execute(text("SELECT clock_timestamp()"))
-            ).scalar_one()
-    except OSError as error:
-        raise Unwell("There is no database to compare with.", "Mend the database first.") from error
-    finally:
-        await database.close()
-    skew = abs((datetime.now(UTC) - theirs).total_seconds())
+    async with _open_database(settings) as database, database.session() as session:
+        before = datetime.now(UTC)
+        theirs: datetime = (await (await session.connection()).execute(text("SELECT clock_timestamp()"))).scalar_one()
+        after = datetime.now(UTC)
+    skew = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
     if skew > CLOCK_SKEW_MAX_SECONDS:
         raise Unwell(
             f"This clock and the database's differ by {skew:.1f} s.",
             "Keep both with NTP: links and windows depend on it.",
         )
-    return f"{skew * 1000:.0f} ms from the database's"
+    return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
+
+
+@asynccontextmanager
+async def _open_database(settings: Settings) -> AsyncIterator[Database]:
+    database = Database(settings.database)
+    try:
+        yield database
+    except migrate.WrongRevision as error:
+        raise Unwell(str(error), "") from error
+    except (OSError, SQLAlchemyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unwell(f"PostgreSQL does not serve us: {reason}.", "Start it, or mend HAULAGE_DATABASE__URL.") from error
+    finally:
+        await database.close()
 
 
 async def _versions(settings: Settings) -> str:

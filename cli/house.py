@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-from cli import serving
+from cli import serving, surroundings
 from infra.embedded import NotReady, Part, Stack, embedded
 from infra.settings import Settings
 
@@ -58,7 +58,8 @@ async def house(settings: Settings) -> AsyncIterator[House]:
             *(_worker(stack, own, name, ports[name]) for name in worker_names()),
         )
         addresses = stack.addresses
-        yield House(stack, own, addresses["api"], addresses["source"], addresses["ui"])
+        with surroundings.told(settings.data_dir, stack.environment(own)):
+            yield House(stack, own, addresses["api"], addresses["source"], addresses["ui"])
 
 
 def worker_names() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
 
 KEEPALIVE_SECONDS = 30.0
+METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
 
 
 async def prepare(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
@@ -46,14 +48,11 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
         log.get(__name__).info("worker_stopped")
 
 
-async def serve_workers(queues: Sequence[str], processes: int) -> int:
+async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
     """Several worker processes as one: they stop together, also when one of them dies."""
     stop = stop_signal()
-    arguments = [f"--queues={queue}" for queue in _chosen(queues)]
-    children = [
-        await asyncio.create_subprocess_exec(sys.executable, "-m", "cli", "worker", *arguments)
-        for _ in range(processes)
-    ]
+    chosen = _chosen(queues)
+    children = [await _start_child(settings, chosen, number) for number in range(processes)]
     waits = [asyncio.create_task(child.wait()) for child in children]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
@@ -63,6 +62,17 @@ async def serve_workers(queues: Sequence[str], processes: int) -> int:
     codes = await asyncio.gather(*waits)
     stopping.cancel()
     return 0 if stop.is_set() else max(map(abs, codes))
+
+
+async def _start_child(settings: Settings, queues: Sequence[str], number: int) -> asyncio.subprocess.Process:
+    """A worker process; a fixed port for its figures is followed by those of its siblings."""
+    first = settings.worker.metrics_port
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "cli", "worker"),
+        *(f"--queues={queue}" for queue in queues),
+        env={**os.environ, METRICS_PORT: str(first + number if first else 0)},
+    )
 
 
 def _chosen(queues: Sequence[str]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -22,6 +24,8 @@ from infra import log, metrics
 
 FAULT_TYPE = "Fault"
 
+_log = log.get(__name__)
+
 
 class ContextInterceptor(Interceptor):
     """Installs the two interceptors below on every worker and replayer."""
@@ -38,16 +42,15 @@ class ContextInterceptor(Interceptor):
 class _Activity(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
-        started = time.perf_counter()
-        outcome = "failed"
-        with structlog.contextvars.bound_contextvars(
-            workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt
+        with (
+            structlog.contextvars.bound_contextvars(
+                workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt
+            ),
+            _told(info.activity_type),
         ):
             try:
-                result = await self.next.execute_activity(input)
-                outcome = "done"
+                return await self.next.execute_activity(input)
             except Fault as fault:
-                outcome = "fault"
                 raise ApplicationError(
                     fault.record.sentence,
                     fault.record,
@@ -55,15 +58,30 @@ class _Activity(ActivityInboundInterceptor):
                     non_retryable=True,
                     category=ApplicationErrorCategory.BENIGN,
                 ) from None
-            except BaseException as error:
-                outcome = "cancelled" if is_cancelled_exception(error) else "failed"
-                if outcome == "failed":
-                    log.get(__name__).warning("activity_failed", error=repr(error))
-                raise
-            else:
-                return result
-            finally:
-                metrics.ACTIVITIES.labels(info.activity_type, outcome).observe(time.perf_counter() - started)
+
+
+@contextmanager
+def _told(activity_type: str) -> Iterator[None]:
+    """Log and measure how the body ends."""
+    started = time.perf_counter()
+    outcome, error = "done", None
+    try:
+        yield
+    except BaseException as raised:
+        error = repr(raised)
+        outcome = _outcome(raised)
+        raise
+    finally:
+        seconds = time.perf_counter() - started
+        metrics.ACTIVITIES.labels(activity_type, outcome).observe(seconds)
+        write = _log.warning if outcome == "failed" else _log.info
+        write("activity_ended", outcome=outcome, seconds=round(seconds, 3), **({"error": error} if error else {}))
+
+
+def _outcome(raised: BaseException) -> str:
+    if isinstance(raised, ApplicationError) and raised.type == FAULT_TYPE:
+        return "fault"
+    return "cancelled" if is_cancelled_exception(raised) else "failed"
 
 
 class _Workflow(WorkflowInboundInterceptor):

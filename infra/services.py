@@ -38,7 +38,7 @@ class Services:
         return {
             "database": self.database.ping,
             "engine": self.engine.service_client.check_health,
-            "bucket": lambda: self.objects.head("ready"),
+            "bucket": self.objects.ping,
         }
 
     async def failing(self) -> dict[str, bool]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import WorkflowHandle
 
 from cli.house import House
 from domain.downloads import plan
 from infra import temporal
 from tests.exports import expected, parsed
 from tests.faults.client import client
+from tests.faults.engine import find
 from tests.stack import eventually
 
 ROWS = 120_000
@@ -52,7 +53,7 @@ async def test_finished_ranges_are_not_fetched_again(running: House) -> None:
 
     async with client(running) as caller:
         task_id = await caller.start(f"{running.source}/rows?{query}", page_size=PAGE_SIZE)
-        workflow = await _workflow(engine, task_id)
+        workflow = await find(engine, task_id)
         staged = await eventually(lambda: _staged_ranges(workflow), timeout=30)
         for name in ("worker-1", "worker-2"):
             running.stack.kill(name)
@@ -66,18 +67,6 @@ async def test_finished_ranges_are_not_fetched_again(running: House) -> None:
     # Page 0 is asked for once more, to learn the columns.
     again = {page for index in staged for page in range(ranges[index].first or 1, ranges[index].end) if asked[page] > 1}
     assert again == set()
-
-
-async def _workflow(engine: Client, task_id: str) -> WorkflowHandle[Any, Any]:
-    async def find() -> WorkflowHandle[Any, Any] | None:
-        async for execution in engine.list_workflows("WorkflowType = 'DownloadWorkflow'"):
-            if execution.id.endswith(task_id):
-                return engine.get_workflow_handle(execution.id)
-        return None
-
-    found: WorkflowHandle[Any, Any] | None = await eventually(find)
-    assert found
-    return found
 
 
 async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:

@@ -1,0 +1,66 @@
+"""A worker that dies, or is asked to stop, costs seconds and no work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+from cli.house import House, worker_names
+from infra import temporal
+from tests.exports import expected, parsed
+from tests.faults.client import client
+from tests.faults.engine import find
+from workflows.downloads import DownloadWorkflow
+
+RECOVERY_MAX_SECONDS = 4.0
+ROWS = 60_000
+
+
+async def test_a_killed_worker_is_replaced_within_four_seconds(running: House) -> None:
+    """The workflow that a dead worker held in its cache answers from another one in under 4 s."""
+    engine = await temporal.connect(running.stack.environment(running.settings))
+    async with client(running) as caller:
+        task_id = await caller.start(f"{running.source}/rows?rows={ROWS}&delay_ms=60&seed=1", page_size=100)
+        await caller.until(task_id, lambda status: status["rows"] > 0)
+        workflow = await find(engine, task_id)
+        holder = await _holder(running, workflow)
+
+        running.stack.kill(holder)
+        began = time.monotonic()
+        status = await workflow.query(DownloadWorkflow.status)
+        seconds = time.monotonic() - began
+
+        assert status.total == ROWS
+        assert seconds < RECOVERY_MAX_SECONDS
+        assert (await caller.ended(task_id))["state"] == "succeeded"
+
+
+async def test_a_worker_that_is_asked_to_stop_hands_its_work_over(running: House) -> None:
+    """SIGTERM in the middle of an export: the worker goes in order, the export ends right."""
+    async with client(running) as caller:
+        task_id = await caller.start(f"{running.source}/rows?rows={ROWS}&delay_ms=30&seed=2", page_size=100)
+        await caller.until(task_id, lambda status: status["rows"] > ROWS // 4)
+        for name in worker_names():
+            os.kill(running.stack.pids()[name], signal.SIGTERM)
+        status = await caller.ended(task_id)
+
+        assert status["state"] == "succeeded", status
+        assert parsed(await caller.file(task_id)) == expected(2, range(ROWS))
+    log = (running.settings.data_dir / "logs" / f"{worker_names()[0]}.log").read_text()
+    assert '"worker_stopped"' in log
+
+
+async def _holder(running: House, workflow: WorkflowHandle[Any, Any]) -> str:
+    """The worker process that took the workflow's last task, and so holds it in its cache."""
+    history = await workflow.fetch_history()
+    identities = [
+        event.workflow_task_started_event_attributes.identity
+        for event in history.events
+        if event.HasField("workflow_task_started_event_attributes")
+    ]
+    pid = int(identities[-1].partition("@")[0])
+    return next(name for name in worker_names() if running.stack.pids()[name] == pid)
