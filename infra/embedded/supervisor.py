@@ -111,7 +111,8 @@ class _Keeper:
     def kill(self) -> None:
         self.serving.clear()
         if self._process and self.pid:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     async def stop(self) -> None:
         if self._keeping:
@@ -198,7 +199,8 @@ class _Keeper:
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is not None:
             return
-        process.send_signal(self.part.stop_signal)
+        with suppress(ProcessLookupError):
+            process.send_signal(self.part.stop_signal)
         try:
             await asyncio.wait_for(process.wait(), self.part.stop_timeout_seconds)
         except TimeoutError:
