@@ -35,6 +35,7 @@ async def measure() -> None:
                 ready.append(time.perf_counter() - began)
         async with house(settings) as running:
             seconds, peak_mb = await _export(running)
+    starts = ", ".join(f"{each:.1f}" for each in ready)
     publish(
         "foundation",
         [
@@ -42,7 +43,7 @@ async def measure() -> None:
                 "ready after `haulage up`",
                 statistics.median(ready),
                 "s",
-                f"median of {RUNS} starts, the first with an empty folder: {', '.join(f'{each:.1f}' for each in ready)}",
+                f"median of {RUNS} starts, the first with an empty folder: {starts}",
                 f"< {READY_REACH_SECONDS}",
                 statistics.median(ready) < READY_REACH_SECONDS,
             ),

@@ -24,13 +24,13 @@ Queues = Annotated[
 @app.command()
 def up(data_dir: DataDir = None) -> None:
     """Start everything on this machine and stay until Ctrl-C: engine, database, object store, API, workers."""
-    process.run(staying.stay(_settings(data_dir)))
+    process.run(staying.stay(_quiet(data_dir)))
 
 
 @app.command()
 def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = demonstration.ROWS) -> None:
     """Start everything, export the sample source, compare the file row by row, stop everything."""
-    process.run(demonstration.run(_settings(data_dir), rows))
+    process.run(demonstration.run(_quiet(data_dir), rows))
 
 
 @app.command()
@@ -65,6 +65,12 @@ def doctor(data_dir: DataDir = None) -> None:
     surroundings.adopt(_settings(data_dir).data_dir)
     settings.load.cache_clear()
     process.run(examination.examine(_settings(data_dir)))
+
+
+def _quiet(data_dir: Path | None) -> settings.Settings:
+    """For people at a terminal: the parts log to files, so only what goes wrong is shown."""
+    log.configure("WARNING")
+    return _settings(data_dir)
 
 
 def _serving() -> settings.Settings:
