@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
@@ -67,7 +66,7 @@ class DownloadAnswer(Answer):
     phase: Phase
     rows: int = Field(description="rows fetched so far")
     total: int | None = Field(description="rows that the source said there are; null until it was asked")
-    fetchers: Annotated[int, Field(description="how many fetch in parallel")] = 0
+    fetchers: int | None = Field(default=None, description="how many fetch in parallel; null once it is over")
     file_name: str
     bytes: int | None = None
     fault: FaultRecord | None = Field(default=None, description="why it failed, and what to do")
