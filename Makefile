@@ -17,7 +17,7 @@ help: ## print this help
 $(READY): requirements-dev.lock
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Haulage needs Python 3.11 or newer: set PYTHON=python3.11 (or newer).")'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
 	printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s/python" -m cli "$$@"\n' '$(CURDIR)' '$(CURDIR)/$(BIN)' > $(BIN)/haulage
 	chmod +x $(BIN)/haulage
 	touch $@
@@ -51,7 +51,7 @@ soak: $(READY) ## the long fault and endurance runs
 	$(BIN)/python -m pytest -m soak --timeout 3600
 
 lock: $(READY) ## renew the pinned versions
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install -qq --disable-pip-version-check uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --extra server pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --extra server --extra embedded --extra dev pyproject.toml -o requirements-dev.lock
 
