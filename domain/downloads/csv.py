@@ -1,8 +1,13 @@
-"""CSV: the JSON cells of a page become final bytes, exact to the last digit and safe to open in a spreadsheet."""
+"""CSV: the JSON cells of a page become final bytes, exact to the last digit and safe to open in a spreadsheet.
+
+A JSON text without escapes is already a quoted CSV field, and a number its own text. So a page is joined as it is, and
+what differs is mended in the joined text, many cells at a time. Every cell is followed by a byte that JSON text cannot
+hold, which makes the ends of cells visible; it goes at last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -11,8 +16,12 @@ BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
 # A spreadsheet takes a text that begins with one of these for a formula (OWASP "CSV injection", ASVS 1.2.10).
 _FORMULA_STARTS = "=+-@\t\r\n\0"
-_FORMULA_STARTS_RAW = frozenset(b"=+-@")
-_QUOTE, _BACKSLASH = ord('"'), b"\\"
+# The rest of them JSON text writes as escapes.
+_FORMULA_SIGNS = (b"=", b"+", b"-", b"@")
+_EDGE = b"\x1f"
+_CELL_END = _EDGE + b","
+_ROW_END = _EDGE + LINE_END
+_NULL = b"null"
 
 
 def head(columns: Sequence[str]) -> bytes:
@@ -22,19 +31,60 @@ def head(columns: Sequence[str]) -> bytes:
 
 def lines(rows: Iterable[Sequence[msgspec.Raw | bytes]]) -> bytes:
     """All rows of a page, each ended by CR LF."""
-    return b"".join([b",".join([_cell(bytes(raw)) for raw in row]) + LINE_END for row in rows])
+    joined = [_CELL_END.join(row) for row in rows]
+    if not joined:
+        return b""
+    # A text ends in a quote and a nested value in a bracket: this can only be the literal.
+    text = _ROW_END.join([*joined, b""]).replace(_NULL + _EDGE, _EDGE)
+    pieces, done = [], 0
+    for start in sorted({*_cells_with_escapes(text), *_nested_cells(text)}):
+        end = text.index(_EDGE, start)
+        pieces += [_plain(text[done:start]), _field(text[start:end])]
+        done = end
+    pieces.append(_plain(text[done:]))
+    return b"".join(pieces)
 
 
-def _cell(raw: bytes) -> bytes:
-    """One cell: a JSON text without escapes is already a quoted CSV field, a number is its own text."""
-    first = raw[0]
-    if first == _QUOTE:
-        if _BACKSLASH in raw or raw[1] in _FORMULA_STARTS_RAW:
-            return _quoted(_guarded(msgspec.json.decode(raw, type=str)))
-        return raw
-    if first in b"[{":
-        return _quoted(raw.decode())
-    return b"" if raw == b"null" else raw
+def _cells_with_escapes(text: bytes) -> Iterator[int]:
+    """Where the cells begin that hold a backslash."""
+    found = text.find(b"\\")
+    while found >= 0:
+        yield _start(text, found)
+        found = text.find(b"\\", text.index(_EDGE, found))
+
+
+def _nested_cells(text: bytes) -> Iterator[int]:
+    """Where the cells begin that are objects or lists."""
+    for bracket in (b"{", b"["):
+        found = text.find(bracket)
+        while found >= 0:
+            start = _start(text, found)
+            if start == found:
+                yield start
+            found = text.find(bracket, text.index(_EDGE, found))
+
+
+def _start(text: bytes, within: int) -> int:
+    """Where the cell begins that a position lies in: after the end of the cell before, its comma or line end."""
+    edge = text.rfind(_EDGE, 0, within)
+    if edge < 0:
+        return 0
+    return edge + (len(_CELL_END) if text[edge + 1] == ord(",") else len(_ROW_END))
+
+
+def _plain(text: bytes) -> bytes:
+    """Cells without escapes: a quote before a sign can only open a text."""
+    for sign in _FORMULA_SIGNS:
+        if sign in text:
+            text = text.replace(b'"' + sign, b"\"'" + sign)
+    return text.translate(None, _EDGE)
+
+
+def _field(raw: bytes) -> bytes:
+    """A cell that is no field as it stands."""
+    if raw.startswith(b'"'):
+        return _quoted(_guarded(msgspec.json.decode(raw, type=str)))
+    return _quoted(raw.decode())
 
 
 def _guarded(text: str) -> str:

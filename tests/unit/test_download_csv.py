@@ -40,6 +40,12 @@ def parsed(data: bytes) -> list[list[str]]:
         (rb'"\u003d1"', b'"\'=1"'),  # an escaped sign is a sign
         (b'""', b'""'),
         (b'{"a": "b"}', b'"{""a"": ""b""}"'),
+        (rb'{"a": "\n{\"=1"}', rb'"{""a"": ""\n{\""=1""}"'),
+        (b'"{x}"', b'"{x}"'),
+        (b'"null"', b'"null"'),
+        (b'"a,null"', b'"a,null"'),
+        (rb'"a\"=b"', b'"a""=b"'),  # a sign after an escaped quote begins nothing
+        (rb'"\u001f,\u001f"', b'"\x1f,\x1f"'),
         (b"[1, 2]", b'"[1, 2]"'),
     ],
 )
@@ -54,7 +60,17 @@ def test_head_is_guarded_and_marked() -> None:
     assert csv.head([]) == b"\xef\xbb\xbf"
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]))
+nested = st.lists(st.integers() | st.text('ab"\\=,[{\x1f'), max_size=2) | st.dictionaries(
+    st.text('x"=', max_size=2), st.none()
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.text('=+-@"\\\x1f,\r\n\t{[nul')
+    | nested
+)
 
 
 @given(st.lists(st.lists(scalars, min_size=2, max_size=2), min_size=1, max_size=5), st.booleans())
@@ -64,14 +80,14 @@ def test_any_cells_come_back(rows: list[list[Any]], escape: bool) -> None:
 
     read = parsed(csv.lines(cells))
 
-    assert read == [[as_text(value) for value in row] for row in rows]
+    assert read == [[as_text(value, escape) for value in row] for row in rows]
 
 
-def as_text(value: object) -> str:
+def as_text(value: object, escape: bool) -> str:
     match value:
         case None:
             return ""
         case str():
             return f"'{value}" if value[:1] and value[0] in "=+-@\t\r\n\0" else value
         case _:
-            return json.dumps(value)
+            return json.dumps(value, ensure_ascii=escape)
