@@ -24,9 +24,12 @@ def identity(pid: int) -> str | None:
         stat = (PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything; state is the first field behind it, the start time the 20th.
+    # The name in parentheses may hold anything; behind it come the state and, as 18th and 20th, threads and start time.
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else f"{BOOT_ID.read_text().strip()}/{fields[18]}"
+    threads, started = int(fields[16]), fields[18]
+    # While other threads are still ending, a dead main thread does not mean closed sockets.
+    gone = state in "ZX" and threads <= 1
+    return None if gone else f"{BOOT_ID.read_text().strip()}/{started}"
 
 
 def command(pid: int) -> str:

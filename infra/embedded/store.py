@@ -30,15 +30,17 @@ INNER_PORTS = (
     "filer.port",
     "filer.port.grpc",
     "s3.port.grpc",
-    "admin.port",
     "admin.port.grpc",
 )
+# The maintenance worker dials the admin server at the port of its pages plus this, whatever `admin.port.grpc` says.
+ADMIN_OFFSET = 10_000
 
 
 def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
     """SeaweedFS with S3 on a port, its data below a folder."""
     inner = {name: ports.claim(f"{NAME}.{name}") for name in INNER_PORTS}
-    numbers = {"s3.port": port, **inner}
+    admin = ports.claim(f"{NAME}.admin.port", inner["admin.port.grpc"] - ADMIN_OFFSET)
+    numbers = {"s3.port": port, "admin.port": admin, **inner}
 
     async def ready() -> None:
         await asyncio.to_thread(_probe, port, secret_key)
@@ -53,7 +55,7 @@ def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
             "mini",
             f"-dir={folder}",
             f"-bucket={BUCKET}",
-            *(f"-{name}={value}" for name, value in {**flags.store(), **numbers}.items()),
+            *(f"-{name}={value}" for name, value in {**flags.store_alone(), **numbers}.items()),
         ],
         env={
             "PATH": os.defpath,

@@ -16,6 +16,7 @@ TABLES = (
     *flags.DATABASE,
     *flags.DATABASE_LAYOUT,
     *flags.STORE,
+    *flags.STORE_ALONE,
 )
 DYNAMIC_CONFIGURATION = Path(__file__).parents[2] / "deploy/temporal/dynamicconfig.yaml"
 
