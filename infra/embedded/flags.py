@@ -166,7 +166,7 @@ STORE_ALONE: tuple[Flag, ...] = (
     Flag(
         "master.resumeState",
         False,
-        "A lone master that resumes its raft state may not lead yet when the volumes report, and they try again after 5 s; "
+        "A lone master that resumes its raft state may not lead yet when the volumes report; they try again after 5 s, "
         "or it warms up for 15 s. What it must know, volume ids and file keys, the volumes tell it.",
         "Restarts: 0.5-0.8 s in 39 of 39; with resuming 0.5-0.8 s in 18 of 23, 5.6 s in 4, 15.9 s in one.",
     ),
