@@ -1,0 +1,73 @@
+"""Sinks: how the rows of a page become bytes, and what the joined bytes of all pages are.
+
+Whatever the sink, bytes of pages can be joined in order: `head` stands once before everything, each page after it. For
+CSV what comes out is the file. For Parquet it is an Arrow stream of raw JSON cells, the *staging format*, because the
+type of a column is known only when its last cell has been seen; assembly renders the file from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, assert_never
+
+from domain.downloads import csv
+from domain.downloads.request import DownloadOrder, Encoding, FileType
+
+Cells = Sequence[bytes]
+"""One row: the JSON text of each cell (`msgspec.Raw` will do), in the order of the columns."""
+
+
+class Sink(Protocol):
+    """One kind of file. A sink keeps no state between calls: ranges may be encoded in any order, by any process."""
+
+    @property
+    def extension(self) -> str:
+        """What the name of the file ends in, without the dot."""
+
+    @property
+    def content_type(self) -> str:
+        """The content type of the finished file."""
+
+    @property
+    def rendered(self) -> bool:
+        """Whether the joined bytes are only staged, and the file is yet to be rendered from them."""
+
+    def head(self, columns: Sequence[str]) -> bytes:
+        """What stands once before the first page."""
+
+    def page(self, rows: Sequence[Cells]) -> bytes:
+        """The rows of a page; no bytes when it has none."""
+
+
+class CsvSink:
+    """CSV: every page is final bytes."""
+
+    extension = "csv"
+    rendered = False
+
+    def __init__(self, encoding: Encoding, guard_formulas: bool) -> None:
+        self._encoding = encoding
+        self._guard = guard_formulas
+        self.content_type = csv.content_type(encoding)
+
+    def head(self, columns: Sequence[str]) -> bytes:
+        """The byte order mark if the encoding has one, and the line of column heads."""
+        return csv.head(columns, self._encoding, guard=self._guard)
+
+    def page(self, rows: Sequence[Cells]) -> bytes:
+        """One line a row."""
+        return csv.lines(rows, self._encoding, guard=self._guard)
+
+
+def sink_for(order: DownloadOrder) -> Sink:
+    """The sink that an order asks for."""
+    match order.type:
+        case FileType.CSV:
+            return CsvSink(order.encoding, order.guard_formulas)
+        case FileType.PARQUET:
+            # Workflows and the door import this module, and must not pay for Arrow.
+            from domain.downloads.sinks.arrow import ArrowSink  # noqa: PLC0415
+
+            return ArrowSink()
+        case _:
+            assert_never(order.type)
