@@ -1,0 +1,68 @@
+"""Parquet at assembly: the staged frames are read twice, once for the types of the columns and once for the file.
+
+Memory holds one group of rows at a time, whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from domain.downloads.sinks import arrow
+from domain.downloads.sinks.parquet import Renderer, Survey
+from infra.objects import ObjectStore, Stored
+
+GROUP_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The finished object, and how many rows it has."""
+
+    stored: Stored
+    rows: int
+
+
+async def render(objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]) -> Rendered:
+    """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
+    survey = await _survey(objects, staged)
+    stored = await objects.put_stream(
+        key, _content(objects, staged, survey), content_type=arrow.CONTENT_TYPE, metadata=metadata
+    )
+    return Rendered(stored, survey.rows)
+
+
+async def _survey(objects: ObjectStore, staged: str) -> Survey:
+    survey = Survey(await _head(objects, staged))
+    async for pages in _groups(objects, staged):
+        await asyncio.to_thread(survey.add, pages)
+    return survey
+
+
+async def _content(objects: ObjectStore, staged: str, survey: Survey) -> AsyncIterator[bytes]:
+    renderer = Renderer(survey)
+    async for pages in _groups(objects, staged):
+        yield await asyncio.to_thread(renderer.add, pages)
+    yield await asyncio.to_thread(renderer.finish)
+
+
+async def _head(objects: ObjectStore, staged: str) -> bytes:
+    async with aclosing(objects.stream(staged)) as content, aclosing(arrow.frames(content)) as frames:
+        return await anext(frames)
+
+
+async def _groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[bytes]]:
+    """The pages behind the head, as many at a time as make a group of rows."""
+    pages, size = list[bytes](), 0
+    async with aclosing(objects.stream(staged)) as content, aclosing(arrow.frames(content)) as frames:
+        await anext(frames)
+        async for frame in frames:
+            pages.append(frame)
+            size += len(frame)
+            if size >= GROUP_BYTES:
+                yield pages
+                pages, size = [], 0
+    if pages:
+        yield pages

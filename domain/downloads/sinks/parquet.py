@@ -1,0 +1,199 @@
+"""Parquet: what staged cells prove a column to be, and the file of such columns.
+
+A column gets the narrowest type that keeps every cell as the source wrote it, and text if there is none:
+
+- only `true` and `false`: boolean
+- only whole numbers of 64 bits: int64
+- only numbers, some with a fraction or an exponent: decimal128 of as many digits as it takes, if 38 are enough
+- anything else, longer whole numbers too: string, and a cell that is no JSON text stands there as its JSON
+
+`null` is null in every column; a column of nothing else is string. No number becomes a float.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+DECIMAL_DIGITS_MAX = 38
+INT64_DIGITS_SAFE = 18
+
+_NULL = pa.scalar(b"null", pa.binary())
+_EXPONENT = re.compile(rb"-?(\d+)(?:\.(\d+))?[eE]([+-]?\d+)")
+_KINDS = {b'"': "text", b"{": "text", b"[": "text", b"t": "boolean", b"f": "boolean", b"n": "null"}
+
+
+@dataclass
+class _Column:
+    """What the cells of one column have been so far."""
+
+    kinds: set[str]
+    whole_digits: int = 0
+    fraction_digits: int = 0
+    fractional: bool = False
+    fits_int64: bool = True
+
+    def add(self, cells: pa.Array) -> None:
+        """See some more cells."""
+        starts = pc.unique(pc.binary_slice(cells, 0, 1)).to_pylist()
+        kinds = {_KINDS.get(start, "number") for start in starts}
+        self.kinds |= kinds
+        # Beside texts, numbers are texts: then there is no need to measure them.
+        if "number" in kinds and self.kinds <= {"number", "null"}:
+            self._measure(cells if kinds == {"number"} else cells.filter(pc.not_equal(cells, _NULL)))
+
+    def _measure(self, numbers: pa.Array) -> None:
+        """How many digits stand before and after the point."""
+        with_exponent = pc.match_substring_regex(numbers, "[eE]")
+        if pc.any(with_exponent).as_py():
+            for number in numbers.filter(with_exponent).to_pylist():
+                self._widen(*_digits(number))
+            self.fractional = True
+            numbers = numbers.filter(pc.invert(with_exponent))
+        if not len(numbers):
+            return
+        lengths, points = pc.binary_length(numbers), pc.find_substring(numbers, b".")
+        pointed = pc.greater_equal(points, 0)
+        signs = pc.cast(pc.starts_with(numbers, b"-"), pa.int32())
+        whole = pc.subtract(pc.if_else(pointed, points, lengths), signs)
+        fraction = pc.if_else(pointed, pc.subtract(pc.subtract(lengths, points), 1), 0)
+        self._widen(pc.max(whole).as_py(), pc.max(fraction).as_py())
+        self.fractional |= pc.any(pointed).as_py()
+        if not self.fractional and self.whole_digits > INT64_DIGITS_SAFE:
+            self.fits_int64 = self.fits_int64 and _all_int64(numbers)
+
+    def _widen(self, whole: int, fraction: int) -> None:
+        self.whole_digits = max(self.whole_digits, whole)
+        self.fraction_digits = max(self.fraction_digits, fraction)
+
+    @property
+    def type(self) -> pa.DataType:
+        """The narrowest type that keeps all cells as they are."""
+        kinds = self.kinds - {"null"}
+        if kinds == {"boolean"}:
+            return pa.bool_()
+        if kinds != {"number"}:
+            return pa.string()
+        if not self.fractional:
+            return pa.int64() if self.fits_int64 else pa.string()
+        digits = self.whole_digits + self.fraction_digits
+        return pa.decimal128(digits, self.fraction_digits) if digits <= DECIMAL_DIGITS_MAX else pa.string()
+
+
+class Survey:
+    """The first look at all staged rows: it tells the types of the columns, and counts."""
+
+    def __init__(self, head: bytes) -> None:
+        self.staged: pa.Schema = pa.ipc.read_schema(pa.py_buffer(head))
+        self.rows = 0
+        self._columns = [_Column(set()) for _ in self.staged]
+
+    def add(self, pages: Sequence[bytes]) -> None:
+        """Look at some pages."""
+        table = _table(pages, self.staged)
+        self.rows += table.num_rows
+        for column, cells in zip(self._columns, table.columns, strict=True):
+            column.add(cells.combine_chunks())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the file."""
+        fields = zip(self.staged.names, self._columns, strict=True)
+        return pa.schema([pa.field(name, column.type) for name, column in fields])
+
+
+class Renderer:
+    """The second look: a row group for each call, and the bytes of the file as they come."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._staged = survey.staged
+        self._schema = survey.schema
+        self._outbox = _Outbox()
+        self._writer = pq.ParquetWriter(self._outbox, self._schema)
+
+    def add(self, pages: Sequence[bytes]) -> bytes:
+        """Write pages as one row group."""
+        table = _table(pages, self._staged)
+        columns = [
+            _typed(cells.combine_chunks(), field.type) for cells, field in zip(table.columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=max(1, table.num_rows))
+        return self._outbox.take()
+
+    def finish(self) -> bytes:
+        """The footer, which makes it a file."""
+        self._writer.close()
+        return self._outbox.take()
+
+
+class _Outbox(io.RawIOBase):
+    """A file that is only appended to, emptied as it grows."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._pieces.append(bytes(data))
+        self._position += len(data)
+        return len(data)
+
+    def take(self) -> bytes:
+        """What was written since."""
+        taken, self._pieces = b"".join(self._pieces), []
+        return taken
+
+
+def _table(pages: Sequence[bytes], staged: pa.Schema) -> pa.Table:
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(page), staged) for page in pages]
+    return pa.Table.from_batches(batches, staged)
+
+
+def _digits(number: bytes) -> tuple[int, int]:
+    """The digits before and after the point that a number with an exponent takes when it is written without."""
+    found = _EXPONENT.fullmatch(number)
+    if found is None:
+        raise ValueError(f"{number[:80]!r} is no JSON number.")
+    whole, fraction, exponent = len(found[1]), len(found[2] or b""), int(found[3])
+    return max(1, whole + exponent), max(0, fraction - exponent)
+
+
+def _all_int64(numbers: pa.Array) -> bool:
+    try:
+        numbers.cast(pa.string()).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _typed(cells: pa.Array, wanted: pa.DataType) -> pa.Array:
+    cells = pc.if_else(pc.equal(cells, _NULL), pa.scalar(None, pa.binary()), cells)
+    if pa.types.is_boolean(wanted):
+        return pc.equal(cells, b"true")
+    if pa.types.is_string(wanted):
+        return _texts(cells).cast(pa.string())
+    return cells.cast(pa.string()).cast(wanted)
+
+
+def _texts(cells: pa.Array) -> pa.Array:
+    """JSON texts become what they say; whatever else there is stays as it was written."""
+    quoted = pc.starts_with(cells, b'"')
+    plain = pc.if_else(quoted, pc.binary_slice(cells, 1, -1), cells)
+    escaped = pc.fill_null(pc.and_(quoted, pc.match_substring(cells, b"\\")), False)
+    if not pc.any(escaped).as_py():
+        return plain
+    read = [msgspec.json.decode(cell, type=str).encode() for cell in cells.filter(escaped).to_pylist()]
+    return pc.replace_with_mask(plain, escaped, pa.array(read, pa.binary()))
