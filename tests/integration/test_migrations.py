@@ -20,7 +20,16 @@ from infra.settings import DatabaseSettings
 from infra.tables.base import Row
 from infra.tables.downloads import STATES
 
-TABLES = {"alembic_version", "api_keys", "downloads", "projects"}
+TABLES = {
+    "alembic_version",
+    "api_keys",
+    "downloads",
+    "idempotency_keys",
+    "limit_leases",
+    "limit_shares",
+    "limit_spending",
+    "projects",
+}
 
 
 @pytest.fixture
