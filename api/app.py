@@ -34,6 +34,8 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     app.on_response_prepare.append(middleware.dress)
     gate = Gate(services.database, settings)
     for room in rooms:
+        if room.attach:
+            room.attach(app, services)
         for route in room:
             app.router.add_route(route.method, route.path, endpoint(route, services, gate))
     return app

@@ -41,6 +41,8 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, services: 
     query = reading.query(request, route.query or Nothing)
     if route.query:
         inputs["query"] = query
+    if route.headers:
+        inputs["headers"] = reading.headers(request, route.headers)
     if route.body:
         inputs["body"] = await reading.body(request, route.body, services.settings.api)
     return inputs

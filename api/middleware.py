@@ -15,10 +15,12 @@ from multidict import CIMultiDict
 from prometheus_client import Histogram
 
 from api import problems
-from api.routes import Route
+from api.routes import DEADLINE, Route
 from infra import log
 
 ROUTE = web.RequestKey("route", Route)
+BEGUN = web.RequestKey("begun", web.StreamResponse)
+REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-Id"
 UNROUTED = "none"
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
@@ -41,22 +43,24 @@ def door(time_limit_seconds: float) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
-        request_id = id_of(request)
+        request_id = request[REQUEST_ID] = id_of(request)
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            async with asyncio.timeout(time_limit_seconds):
+            async with asyncio.timeout(time_limit_seconds) as request[DEADLINE]:
                 response = await handler(request)
         except Exception as error:  # noqa: BLE001 (the last catch before the wire)
-            response = _shown(error, request, request_id)
-        response.headers[REQUEST_ID_HEADER] = request_id
+            begun = request.get(BEGUN)
+            response = _broken_off(error, request, begun) if begun else _shown(error, request, request_id)
         _note(request, response, time.perf_counter() - started)
         return response
 
     return middleware
 
 
-async def dress(_request: web.Request, response: web.StreamResponse) -> None:
+async def dress(request: web.Request, response: web.StreamResponse) -> None:
     """The signal that dresses every answer just before it is sent."""
+    request[BEGUN] = response
+    response.headers[REQUEST_ID_HEADER] = request[REQUEST_ID]
     dress_headers(response.headers)
 
 
@@ -84,6 +88,17 @@ def _shown(error: Exception, request: web.Request, request_id: str) -> web.Strea
     if isinstance(error, web.HTTPMethodNotAllowed):
         response.headers["Allow"] = error.headers["Allow"]
     return response
+
+
+def _broken_off(error: Exception, request: web.Request, begun: web.StreamResponse) -> web.StreamResponse:
+    """An answer on its way cannot become a problem: it is cut, so that nobody takes half of it for the whole."""
+    if isinstance(error, ConnectionError):
+        log.get(__name__).info("caller_gone")
+    else:
+        log.get(__name__).error("answer_cut", exc_info=error)
+    if request.transport is not None:
+        request.transport.abort()
+    return begun
 
 
 def _note(request: web.Request, response: web.StreamResponse, seconds: float) -> None:

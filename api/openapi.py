@@ -56,6 +56,8 @@ _WITH_BODY: dict[str, HTTPStatus] = {
     "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 }
 
+_BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
+
 
 def document(rooms: Iterable[Routes]) -> Json:
     """The OpenAPI 3.1 document of these rooms."""
@@ -91,6 +93,8 @@ def codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known["not_found"] = HTTPStatus.NOT_FOUND
     if route.body:
         known |= _WITH_BODY
+    if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        known["upgrade_required"] = HTTPStatus.UPGRADE_REQUIRED
     known |= {code: problems.fault_status(kind) for code, kind in route.problems.items()}
     by_status: dict[HTTPStatus, list[str]] = {}
     for code, status in sorted(known.items()):
@@ -119,7 +123,11 @@ def _operation(route: Route, schemas: Schemas) -> Json:
         "tags": [route.tag],
         "summary": route.summary,
         "security": SECURITY[route.access],
-        "parameters": [*_parameters(route.variables, "path"), *_parameters(route.query, "query")],
+        "parameters": [
+            *_parameters(route.variables, "path"),
+            *_parameters(route.query, "query"),
+            *_parameters(route.headers, "header"),
+        ],
         "responses": {str(int(status)): response for status, response in _responses(route, schemas)},
     }
     if route.description:
@@ -130,7 +138,7 @@ def _operation(route: Route, schemas: Schemas) -> Json:
     return operation
 
 
-def _parameters(model: type[BaseModel] | None, place: Literal["path", "query"]) -> list[Json]:
+def _parameters(model: type[BaseModel] | None, place: Literal["path", "query", "header"]) -> list[Json]:
     if model is None:
         return []
     schema = model.model_json_schema()
@@ -153,16 +161,19 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
     success = HTTPStatus(route.status)
     if route.answer:
         yield success, _response(success.phrase, JSON, schemas[route.answer, "serialization"])
-    elif success in {HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}:
-        yield success, {"description": success.phrase}
     else:
-        yield (
-            success,
-            _response(success.phrase, route.media_type, {} if route.media_type == JSON else {"type": "string"}),
-        )
+        yield success, _without_model(success, route.media_type)
+    for status, media_type in route.also.items():
+        yield status, _without_model(status, media_type)
     for status, names in codes(route).items():
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
         yield status, _response(description, problems.MEDIA_TYPE, schemas[Problem, "serialization"])
+
+
+def _without_model(status: HTTPStatus, media_type: str) -> Json:
+    if status in _BODILESS:
+        return {"description": status.phrase}
+    return _response(status.phrase, media_type, {} if media_type == JSON else {"type": "string"})
 
 
 def _response(description: str, media_type: str, schema: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Reading: turns a request's path, query and body into models, or says everything that is wrong with them."""
+"""Reading: turns a request's path, query, headers and body into models, or says everything that is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from api import sentences
 from api.problems import FieldProblem, Refusal
@@ -42,6 +43,25 @@ def query(request: web.Request, model: type[Model]) -> Model:
         return model.model_validate(values)
     except ValidationError as error:
         _refuse("query", sentences.of(error, model))
+
+
+def headers(request: web.Request, model: type[Model]) -> Model:
+    """The headers that a model names, each at most once; all others are none of the handler's business."""
+    names = [name for name in map(_alias, model.model_fields.values()) if name in request.headers]
+    repeated = [name for name in names if len(request.headers.getall(name)) > 1]
+    if repeated:
+        errors = [FieldProblem(path=name, message="it is sent more than once; send it once.") for name in repeated]
+        _refuse("header", errors)
+    try:
+        return model.model_validate({name: request.headers[name] for name in names})
+    except ValidationError as error:
+        _refuse("header", sentences.of(error, model))
+
+
+def _alias(field: FieldInfo) -> str:
+    if field.alias is None:
+        raise TypeError("A field that stands for a header has the header's name as its alias.")
+    return field.alias
 
 
 async def body(request: web.Request, model: type[Model], settings: ApiSettings) -> Model:

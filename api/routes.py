@@ -14,13 +14,14 @@ A room declares its routes beside their handlers; annotations say everything onc
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -30,6 +31,7 @@ from domain.faults import Fault
 from infra.services import Services
 
 JSON = "application/json"
+DEADLINE = web.RequestKey("deadline", asyncio.Timeout)
 
 
 class Access(StrEnum):
@@ -65,9 +67,14 @@ class Call:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
 
+    def lift_time_limit(self) -> None:
+        """From here on the answer takes as long as the caller listens: it waits or streams for them."""
+        self.request[DEADLINE].reschedule(None)
+
 
 Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]
 SomeHandler = TypeVar("SomeHandler", bound=Handler)
+Attach = Callable[[web.Application, Services], None]
 
 
 class Options(TypedDict, total=False):
@@ -75,6 +82,7 @@ class Options(TypedDict, total=False):
 
     status: int
     media_type: str  # of answers that are no model
+    also: Mapping[HTTPStatus, str]  # what else it may answer when all is well, and in which media type
     problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
 
 
@@ -91,11 +99,13 @@ class Route:
     description: str
     body: type[BaseModel] | None
     query: type[BaseModel] | None
+    headers: type[BaseModel] | None
     variables: type[BaseModel] | None
     answer: type[BaseModel] | None
     render: Renderer
     status: int = HTTPStatus.OK
     media_type: str = JSON
+    also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
 
     @property
@@ -116,11 +126,13 @@ class Routes:
         tag: The room's name.
         description: One sentence about it, for the reference.
         render: How this room shows problems, if not as problem+json.
+        attach: Hangs on the application what lives as long as it serves.
     """
 
-    def __init__(self, tag: str, description: str, *, render: Renderer = respond) -> None:
+    def __init__(self, tag: str, description: str, *, render: Renderer = respond, attach: Attach | None = None) -> None:
         self.tag = tag
         self.description = description
+        self.attach = attach
         self._render = render
         self._routes: list[Route] = []
 
@@ -145,7 +157,7 @@ class Routes:
         def declare(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
             summary, _, description = (inspect.getdoc(handler) or "").partition("\n")
-            answer = hints["return"]
+            answer = _main_answer(hints["return"])
             route = Route(
                 method=method,
                 path=path,
@@ -156,6 +168,7 @@ class Routes:
                 description=description.strip(),
                 body=hints.get("body"),
                 query=hints.get("query"),
+                headers=hints.get("headers"),
                 variables=hints.get("path"),
                 answer=answer if _is_model(answer) else None,
                 render=self._render,
@@ -172,6 +185,11 @@ def _with_status(options: Options, answer: Any) -> Options:
     return options if answer is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
 
 
+def _main_answer(hint: Any) -> Any:
+    """Of several answers the one that is a model; what else there is the options say under `also`."""
+    return next(filter(_is_model, get_args(hint)), hint)
+
+
 def _is_model(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, BaseModel)
 
@@ -182,7 +200,8 @@ def _check(route: Route, hints: Mapping[str, Any]) -> None:
     variables = set(re.findall(r"{(\w+)}", route.path))
     declared = set(route.variables.model_fields) if route.variables else set()
     wrong = {
-        "a handler takes only call, body, query and path": inputs.keys() - {"body", "query", "path"},
+        "a handler takes only call, body, query, headers and path": inputs.keys()
+        - {"body", "query", "headers", "path"},
         "every input must be a model that forbids unknown fields": {
             name
             for name, hint in inputs.items()

@@ -81,7 +81,7 @@ async def plain(call: Call) -> Answer:
         (no_docstring, "/things", Access.PUBLIC, "docstring is its summary"),
         (path_without_variable, "/things", Access.PUBLIC, "same variables; see thing_id"),
         (plain, "/things/{thing_id}", Access.PUBLIC, "same variables; see thing_id"),
-        (other_parameter, "/things", Access.PUBLIC, "takes only call, body, query and path; see boddy"),
+        (other_parameter, "/things", Access.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
         (plain, "/things", Access.OWNER, "needs the project in its path"),
     ],
 )
