@@ -10,7 +10,9 @@ import typer
 from api import app as door
 from cli import demo as demonstration
 from cli import doctor as examination
+from cli import export as exporting
 from cli import process, serving, staying, surroundings
+from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -65,6 +67,44 @@ def doctor(data_dir: DataDir = None) -> None:
     surroundings.adopt(_settings(data_dir).data_dir)
     settings.load.cache_clear()
     process.run(examination.examine(_settings(data_dir)))
+
+
+@app.command()
+def export(
+    url: Annotated[str, typer.Argument(help="The source: asked as it is, with page and page_size added.")],
+    kind: Annotated[FileType, typer.Option("--type", help="What to make.")] = FileType.CSV,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; by default, here, under the name that the server gave it.")
+    ] = None,
+    page_size: Annotated[int | None, typer.Option(help="Rows per request to the source.")] = None,
+    encoding: Annotated[Encoding | None, typer.Option(help="How the text of a CSV file is written.")] = None,
+    columns: Annotated[Columns | None, typer.Option(help="Whether keys may appear after the first page.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="Sent to the source, as `Name: value`; repeatable.")] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard/--no-guard", help="Whether texts that look like formulas are guarded.")
+    ] = True,
+    api: Annotated[
+        str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Export a source into a file on this machine, by a running `haulage up` or by any Haulage API.
+
+    Ctrl-C cancels the export. It answers 0 when the file is there and whole, 1 when the export failed, 2 when the
+    request was wrong, 3 when the API does not answer, 4 when the file arrived damaged, 130 after Ctrl-C.
+    """
+    request = DownloadRequest(
+        source_url=url,
+        type=kind,
+        page_size=page_size,
+        encoding=encoding,
+        columns=columns,
+        headers=exporting.headers(header or []),
+        formula_guard=None if guard else False,
+        file_name=out and out.name,
+    )
+    process.run(exporting.run(api, _quiet(data_dir).data_dir, request, out, as_json))
 
 
 def _quiet(data_dir: Path | None) -> settings.Settings:

@@ -1,0 +1,107 @@
+"""What is sent and what comes back. Fields that a newer API adds are ignored, so that a client outlives its version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class State(StrEnum):
+    """Where a download stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return self not in (State.PENDING, State.RUNNING)
+
+
+class FileType(StrEnum):
+    """What a download becomes."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class Encoding(StrEnum):
+    """How the text of a CSV file is written."""
+
+    UTF_8_BOM = "utf-8-bom"
+    UTF_8 = "utf-8"
+    GB18030 = "gb18030"
+
+
+class Columns(StrEnum):
+    """What becomes of a key that no row of the first page has: a failure that names it, or one more column."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+class DownloadRequest(BaseModel):
+    """What to export. What is left None is the API's to decide; its reference explains every field."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source_url: str | None = None
+    data: Sequence[Mapping[str, Any]] | None = None
+    """Rows sent along instead of a source."""
+    headers: Mapping[str, str] | None = None
+    """Sent with every request to the source."""
+    type: FileType | None = None
+    file_name: str | None = None
+    operator_id: str | None = None
+    page_size: int | None = None
+    encoding: Encoding | None = None
+    columns: Columns | None = None
+    force_continue: bool | None = None
+    formula_guard: bool | None = None
+    time_zone: str | None = None
+    expires_in: int | None = None
+    max_exec_time: int | None = None
+    callback: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """What is sent: the fields that were set."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Fault(BaseModel):
+    """Why a download failed, and what to do."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both for people."""
+        return f"{self.message} {self.hint}".strip()
+
+
+class Download(BaseModel):
+    """One download, as the API last told it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str
+    state: State
+    phase: str = ""
+    rows: int = 0
+    total: int | None = None
+    file_name: str
+    bytes: int | None = None
+    fault: Fault | None = None
+    created_at: datetime
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None

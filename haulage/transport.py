@@ -1,0 +1,114 @@
+"""Requests to the API: repeated while it may still answer, and answered with JSON or an error that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from haulage.errors import Refused, Unreachable
+
+RETRY_STATUSES = frozenset({429, 502, 503, 504})
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
+
+
+class Transport:
+    """One session with one API. Every request through it may be repeated without harm."""
+
+    def __init__(self, base_url: str, key: str, patience_seconds: float) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.patience_seconds = patience_seconds
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the session."""
+        self._session = aiohttp.ClientSession(headers=self._headers, timeout=TIMEOUT)
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """The body of a good answer.
+
+        Raises:
+            Refused: The API said no.
+            Unreachable: It did not answer for as long as we were patient.
+        """
+        answer = await self._answer(method, path, options)
+        if answer.status >= 400 or answer.body is None:
+            raise _refusal(answer, f"{method} {self.base_url}{path}")
+        return answer.body
+
+    async def location(self, path: str) -> str:
+        """Where a redirect leads; raises as `json` does."""
+        answer = await self._answer("GET", path, {})
+        if answer.status >= 400 or "Location" not in answer.headers:
+            raise _refusal(answer, f"GET {self.base_url}{path}")
+        return answer.headers["Location"]
+
+    async def _answer(self, method: str, path: str, options: dict[str, Any]) -> _Answer:
+        """The first answer that is none of a server too busy, or the last one that we had the patience for."""
+        deadline = time.monotonic() + self.patience_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            answer = await self._once(method, path, options)
+            if isinstance(answer, _Answer) and answer.status not in RETRY_STATUSES:
+                return answer
+            wait = max(pause, answer.retry_after_seconds) if isinstance(answer, _Answer) else pause
+            if time.monotonic() + wait > deadline:
+                if isinstance(answer, _Answer):
+                    return answer
+                raise Unreachable(f"{self.base_url} does not answer: {answer!r}") from answer
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _once(self, method: str, path: str, options: dict[str, Any]) -> _Answer | Exception:
+        if self._session is None:
+            raise RuntimeError("A Client is opened with `async with`.")
+        url = self.base_url + path
+        try:
+            async with self._session.request(method, url, allow_redirects=False, **options) as answer:
+                return _Answer(answer.status, answer.headers, _object(await answer.read()))
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+            return error
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: dict[str, Any] | None
+    """None where it was no JSON object."""
+
+    @property
+    def retry_after_seconds(self) -> float:
+        value = self.headers.get("Retry-After", "")
+        return float(value) if value.isascii() and value.isdigit() else 0.0
+
+
+def _object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _refusal(answer: _Answer, request: str) -> Refused:
+    if answer.body is None or "detail" not in answer.body:
+        return Refused(answer.status, "no_haulage_api", f"{request} answered {answer.status}, not as Haulage does.", "")
+    problem = answer.body
+    wrong = "; ".join(f"{each['path']}: {each['message']}" for each in problem.get("errors", []))
+    return Refused(
+        answer.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
+    )
