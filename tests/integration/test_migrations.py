@@ -29,6 +29,9 @@ TABLES = {
     "limit_shares",
     "limit_spending",
     "projects",
+    "webhook_attempts",
+    "webhook_deliveries",
+    "webhook_secrets",
 }
 
 
