@@ -1,0 +1,243 @@
+"""Webhooks by the standard: signatures that its own library accepts, bodies that stay small, and the ladder."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from domain import webhooks
+from domain.sealed import Sealed
+from domain.webhooks import Answered, State, WebhookEvent, WebhookOrder
+from infra.settings import WebhookSettings
+
+SECRET = webhooks.secret_text(bytes(range(36)))
+OTHER = webhooks.secret_text(bytes(range(1, 37)))
+DELIVERY = "msg_" + "0" * 32
+LADDER = WebhookSettings().retry_pauses_seconds
+NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=3_000),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=20), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+def event(data: dict[str, Any]) -> WebhookEvent:
+    """Something that happened."""
+    return WebhookEvent(type="download.succeeded", timestamp=NOW, data=data)
+
+
+def test_the_vector_of_the_standard() -> None:
+    """The signature of the standard's own example is the one that the standard gives."""
+    moment = datetime.fromtimestamp(1614265330, UTC)
+    headers = webhooks.headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek", moment, b'{"test": 2432232314}', ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+    )
+
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert headers["webhook-timestamp"] == "1614265330"
+
+
+@given(st.binary(max_size=200), st.binary(min_size=24, max_size=64))
+def test_any_body_and_secret_verify(body: bytes, random: bytes) -> None:
+    """What we sign, the standard's library accepts."""
+    payload = json.dumps(body.decode("latin-1")).encode()
+    secret = webhooks.secret_text(random)
+
+    headers = webhooks.headers(DELIVERY, datetime.now(UTC), payload, [secret])
+
+    assert Webhook(secret).verify(payload, headers) == body.decode("latin-1")
+
+
+def test_while_secrets_rotate_each_of_them_verifies() -> None:
+    """A receiver that has not changed its secret yet and one that has both accept the message."""
+    headers = webhooks.headers(DELIVERY, datetime.now(UTC), b"{}", [SECRET, OTHER])
+
+    assert Webhook(SECRET).verify(b"{}", headers) == Webhook(OTHER).verify(b"{}", headers) == {}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda headers, body: (headers, body + b" "),
+        lambda headers, body: (headers, body.replace(b"1", b"2")),
+        lambda headers, body: (headers | {"webhook-id": "msg_" + "1" * 32}, body),
+        lambda headers, body: (headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}, body),
+        lambda headers, body: (headers | {"webhook-timestamp": "now"}, body),
+        lambda headers, body: (headers | {"webhook-signature": headers["webhook-signature"][:-2] + "x="}, body),
+        lambda headers, body: (
+            headers | {"webhook-signature": headers["webhook-signature"].replace("v1,", "v2,")},
+            body,
+        ),
+        lambda headers, body: (headers | {"webhook-signature": ""}, body),
+        lambda headers, body: (webhooks.headers(DELIVERY, datetime.now(UTC), body, [OTHER]), body),
+        lambda headers, body: (
+            webhooks.headers(DELIVERY, datetime.now(UTC) - timedelta(minutes=6), body, [SECRET]),
+            body,
+        ),
+        lambda headers, body: (
+            webhooks.headers(DELIVERY, datetime.now(UTC) + timedelta(minutes=6), body, [SECRET]),
+            body,
+        ),
+        lambda headers, body: ({name: value for name, value in headers.items() if name != "webhook-id"}, body),
+    ],
+)
+def test_nothing_forged_verifies(forge: Any) -> None:
+    """Body, id, time and signature hold each other: whatever is changed, the message is refused."""
+    body = b'{"rows":1}'
+    headers = webhooks.headers(DELIVERY, datetime.now(UTC), body, [SECRET])
+    assert Webhook(SECRET).verify(body, headers) == {"rows": 1}
+
+    forged_headers, forged_body = forge(headers, body)
+
+    with pytest.raises(WebhookVerificationError):
+        Webhook(SECRET).verify(forged_body, forged_headers)
+
+
+def test_a_secret_is_made_of_enough_bytes_and_masked_without_them() -> None:
+    """24 to 64 random bytes, as the standard asks; the mask gives four characters away."""
+    assert 24 <= webhooks.SECRET_BYTES <= 64
+    assert SECRET.startswith("whsec_")
+    assert not SECRET.endswith("=")
+    assert webhooks.masked(SECRET[-4:]) == f"whsec_…{SECRET[-4:]}"
+
+
+def test_the_body_has_the_standard_s_members() -> None:
+    """Type, time in UTC and data, in this order; Unicode as it is."""
+    moment = datetime(2026, 11, 20, 16, 0, tzinfo=timezone(timedelta(hours=8)))
+
+    body = WebhookEvent(type="download.failed", timestamp=moment, data={"file_name": "订单.csv"}).body
+
+    assert body.decode() == (
+        '{"type":"download.failed","timestamp":"2026-11-20T08:00:00Z","data":{"file_name":"订单.csv"}}'
+    )
+
+
+@given(st.dictionaries(st.text(max_size=20), json_values, max_size=6))
+def test_a_body_is_always_small(data: dict[str, Any]) -> None:
+    """Whatever sentences it holds, a body stays below 20 kB, and what is short stays whole."""
+    body = event(data).body
+
+    assert len(body) < webhooks.BODY_MAX_BYTES
+    whole = event(data).model_dump_json().encode()
+    assert body == whole or len(whole) >= webhooks.BODY_MAX_BYTES
+
+
+def test_long_texts_give_way_before_figures() -> None:
+    """A sentence of a source is cut where it must be; the rest of the event is untouched."""
+    data = {"task_id": "dl_1", "rows": 10**15, "message": "字" * 8_000, "hint": "\x00" * 8_000}
+
+    told = json.loads(event(data).body)["data"]
+
+    assert (told["task_id"], told["rows"]) == ("dl_1", 10**15)
+    assert told["message"] == "字" * (len(told["message"]) - 1) + "…"
+
+
+def test_an_event_of_too_many_fields_is_our_mistake() -> None:
+    """Numbers cannot be cut, so that such an event is refused with a sentence."""
+    with pytest.raises(ValueError, match="too many fields"):
+        _ = event({str(number): number for number in range(3_000)}).body
+
+
+@pytest.mark.parametrize("wrong", ["msg_1", "msg_" + "0" * 31 + ".", "0" * 36])
+def test_an_order_s_id_can_be_signed(wrong: str) -> None:
+    """An id with a dot could shift what is signed, so that only ours are taken."""
+    with pytest.raises(ValidationError):
+        WebhookOrder(delivery_id=wrong, project_id="p", task_id="t", url=Sealed(token=""), event=event({}))
+
+
+def test_the_ladder_is_the_standard_s() -> None:
+    """At once, then after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h; then it has failed."""
+    hours = [pause / 3600 for pause in LADDER[3:]]
+    assert (LADDER[:3], hours) == ([5, 300, 1800], [2, 5, 10, 14, 20, 24])
+
+    taken = [webhooks.judge(number, Answered(status=500), LADDER, 0.0) for number in range(1, 11)]
+
+    assert [progress.pause_seconds for progress in taken] == [*LADDER, None]
+    assert [progress.state for progress in taken] == [State.PENDING] * 9 + [State.FAILED]
+
+
+@given(st.integers(1, 9), st.floats(0, 1))
+def test_jitter_only_spreads(number: int, chance: float) -> None:
+    """No attempt comes before its time, nor more than a tenth after it."""
+    pause = webhooks.judge(number, Answered(error="gone"), LADDER, chance).pause_seconds
+
+    assert pause is not None
+    assert LADDER[number - 1] <= pause <= LADDER[number - 1] * 1.1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(code, State.SUCCEEDED) for code in (200, 201, 202, 204, 299)]
+    + [(410, State.DISABLED)]
+    + [(code, State.PENDING) for code in (100, 199, 300, 301, 302, 304, 307, 308, 400, 401, 404, 409, 429, 500, 503)],
+)
+def test_only_2xx_is_success(status: int, state: State) -> None:
+    """Redirects are failures, and 410 ends it."""
+    assert webhooks.judge(1, Answered(status=status), LADDER, 0.0).state is state
+    assert (webhooks.describe(status, b"") is None) == (state is State.SUCCEEDED)
+
+
+def test_what_cannot_go_better_is_not_tried_again() -> None:
+    """An address that we never call is called no more often for waiting."""
+    progress = webhooks.judge(1, Answered(error="private", hopeless=True), LADDER, 0.0)
+
+    assert (progress.state, progress.pause_seconds) == (State.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "pause"),
+    [(429, 60, 60), (502, 60, 60), (503, 60, 60), (504, 60, 60), (429, 1, 5), (429, 10**9, 86_400), (500, 60, 5)],
+)
+def test_a_busy_receiver_is_given_the_time_it_asks_for(status: int, asked: float, pause: float) -> None:
+    """Retry-After lengthens a pause, within a day, and never shortens it."""
+    answered = Answered(status=status, retry_after_seconds=asked)
+
+    assert webhooks.judge(1, answered, LADDER, 0.0).pause_seconds == pause
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("0", 0),
+        (" 120 ", 120),
+        ("-1", None),
+        ("1.5", None),
+        ("٣", None),
+        ("soon", None),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0),
+        ("Fri, 20 Nov 2026 08:00:30", 30),
+        ("Fri, 99999999999999999999 Nov 2026 08:00:30 GMT", None),
+    ],
+)
+def test_both_forms_of_retry_after_are_read(value: str | None, seconds: float | None) -> None:
+    """Seconds or a date; anything else counts for nothing."""
+    assert webhooks.retry_after_seconds(value, NOW) == seconds
+
+
+@given(st.text(max_size=60))
+def test_no_retry_after_breaks_anything(value: str) -> None:
+    """A header of a stranger is read or ignored."""
+    seconds = webhooks.retry_after_seconds(value, NOW)
+    assert seconds is None or seconds >= 0
+
+
+@given(st.integers(100, 599), st.binary(max_size=2_000))
+def test_what_a_receiver_says_is_shown_safely(status: int, body: bytes) -> None:
+    """Short, on one line, and without characters that a database or a page could choke on."""
+    said = webhooks.describe(status, body) or ""
+
+    assert said.isprintable()
+    assert len(said) <= webhooks.ERROR_MAX_CHARACTERS
