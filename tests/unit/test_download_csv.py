@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads import csv
+from domain.downloads.request import Encoding
 
 
 def parsed(data: bytes) -> list[list[str]]:
@@ -58,6 +59,53 @@ def test_head_is_guarded_and_marked() -> None:
     """Column heads come after a byte order mark and cannot be formulas either."""
     assert csv.head(["id", "=x", 'a"b']) == b'\xef\xbb\xbf"id","\'=x","a""b"\r\n'
     assert csv.head([]) == b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        (Encoding.UTF_8_BOM, '\ufeff"编号"\r\n'.encode()),
+        (Encoding.UTF_8, '"编号"\r\n'.encode()),
+        (Encoding.GB18030, b'"\xb1\xe0\xba\xc5"\r\n'),
+    ],
+)
+def test_head_in_each_encoding(encoding: Encoding, expected: bytes) -> None:
+    """Only one encoding has a byte order mark."""
+    assert csv.head(["编号"], encoding) == expected
+
+
+def test_unguarded() -> None:
+    """Without the guard texts stay as they are, escaped or not, in heads too."""
+    assert csv.head(["=x"], guard=False) == csv.BOM + b'"=x"\r\n'
+    assert csv.lines([(b'"=1+1"', rb'"\u003d1"', b'"@x"')], guard=False) == b'"=1+1","=1","@x"\r\n'
+
+
+def test_gb18030_has_every_character() -> None:
+    """Whatever Unicode holds, surrogates aside, comes back, and the shape of the file stands in its bytes."""
+    everything = "".join(chr(code) for code in range(0x20, 0x110000) if not 0xD800 <= code < 0xE000)
+    cell = json.dumps(everything, ensure_ascii=False).encode()
+
+    written = csv.lines([(cell, b"1")], Encoding.GB18030)
+
+    assert written.decode("gb18030") == csv.lines([(cell, b"1")]).decode()
+    assert written.count(b'"') == 4  # its own, doubled, and the two around
+    assert written.count(b"\r\n") == written.count(b"\n") == 1
+
+
+def test_gbk_programs_read_what_gbk_has() -> None:
+    """A program that takes the file for GBK shows other characters wrong, and none beside them."""
+    cell = '"金额€=😀,中"'.encode()
+
+    shown = csv.lines([(cell,)], Encoding.GB18030).decode("gbk", errors="replace")
+
+    assert shown.startswith('"金额')
+    assert shown.endswith(',中"\r\n')
+
+
+def test_content_types_name_the_encoding() -> None:
+    """A browser is told what the bytes are."""
+    assert csv.content_type(Encoding.UTF_8) == csv.content_type(Encoding.UTF_8_BOM) == "text/csv; charset=utf-8"
+    assert csv.content_type(Encoding.GB18030) == "text/csv; charset=gb18030"
 
 
 nested = st.lists(st.integers() | st.text('ab"\\=,[{\x1f'), max_size=2) | st.dictionaries(
