@@ -13,6 +13,8 @@ class FaultRecord(BaseModel):
     code: str
     message: str
     hint: str = ""
+    retryable: bool = False
+    """Whether the same work may well succeed a little later."""
 
     @property
     def sentence(self) -> str:
@@ -74,6 +76,15 @@ class SourceFault(Fault):
         super().__init__(code, message, hint)
         self.transient = transient
         self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may well succeed a little later."""
+        return self.record.retryable
+
+    @transient.setter
+    def transient(self, value: bool) -> None:
+        self.record = self.record.model_copy(update={"retryable": value})
 
 
 def bounded(text: str) -> str:

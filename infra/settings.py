@@ -110,7 +110,20 @@ class DownloadSettings(BaseModel):
     page_timeout_seconds: float = 30.0
     page_max_bytes: int = 64 * 1024 * 1024
     page_retries: int = 5
-    retry_pause_seconds: float = 1.0
+    retry_pause_seconds: float = Field(default=1.0, description="pause before a page is asked for again; doubles")
+    max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
+    rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
+    resume_window_seconds: int = Field(default=300, ge=0, description="how long what is staged may be gone on from")
+
+
+class WebhookSettings(BaseModel):
+    """Deliveries to callback addresses, by Standard Webhooks."""
+
+    timeout_seconds: float = Field(default=20.0, gt=0, le=30, description="what one attempt may take")
+    retry_pauses_seconds: list[float] = Field(
+        default=[5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
+        description="pauses between attempts; when the list ends, the delivery has failed",
+    )
 
 
 class Settings(BaseSettings):
@@ -130,6 +143,7 @@ class Settings(BaseSettings):
     secrets: SecretSettings = SecretSettings()
     worker: WorkerSettings = WorkerSettings()
     downloads: DownloadSettings = DownloadSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
 

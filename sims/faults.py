@@ -29,6 +29,7 @@ class Faults(BaseModel):
 
     faults: tuple[Kind, ...] = ()
     rate: float = Field(default=1.0, ge=0, le=1, description="share of the answers that go wrong")
+    only_page: int | None = Field(default=None, ge=0, description="the one page that goes wrong; by default any")
     fail_first: int | None = Field(
         default=None, ge=0, description="attempts on a page that may go wrong; later ones work"
     )
@@ -42,6 +43,8 @@ class Faults(BaseModel):
 
     def pick(self, page: int, attempt: int) -> Kind | None:
         """The fault of this attempt (from 1) on this page, if any."""
+        if self.only_page not in (None, page):
+            return None
         if not self.faults or (self.fail_first is not None and attempt > self.fail_first):
             return None
         draw = blake2b(f"{self.seed}/{page}/{attempt}".encode(), digest_size=16).digest()

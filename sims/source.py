@@ -39,6 +39,10 @@ class Ask(Faults):
     page_size: int = Field(default=500, ge=1, le=10_000)
     delay_ms: int = Field(default=0, ge=0, description="how long each answer takes")
     tag: str = Field(default="", description="whose requests these are, in the counts")
+    envelope: bool = Field(default=False, description="wrap the page as {status, msg, data}")
+    no_total: bool = Field(default=False, description="do not tell the total")
+    gaps: bool = Field(default=False, description="leave out every third row of the second half after paging")
+    late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
 
 
 @dataclass
@@ -121,7 +125,27 @@ def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
             stop = start + (stop - start) // 2
         case Kind.TOTAL:
             total += ask.page + attempt
-    return b'{"total":%d,"data":[%b]}' % (total, rows.rows_json(ask.seed, start, stop))
+    page = b'"data":[%b]' % _rows_text(ask, start, stop)
+    page = b"{%b}" % (page if ask.no_total else b'"total":%d,%b' % (total, page))
+    return b'{"status":200,"msg":"","data":%b}' % page if ask.envelope else page
+
+
+def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
+    if not ask.gaps and ask.late_from is None:
+        return rows.rows_json(ask.seed, start, stop)
+    shown = [n for n in range(start, stop) if not (ask.gaps and is_gap(n, ask.rows))]
+    return b",".join(_row_text(ask, n) for n in shown)
+
+
+def _row_text(ask: Ask, n: int) -> bytes:
+    text = rows.rows_json(ask.seed, n, n + 1)
+    has_more = ask.late_from is not None and n >= ask.late_from
+    return b'%b,"late":%d}' % (text[:-1], n) if has_more else text
+
+
+def is_gap(n: int, total: int) -> bool:
+    """Whether a source with gaps leaves row n out."""
+    return n >= total // 2 and n % 3 == 0
 
 
 async def _reset(request: web.Request, body: bytes) -> web.StreamResponse:

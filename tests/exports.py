@@ -76,6 +76,10 @@ class Exports:
         objects = [listed.key for listed in await self.services.objects.list("")]
         return objects + [upload.key for upload in await self.services.objects.list_uploads("")]
 
+    async def is_empty(self) -> bool:
+        """Whether nothing lies in the store."""
+        return await self.leftovers() == []
+
 
 @asynccontextmanager
 async def exporting(settings: Settings) -> AsyncIterator[Exports]:
@@ -85,7 +89,9 @@ async def exporting(settings: Settings) -> AsyncIterator[Exports]:
         settings = settings.model_copy(
             update={
                 "guard": settings.guard.model_copy(update={"allow": [allowed]}),
-                "downloads": settings.downloads.model_copy(update={"retry_pause_seconds": 0.01}),
+                "downloads": settings.downloads.model_copy(
+                    update={"retry_pause_seconds": 0.01, "rerun_pause_seconds": 0.01, "resume_window_seconds": 1}
+                ),
             }
         )
         async with opened(settings) as door, working(settings) as held:

@@ -1,15 +1,19 @@
-"""The plan of a download: record, probe, fetch in parallel, assemble, finish. A user's fault is a result."""
+"""The plan of a download: probe, fetch in slices and in parallel, assemble, finish; again where that helps.
+
+A user's fault is a result. A failed download waits for a retry as long as what it staged may still be used.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -17,10 +21,20 @@ with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import plan
     from domain.downloads.plan import PageRange
-    from domain.downloads.request import DownloadOrder
-    from domain.downloads.staging import StagingError
+    from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
-    from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, RangeDone
+    from domain.downloads.steps import (
+        AssembleOrder,
+        Course,
+        DownloadRun,
+        FetchOrder,
+        FinishOrder,
+        Probe,
+        ProbeOrder,
+        RangeReport,
+        RecordOrder,
+    )
+    from domain.faults import FaultRecord
     from infra import temporal
     from workflows.outcomes import fault_of, is_type
 
@@ -31,12 +45,14 @@ QUEUE = "downloads"
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 
+WIDENINGS_MAX = 3
+
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__])
+_STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__])
 _STEP_SECONDS = timedelta(seconds=30)
 # Probing retries a page by itself for up to half a minute of pauses, each answer taking its time.
 _PROBE_SECONDS = timedelta(minutes=10)
-_FETCH_SECONDS = timedelta(hours=12)
+_LONG_SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
@@ -45,96 +61,210 @@ def workflow_id(project_id: str, task_id: str) -> str:
     return f"download:{project_id}:{task_id}"
 
 
+class Unmendable(Exception):
+    """The processing ends in a fault that no activity raised."""
+
+    def __init__(self, fault: FaultRecord) -> None:
+        self.fault = fault
+        super().__init__(fault.sentence)
+
+
 @workflow.defn
 class DownloadWorkflow:
     """One download, from the request to the file or the fault."""
 
     @workflow.init
-    def __init__(self, order: DownloadOrder) -> None:
-        self._order = order
+    def __init__(self, run: DownloadRun) -> None:
+        self._order = run.order
+        self._course = run.course or Course(began=workflow.now())
         self._status = Status()
+        self._is_retry_wanted = False
 
     @workflow.run
-    async def run(self, order: DownloadOrder) -> Outcome:
+    async def run(self, run: DownloadRun) -> Outcome:
         """Read this as the story."""
-        self._tell(State.RUNNING, Phase.WAITING)
-        await self._step(DownloadSteps.record, order)
-        try:
-            outcome = Outcome(state=State.SUCCEEDED, file=await self._export(), total=self._status.total)
-        except ActivityError as error:
-            self._status.fault = fault_of(error)
-            await self._clean()
-            outcome = Outcome(state=State.FAILED, fault=self._status.fault, total=self._status.total)
-        await self._step(DownloadSteps.finish, FinishOrder(order=order, outcome=outcome))
-        self._tell(outcome.state, Phase.DONE)
-        return outcome
+        while True:
+            outcome = await self._within_its_time()
+            await _regardless(self._finish(outcome))
+            if outcome.state is not State.FAILED or not await self._is_retried(outcome):
+                return outcome
 
     @workflow.query
     def status(self) -> Status:
         """Where the download stands."""
         return self._status
 
-    async def _export(self) -> StoredFile:
-        """By the plan; where what was staged makes no valid file, once more from the start with one fetcher."""
-        try:
-            return await self._process(plan.MAX_FETCHERS)
-        except ActivityError as error:
-            if not is_type(error, StagingError.__name__):
-                raise
-        await self._clean()
-        return await self._process(1)
+    @workflow.signal
+    def retry(self) -> None:
+        """Process a failed download again, from what is staged."""
+        self._is_retry_wanted = True
 
-    async def _process(self, fetchers_max: int) -> StoredFile:
-        self._tell(State.RUNNING, Phase.PROBING)
-        probe = await workflow.execute_activity_method(
-            DownloadSteps.probe,
-            self._order,
-            start_to_close_timeout=_PROBE_SECONDS,
-            retry_policy=_PATIENTLY,
-            summary="ask the source for its total and columns",
-        )
-        count = min(fetchers_max, plan.fetchers(probe.total, self._order.page_size))
-        self._status.rows, self._status.total, self._status.fetchers = 0, probe.total, count
-        self._tell(State.RUNNING, Phase.FETCHING)
-        await self._fetch(probe, plan.ranges(probe.total, self._order.page_size, count))
+    async def _within_its_time(self) -> Outcome:
+        """Process to an end within the time that is allowed. Cancelling really stops what runs, and wipes it."""
+        processing = asyncio.create_task(self._to_an_end())
+        deadline = self._course.began + timedelta(seconds=self._order.max_exec_seconds)
+        try:
+            await workflow.wait([processing], timeout=max(0.0, (deadline - workflow.now()).total_seconds()))
+            if processing.done():
+                return processing.result()
+            await _stopped(processing)
+            return self._failed(_took_too_long(self._order.max_exec_seconds))
+        except asyncio.CancelledError:
+            await _stopped(processing)
+            await _regardless(self._discard())
+            return Outcome(state=State.CANCELLED, total=self._status.total)
+
+    async def _to_an_end(self) -> Outcome:
+        """Process; what failed but may pass is processed again by itself, after a growing pause."""
+        while True:
+            try:
+                return Outcome(state=State.SUCCEEDED, file=await self._process(), total=self._status.total)
+            except ActivityError as error:
+                fault = fault_of(error)
+            except Unmendable as error:
+                fault = error.fault
+            self._course.is_fetching = False
+            if not fault.retryable or self._course.reruns == self._order.max_task_retries:
+                return self._failed(fault)
+            self._status.fault = fault
+            self._tell(State.RUNNING, Phase.PAUSING)
+            await workflow.sleep(self._order.rerun_pause_seconds * 2**self._course.reruns)
+            self._course.reruns += 1
+
+    async def _process(self) -> StoredFile:
+        """One processing by the plan. What was staged for nothing is wiped, and the processing starts again."""
+        while True:
+            probe, ranges = await self._opened()
+            try:
+                new_columns = await self._fetch(probe, ranges)
+                if not new_columns:
+                    return await self._assemble(probe, len(ranges))
+                self._widen(new_columns)
+            except ActivityError as error:
+                if not self._starts_again(error):
+                    raise
+            self._course.is_fetching, self._course.probe = False, None
+            await self._discard()
+
+    async def _opened(self) -> tuple[Probe, list[PageRange]]:
+        """What the source is like, by a new look at it unless this run continues an earlier one."""
+        course = self._course
+        if not course.is_fetching or course.probe is None:
+            course.processings += 1
+            course.range_rows = []
+            self._status = Status(processings=course.processings, started_at=workflow.now())
+            self._tell(State.RUNNING, Phase.PROBING)
+            await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
+            course.probe = await workflow.execute_activity_method(
+                DownloadSteps.probe,
+                ProbeOrder(order=self._order, earlier=course.probe, columns=course.new_columns),
+                start_to_close_timeout=_PROBE_SECONDS,
+                retry_policy=_PATIENTLY,
+                summary="ask the source for its total and columns",
+            )
+            course.is_fetching = True
+        extent = course.probe.extent
+        count = 1 if course.one_fetcher else plan.fetchers(extent.total, extent.page_size)
+        self._status.total, self._status.fetchers = extent.total, count
+        self._status.processings, self._status.started_at = course.processings, course.began
+        return course.probe, plan.ranges(extent.total, extent.page_size, count)
+
+    async def _fetch(self, probe: Probe, ranges: list[PageRange]) -> list[str]:
+        """Fetch all ranges; the first that fails ends the others. Says which columns turned up on the way."""
+        self._course.range_rows = self._course.range_rows or [0] * len(ranges)
+        self._tell_rows()
+        fetching = [asyncio.create_task(self._fetch_range(probe, pages)) for pages in ranges]
+        try:
+            reports = await asyncio.gather(*fetching)
+        except (ActivityError, asyncio.CancelledError):
+            await _stopped(*fetching)
+            raise
+        if not all(report.done for report in reports):
+            workflow.continue_as_new(DownloadRun(order=self._order, course=self._course))
+        return list(dict.fromkeys(name for report in reports for name in report.new_columns))
+
+    async def _fetch_range(self, probe: Probe, pages: PageRange) -> RangeReport:
+        """Slice by slice, so that other projects' fetchers get their turn in between."""
+        while True:
+            report = await workflow.execute_activity_method(
+                DownloadSteps.fetch_range,
+                FetchOrder(order=self._order, probe=probe, pages=pages, slice_seconds=self._order.slice_seconds),
+                task_queue=FETCH_QUEUE,
+                start_to_close_timeout=_LONG_SECONDS,
+                heartbeat_timeout=_HEARTBEAT_SECONDS,
+                retry_policy=_STRICTLY,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                priority=Priority(fairness_key=self._order.project_id),
+                summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
+            )
+            self._course.range_rows[pages.index] = report.rows
+            self._tell_rows()
+            if report.done or workflow.info().is_continue_as_new_suggested():
+                return report
+
+    async def _assemble(self, probe: Probe, ranges: int) -> StoredFile:
         self._tell(State.RUNNING, Phase.ASSEMBLING)
         return await workflow.execute_activity_method(
             DownloadSteps.assemble,
-            AssembleOrder(order=self._order, probe=probe, ranges=count),
-            start_to_close_timeout=_FETCH_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_STRICTLY,
-            summary=f"join {count} ranges into one file",
-        )
-
-    async def _clean(self) -> None:
-        self._tell(State.RUNNING, Phase.CLEANING)
-        await self._step(DownloadSteps.discard, self._order)
-
-    async def _fetch(self, probe: Probe, ranges: list[PageRange]) -> None:
-        """Fetch all ranges; the first that fails ends the others, and nothing of theirs runs on."""
-        fetching = [asyncio.create_task(self._fetch_range(probe, pages)) for pages in ranges]
-        try:
-            for task in workflow.as_completed(fetching):
-                self._status.rows += (await task).rows
-                self._tell(State.RUNNING, Phase.FETCHING)
-        except ActivityError:
-            for task in fetching:
-                task.cancel()
-            await asyncio.gather(*fetching, return_exceptions=True)
-            raise
-
-    async def _fetch_range(self, probe: Probe, pages: PageRange) -> RangeDone:
-        return await workflow.execute_activity_method(
-            DownloadSteps.fetch_range,
-            FetchOrder(order=self._order, probe=probe, pages=pages),
-            task_queue=FETCH_QUEUE,
-            start_to_close_timeout=_FETCH_SECONDS,
+            AssembleOrder(order=self._order, probe=probe, ranges=ranges),
+            start_to_close_timeout=_LONG_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_STRICTLY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"pages {pages.first} to {pages.end - 1}",
+            summary=f"join {ranges} ranges into one file",
         )
+
+    def _widen(self, new_columns: list[str]) -> None:
+        """Columns that turned up late join those of the first page; the rows before need their empty cells."""
+        self._course.new_columns += [name for name in new_columns if name not in self._course.new_columns]
+        self._course.widenings += 1
+        if self._course.widenings > WIDENINGS_MAX:
+            raise Unmendable(_columns_keep_changing(new_columns))
+
+    def _starts_again(self, error: ActivityError) -> bool:
+        """Whether the error is mended by starting again from nothing."""
+        if is_type(error, StagingError.__name__) and not self._course.one_fetcher:
+            self._course.one_fetcher = True
+            return True
+        return is_type(error, StagingExpired.__name__)
+
+    async def _finish(self, outcome: Outcome) -> None:
+        keeps_staging = outcome.fault is not None and outcome.fault.retryable
+        if outcome.state is State.FAILED and not keeps_staging:
+            await self._discard()
+        await self._step(
+            DownloadSteps.finish,
+            FinishOrder(
+                order=self._order,
+                outcome=outcome,
+                processings=self._course.processings,
+                fetchers=self._status.fetchers,
+            ),
+        )
+        self._tell(outcome.state, Phase.DONE)
+
+    async def _is_retried(self, outcome: Outcome) -> bool:
+        """Wait for a retry as long as what is staged may be used; then it goes."""
+        if outcome.fault is None or not outcome.fault.retryable:
+            return False
+        window = timedelta(seconds=self._order.resume_window_seconds)
+        try:
+            await workflow.wait_condition(lambda: self._is_retry_wanted, timeout=window)
+        except (TimeoutError, asyncio.CancelledError):
+            await _regardless(self._discard())
+            return False
+        self._is_retry_wanted = False
+        self._course.began, self._course.reruns = workflow.now(), 0
+        return True
+
+    def _failed(self, fault: FaultRecord) -> Outcome:
+        self._status.fault = fault
+        return Outcome(state=State.FAILED, fault=fault, total=self._status.total)
+
+    async def _discard(self) -> None:
+        if not self._status.state.final:
+            self._tell(State.RUNNING, Phase.CLEANING)
+        await self._step(DownloadSteps.discard, self._order)
 
     async def _step(self, method: Callable[[DownloadSteps, Argument], Awaitable[None]], argument: Argument) -> None:
         await workflow.execute_activity_method(
@@ -144,10 +274,52 @@ class DownloadWorkflow:
             retry_policy=_PATIENTLY,
         )
 
+    def _tell_rows(self) -> None:
+        self._status.range_rows = list(self._course.range_rows)
+        self._status.rows = sum(self._course.range_rows)
+        self._tell(State.RUNNING, Phase.FETCHING)
+
     def _tell(self, state: State, phase: Phase) -> None:
         """Show a change of state or phase in the memo (which the API reads), the search attributes and the Web UI."""
+        is_new_state = self._status.state is not state
         self._status.state, self._status.phase = state, phase
         workflow.upsert_memo({STATUS_MEMO: self._status})
-        workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
-        total = "" if self._status.total is None else f" of {self._status.total:,} rows"
-        workflow.set_current_details(f"**{state}**, {phase}{total}: {self._order.file_name}")
+        if is_new_state:
+            workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
+        total = "" if self._status.total is None else f" of {self._status.total:,}"
+        workflow.set_current_details(
+            f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._order.file_name}"
+        )
+
+
+async def _stopped(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until what they started has ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _regardless(step: Coroutine[Any, Any, None]) -> None:
+    """See a step to its end, whoever cancels the workflow meanwhile."""
+    task = asyncio.create_task(step)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
+
+
+def _took_too_long(seconds: int) -> FaultRecord:
+    return FaultRecord(
+        code="max_exec_time",
+        message=f"The download was not done within {seconds:,} s, its `max_exec_time`.",
+        hint="Ask for less, give it more time, or retry soon: what is fetched already is kept for a while.",
+        retryable=True,
+    )
+
+
+def _columns_keep_changing(names: list[str]) -> FaultRecord:
+    return FaultRecord(
+        code="source_columns_changing",
+        message=f"New keys keep turning up at every reading of the source; at last: {', '.join(names[:20])}.",
+        hint="Give every row the same keys, with null where there is no value.",
+    )

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 
-from domain.downloads import csv, places, staging
+from domain.downloads import places, sinks, staging
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
 from domain.downloads.steps import AssembleOrder, Manifest
@@ -39,15 +39,15 @@ class Assembly:
     async def _write(self) -> Manifest:
         ledgers = [await self._ledger(index) for index in range(self._ranges)]
         rows = sum(ledger.rows for ledger in ledgers)
-        if rows != self._probe.total:
-            raise StagingError(f"{rows} rows are staged where the source has {self._probe.total}")
+        if self._probe.extent.exact and rows != self._probe.extent.total:
+            raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._placed(staging.join(ledgers))
         etag = await self._complete(placed)
         manifest = Manifest(
             task_id=self._order.task_id,
             key=self._key,
             name=self._order.file_name,
-            content_type=csv.CONTENT_TYPE,
+            content_type=sinks.sink_for(self._order).content_type,
             columns=self._probe.columns,
             rows=rows,
             bytes=sum(part.bytes for part in placed),

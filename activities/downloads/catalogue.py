@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col
+from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
-from domain.downloads.steps import FinishOrder
+from domain.downloads.steps import FinishOrder, RecordOrder
 from infra.database import Database
 from infra.tables.downloads import Download
 
-KEPT_FOR = timedelta(days=7)
 CHANNEL = "haulage_downloads"
 
 
-async def record(database: Database, order: DownloadOrder) -> None:
-    """Insert the row, once."""
-    now = datetime.now(UTC)
+async def record(database: Database, record: RecordOrder) -> None:
+    """Insert the row, or say that the download is processed once more."""
+    order, now = record.order, datetime.now(UTC)
+    begun = {"state": State.RUNNING, "processings": record.processings, "finished_at": None, "fault": None}
     statement = insert(Download).values(
         task_id=order.task_id,
         project_id=order.project_id,
         operator_id=order.operator_id,
         file_name=order.file_name,
         type=order.type,
-        state=State.RUNNING,
+        request=order.model_dump(mode="json"),
         created_at=now,
         started_at=now,
-        processings=1,
+        **begun,
     )
     async with database.session() as session:
-        await session.exec(statement.on_conflict_do_nothing(index_elements=["task_id"]))
+        await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun))
+        await _tell(database, session, order, State.RUNNING)
 
 
 async def finish(database: Database, finish: FinishOrder) -> None:
     """Write the end, and notify in the same transaction."""
-    now, outcome = datetime.now(UTC), finish.outcome
+    now, outcome, order = datetime.now(UTC), finish.outcome, finish.order
     values: dict[str, object] = {
         "state": outcome.state,
         "finished_at": now,
+        "processings": finish.processings,
+        "fetchers": finish.fetchers,
         "total_rows": outcome.total,
         "fault": outcome.fault.model_dump() if outcome.fault else None,
     }
@@ -51,8 +56,14 @@ async def finish(database: Database, finish: FinishOrder) -> None:
             "bytes": outcome.file.bytes,
             "etag": outcome.file.etag,
             "file": outcome.file.model_dump(),
-            "expires_at": now + KEPT_FOR,
+            "expires_at": now + timedelta(seconds=order.expires_in_seconds),
         }
     async with database.session() as session:
-        await session.exec(update(Download).where(col(Download.task_id) == finish.order.task_id).values(**values))
-        await database.notify(session, CHANNEL, finish.order.task_id)
+        await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
+        await _tell(database, session, order, outcome.state)
+
+
+async def _tell(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
+    """Tell every API process, if and when the session commits."""
+    told = {"project_id": order.project_id, "task_id": order.task_id, "state": state}
+    await database.notify(session, CHANNEL, json.dumps(told))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
 from infra.http import Answer, GuardedClient
+from infra.objects import ObjectStore
+from infra.services import Services
 from infra.settings import DownloadSettings
 
 T = TypeVar("T")
@@ -17,14 +21,31 @@ RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 RETRY_AFTER_MAX_SECONDS = 300.0
 
 
-class Source:
-    """One source URL, requested as the user wrote it plus `page` and `page_size`."""
+def source_of(services: Services, order: DownloadOrder) -> Source:
+    """Where the rows of a download come from."""
+    if order.inline_key is not None:
+        return Source(services.settings.downloads, _Inline(services.objects, order.inline_key))
+    if order.source_url is None:
+        raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
+    sealed = order.source_headers
+    headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
+    url = services.sealer.open(order.source_url)
+    return Source(services.settings.downloads, _Url(services.http, services.settings.downloads, url, headers))
 
-    def __init__(self, http: GuardedClient, settings: DownloadSettings, url: str) -> None:
-        self._http = http
+
+class Pages(Protocol):
+    """Answers pages as bytes, once, rightly or not."""
+
+    async def body(self, page: int, page_size: int) -> bytes:
+        """The body of one page."""
+
+
+class Source:
+    """Pages, each asked for until it is right, or until that makes no sense any more."""
+
+    def __init__(self, settings: DownloadSettings, pages: Pages) -> None:
         self._settings = settings
-        bare = url.split("#", 1)[0]
-        self._stem = bare + ("&" if "?" in bare else "?")
+        self._pages = pages
 
     async def read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         """Fetch a page and parse it, with growing pauses between at most `page_retries` retries.
@@ -34,7 +55,7 @@ class Source:
         """
         for attempt in range(self._settings.page_retries + 1):
             try:
-                result = parse(await self._body(page, page_size))
+                result = parse(await self._pages.body(page, page_size))
             except SourceFault as fault:
                 metrics.PAGES.labels("fault").inc()
                 if not fault.transient:
@@ -54,10 +75,32 @@ class Source:
         log.get(__name__).info("page_retry", code=fault.record.code, pause_seconds=pause, retry=attempt + 1)
         return pause
 
-    async def _body(self, page: int, page_size: int) -> bytes:
+
+class _Inline:
+    """Rows that came with the request: one page, kept in the store."""
+
+    def __init__(self, objects: ObjectStore, key: str) -> None:
+        self._objects = objects
+        self._key = key
+
+    async def body(self, page: int, page_size: int) -> bytes:
+        return await self._objects.get(self._key)
+
+
+class _Url:
+    """One source URL, requested as the user wrote it plus `page` and `page_size`."""
+
+    def __init__(self, http: GuardedClient, settings: DownloadSettings, url: str, headers: dict[str, str]) -> None:
+        self._http = http
+        self._settings = settings
+        self._headers = {"Accept": "application/json", **headers}
+        bare = url.split("#", 1)[0]
+        self._stem = bare + ("&" if "?" in bare else "?")
+
+    async def body(self, page: int, page_size: int) -> bytes:
         answer = await self._http.get(
             f"{self._stem}page={page}&page_size={page_size}",
-            headers={"Accept": "application/json"},
+            headers=self._headers,
             max_bytes=self._settings.page_max_bytes,
             timeout_seconds=self._settings.page_timeout_seconds,
         )
@@ -92,4 +135,5 @@ def _retry_after(answer: Answer) -> float | None:
 
 def _given_up(fault: SourceFault, page: int, retries: int) -> SourceFault:
     record = fault.record
-    return SourceFault(record.code, f"Page {page} failed {retries + 1} times; at last: {record.message}", record.hint)
+    message = f"Page {page} failed {retries + 1} times; at last: {record.message}"
+    return SourceFault(record.code, message, record.hint, transient=True)

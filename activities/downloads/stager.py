@@ -67,14 +67,14 @@ class Stager:
         while len(self._buffer) >= staging.CUT_BYTES and await self._cut():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
-            await self._secure()
+            await self.secure()
 
     async def finish(self) -> Ledger:
         """Everything is gathered: secure the rest as the last part of a large range, as the tail of a small one."""
         if self.ledger.parts and self._buffer:
             await self._upload(len(self._buffer), self.next_page, self.rows)
         else:
-            await self._secure()
+            await self.secure()
         return self.ledger
 
     async def _cut(self) -> bool:
@@ -96,7 +96,8 @@ class Stager:
         del self._buffer[:end]
         self._marks = [(mark - end, page, count) for mark, page, count in self._marks if mark > end]
 
-    async def _secure(self) -> None:
+    async def secure(self) -> None:
+        """Put what is gathered where a retry finds it."""
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._buffer):
             return
         data = bytes(self._buffer)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
 from activities.downloads import catalogue
 from activities.downloads.assembly import Assembly
-from activities.downloads.source import Source
+from activities.downloads.fetching import Fetching
+from activities.downloads.source import Source, source_of
 from activities.downloads.stager import Stager
-from domain.downloads import csv, places
-from domain.downloads.pages import Page, PageReader, columns_of
-from domain.downloads.plan import rows_of_page, rows_of_range
+from domain.downloads import places, plan, sinks
+from domain.downloads.pages import first_look
+from domain.downloads.plan import Extent
 from domain.downloads.request import DownloadOrder
-from domain.downloads.staging import StagingError
+from domain.downloads.staging import StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, StoredFile
-from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, RangeDone
+from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, ProbeOrder, RangeReport, RecordOrder
 from domain.faults import SourceFault
-from infra.database import Database
-from infra.http import GuardedClient
-from infra.objects import ObjectMissing, ObjectStore, UploadMissing
-from infra.sealing import Sealer
-from infra.settings import DownloadSettings
+from infra.objects import ObjectMissing, UploadMissing
+from infra.services import Services
 
 HEARTBEAT_SECONDS = 1.0
 COLUMNS_MAX = 2_000
@@ -34,61 +34,56 @@ COLUMN_NAMES_MAX_CHARACTERS = 100_000
 class DownloadSteps:
     """The activities of the download room, with the clients they work with."""
 
-    def __init__(
-        self,
-        database: Database,
-        objects: ObjectStore,
-        http: GuardedClient,
-        sealer: Sealer,
-        settings: DownloadSettings,
-    ) -> None:
-        self._database = database
-        self._objects = objects
-        self._http = http
-        self._sealer = sealer
-        self._settings = settings
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._database = services.database
+        self._objects = services.objects
 
     @activity.defn(name="download_record")
-    async def record(self, order: DownloadOrder) -> None:
-        """Enter the download into the catalogue."""
-        await catalogue.record(self._database, order)
+    async def record(self, record: RecordOrder) -> None:
+        """Enter the download into the catalogue, or say that it is processed once more."""
+        await catalogue.record(self._database, record)
 
     @activity.defn(name="download_probe")
-    async def probe(self, order: DownloadOrder) -> Probe:
-        """Ask for one row to learn the total, and for the first page to learn the columns; open the upload."""
-        source = self._source(order)
-        total, columns = await source.read(0, 1, columns_of)
-        if total > 1:
-            total, columns = await source.read(0, order.page_size, columns_of)
+    async def probe(self, ask: ProbeOrder) -> Probe:
+        """Learn the total and the columns; keep what is staged if that is allowed, else open a new upload."""
+        order, earlier = ask.order, ask.earlier
+        extent, columns = await self._look(order, self._source(order))
+        columns += [name for name in ask.columns if name not in columns]
         _require_usable(columns)
-        # An attempt that died after it opened an upload left it behind.
+        if earlier and (earlier.extent, earlier.columns) == (extent, columns) and await self._is_recent(order):
+            return earlier.model_copy(update={"resumed": True})
+        # An attempt that died after it opened an upload left it behind, too.
         await self._wipe(order)
         upload_id = await self._objects.begin_upload(
-            places.data(order), content_type=csv.CONTENT_TYPE, metadata={"task": order.task_id}
+            places.data(order), content_type=sinks.sink_for(order).content_type, metadata={"task": order.task_id}
         )
-        return Probe(total=total, columns=columns, upload_id=upload_id)
+        return Probe(extent=extent, columns=columns, upload_id=upload_id)
 
     @activity.defn(name="download_fetch_range")
-    async def fetch_range(self, fetch: FetchOrder) -> RangeDone:
-        """Stage every page of a range, going on from what an earlier attempt secured."""
-        order, probe, pages = fetch.order, fetch.probe, fetch.pages
+    async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
+        """Stage pages of a range, going on from what is secured, until its end or until the slice of time is over."""
+        order = fetch.order
+        # A worker that comes back after the window must not mix old rows with new ones.
+        if activity.info().attempt > 1 and not await self._is_recent(order):
+            raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
-            stager = await Stager.resume(self._objects, order, probe.upload_id, pages)
-            if pages.index == 0 and stager.fresh:
-                stager.open_with(csv.head(probe.columns))
-            async with _heartbeats(stager):
-                async for page in self._pages(fetch, stager.next_page):
-                    await stager.add(csv.lines(page.rows), len(page.rows))
-                ledger = await stager.finish()
-        expected = rows_of_range(pages, probe.total, order.page_size)
-        if ledger.rows != expected:
-            raise StagingError(f"range {pages.index} staged {ledger.rows} rows, not {expected}")
-        return RangeDone(index=pages.index, rows=ledger.rows, bytes=stager.staged_bytes)
+            stager = await Stager.resume(self._objects, order, fetch.probe.upload_id, fetch.pages)
+            async with _heartbeats(fetch.pages.index, stager):
+                report = await Fetching(self._source(order), stager, fetch).run(
+                    until=time.monotonic() + fetch.slice_seconds
+                )
+        extent = fetch.probe.extent
+        if report.done and not report.new_columns and extent.exact:
+            expected = plan.rows_of_range(fetch.pages, extent.total or 0, extent.page_size)
+            if report.rows != expected:
+                raise StagingError(f"range {report.index} staged {report.rows} rows, not {expected}")
+        return report
 
     @activity.defn(name="download_assemble")
     async def assemble(self, assemble: AssembleOrder) -> StoredFile:
         """Make the staged ranges one object, check it, and write its manifest last."""
-        async with _heartbeats(None):
+        async with _heartbeats(0, None):
             with _staging_lost():
                 file = await Assembly(self._objects, assemble).run()
             await self._objects.delete_prefix(places.staging(assemble.order))
@@ -102,60 +97,33 @@ class DownloadSteps:
     @activity.defn(name="download_finish")
     async def finish(self, finish: FinishOrder) -> None:
         """Write the end into the catalogue and tell who listens."""
+        if finish.outcome.file is not None and finish.order.inline_key is not None:
+            await self._objects.delete(finish.order.inline_key)
         await catalogue.finish(self._database, finish)
 
     def _source(self, order: DownloadOrder) -> Source:
-        return Source(self._http, self._settings, self._sealer.open(order.source_url))
+        return source_of(self._services, order)
+
+    async def _look(self, order: DownloadOrder, source: Source) -> tuple[Extent, list[str]]:
+        """One row tells the total, the first page the columns."""
+        total, columns = await source.read(0, 1, first_look)
+        if total is None or total > 1:
+            _, columns = await source.read(0, order.page_size, first_look)
+        # Rows that came with the request are one page, whatever their number.
+        page_size = order.page_size if order.inline_key is None else max(1, total or 0)
+        return Extent(total=total, page_size=page_size, gaps_allowed=order.force_continue), columns
+
+    async def _is_recent(self, order: DownloadOrder) -> bool:
+        """Whether something was staged within the resume window."""
+        staged = await self._objects.list(places.staging(order))
+        window = timedelta(seconds=order.resume_window_seconds)
+        return bool(staged) and datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _wipe(self, order: DownloadOrder) -> None:
         for upload in await self._objects.list_uploads(places.files(order)):
             await self._objects.abort(upload.key, upload.upload_id)
         await self._objects.delete_prefix(places.staging(order))
         await self._objects.delete_prefix(places.files(order))
-
-    async def _pages(self, fetch: FetchOrder, first: int) -> AsyncIterator[Page]:
-        """The pages of a range in order; while one is worked on, the next is on its way."""
-        source, reader = self._source(fetch.order), PageReader(fetch.probe.columns)
-
-        def ask(number: int) -> asyncio.Task[Page]:
-            def parse(body: bytes) -> Page:
-                return _checked(reader.read(body), number, fetch)
-
-            return asyncio.create_task(source.read(number, fetch.order.page_size, parse))
-
-        upcoming = ask(first) if first < fetch.pages.end else None
-        try:
-            for number in range(first + 1, fetch.pages.end + 1):
-                page = await upcoming if upcoming else None
-                upcoming = ask(number) if number < fetch.pages.end else None
-                if page is not None:
-                    yield page
-        finally:
-            if upcoming is not None:
-                upcoming.cancel()
-                with suppress(asyncio.CancelledError, SourceFault):
-                    await upcoming
-
-
-def _checked(page: Page, number: int, fetch: FetchOrder) -> Page:
-    """A page is right when it tells the same total as before and holds exactly the rows that the total says."""
-    total, page_size = fetch.probe.total, fetch.order.page_size
-    if page.total != total:
-        raise SourceFault(
-            "source_total_changed",
-            f"Page {number} told a total of {page.total}, the first page {total}.",
-            "Start the download again, with filters that no new row can match (e.g. a closed period).",
-            transient=True,
-        )
-    expected = rows_of_page(number, total, page_size)
-    if len(page.rows) != expected:
-        raise SourceFault(
-            "source_page_size",
-            f"Page {number} holds {len(page.rows)} rows; total {total} and page_size {page_size} ask for {expected}.",
-            "Make the source honour `page` (from 0) and `page_size`, in a stable order.",
-            transient=True,
-        )
-    return page
 
 
 def _require_usable(columns: list[str]) -> None:
@@ -178,12 +146,12 @@ def _staging_lost() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _heartbeats(stager: Stager | None) -> AsyncIterator[None]:
+async def _heartbeats(range_index: int, stager: Stager | None) -> AsyncIterator[None]:
     """Say every second that we live and how far we are, while the body runs."""
 
     async def beat() -> None:
         while True:
-            activity.heartbeat(FetchProgress(rows=stager.rows if stager else 0))
+            activity.heartbeat(FetchProgress(range=range_index, rows=stager.rows if stager else 0))
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     task = asyncio.create_task(beat())

@@ -11,6 +11,7 @@ import msgspec
 from domain.faults import SourceFault
 
 Row = tuple[msgspec.Raw, ...]
+_Cells = dict[str, msgspec.Raw]
 
 _NULL = msgspec.Raw(b"null")
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
@@ -19,18 +20,40 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
+_PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
 class Page(msgspec.Struct):
-    """One answer of the source: how many rows there are in all, and the rows of this page as raw JSON cells."""
+    """One answer of the source: how many rows there are in all, if it says so, and the rows as raw JSON cells."""
 
-    total: int
+    total: int | None
     rows: list[Row]
 
 
-class _Envelope(msgspec.Struct):
-    total: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+class NewColumns(Exception):
+    """A page has keys that no row before it had."""
+
+    def __init__(self, names: list[str], place: str) -> None:
+        self.names = names
+        self.place = place
+        super().__init__(f"{', '.join(names)} at {place}")
+
+
+class _Wrapped(msgspec.Struct):
+    """A page as it comes, or as a source wraps it: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
+
+    total: msgspec.Raw = _NULL
+    data: msgspec.Raw = _NULL
+    status: Any = None
+    msg: Any = None
+
+
+class _Maps(msgspec.Struct):
+    """A page with its rows as maps."""
+
+    data: list[_Cells]
+    total: msgspec.Raw = _NULL
 
 
 class PageReader:
@@ -39,105 +62,141 @@ class PageReader:
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
         plain = not any(_NO_FIELD_NAME.search(name) for name in columns)
-        self._rows = self._by_struct() if plain else self._by_key
+        self._page = self._by_struct() if plain else self._by_key
 
     def read(self, body: bytes) -> Page:
         """Read a page.
 
         Raises:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
+            NewColumns: It has keys that are no columns.
         """
+        text = _text(body)
         try:
-            total, data = _open(body)
+            return self._page(text)
+        except msgspec.DecodeError:
+            return self._explain(text)
+
+    def _by_struct(self) -> Callable[[bytes], Page]:
+        """Rows as structs: the fast way, and the decoder itself refuses keys that are no columns."""
+        names = {f"c{n}": name for n, name in enumerate(self.columns)}
+        fields = [(field, msgspec.Raw, _NULL) for field in names]
+        row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
+        page = msgspec.defstruct("Page", [("data", list[row]), ("total", msgspec.Raw, _NULL)], gc=False)  # type: ignore[valid-type]
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        as_tuple = msgspec.structs.astuple
+
+        def read(text: bytes) -> Page:
+            decoded = decoder.decode(text)
+            return Page(_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data])
+
+        return read
+
+    def _by_key(self, text: bytes) -> Page:
+        """Rows as maps: for the rare keys that cannot name a field."""
+        page = msgspec.json.decode(text, type=_Maps)
+        known = set(self.columns)
+        for place, cells in enumerate(page.data):
+            if cells.keys() - known:
+                raise NewColumns([name for name in _keys(page.data) if name not in known], f"data[{place}]")
+        rows = [tuple(cells.get(name, _NULL) for name in self.columns) for cells in page.data]
+        return Page(_total(bytes(page.total)), rows)
+
+    def _explain(self, text: bytes) -> Page:
+        """The page was not read at once: it is wrapped, or wrong, and then the sentence says how."""
+        try:
+            inner = _unwrapped(text)
         except SourceFault as fault:
             # The first page was right, so this one may well be when it is asked for again.
             fault.transient = True
             raise
         try:
-            return Page(total, self._rows(data))
+            return self._page(msgspec.json.encode(inner))
         except msgspec.ValidationError as error:
-            raise _row_fault(str(error), self.columns) from None
-
-    def _by_struct(self) -> Callable[[msgspec.Raw], list[Row]]:
-        """Rows as structs: the fast way, and the decoder itself refuses keys that are not columns."""
-        names = {f"c{n}": name for n, name in enumerate(self.columns)}
-        fields = [(field, msgspec.Raw, _NULL) for field in names]
-        row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
-        decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
-        return lambda data: [msgspec.structs.astuple(row) for row in decoder.decode(data)]
-
-    def _by_key(self, data: msgspec.Raw) -> list[Row]:
-        """Rows as maps: for the rare keys that cannot name a field."""
-        rows = []
-        for place, cells in enumerate(msgspec.json.decode(data, type=list[dict[str, msgspec.Raw]])):
-            unknown = cells.keys() - set(self.columns)
-            if unknown:
-                raise _new_column(min(unknown), f"data[{place}]", self.columns)
-            rows.append(tuple(cells.get(name, _NULL) for name in self.columns))
-        return rows
+            if not _UNKNOWN_FIELD.match(str(error)):
+                raise _row_fault(error) from None
+            keys = _keys(msgspec.json.decode(inner.data, type=list[_Cells]))
+            raise NewColumns([name for name in keys if name not in self.columns], _place(error)) from None
 
 
-def columns_of(body: bytes) -> tuple[int, list[str]]:
-    """The total of a page and the keys of its rows, in the order in which they first appear.
+def first_look(body: bytes) -> tuple[int | None, list[str]]:
+    """The total of a page, if it tells one, and the keys of its rows in the order in which they first appear.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    total, data = _open(body)
+    inner = _unwrapped(_text(body))
     try:
-        rows = msgspec.json.decode(data, type=list[dict[str, msgspec.Raw]])
+        rows = msgspec.json.decode(inner.data, type=list[_Cells])
     except msgspec.ValidationError as error:
-        raise _row_fault(str(error), ()) from None
-    return total, list(dict.fromkeys(key for row in rows for key in row))
+        raise _row_fault(error) from None
+    return _total(bytes(inner.total)), _keys(rows)
 
 
-def _open(body: bytes) -> tuple[int, msgspec.Raw]:
-    envelope = _decode(body)
-    if isinstance(envelope.data, msgspec.UnsetType):
-        raise SourceFault(
-            "source_no_data",
-            "The source's answer has no `data`.",
-            'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.',
-        )
-    if isinstance(envelope.total, msgspec.UnsetType):
-        raise SourceFault(
-            "source_no_total",
-            "The source's answer has no `total`.",
-            'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.',
-        )
-    return _total(bytes(envelope.total)), envelope.data
+def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:
+    """What a key that appears too late is to the user, unless new columns were asked for."""
+    keys = ", ".join(f"`{name}`" for name in found.names)
+    return SourceFault(
+        "source_new_column",
+        f"The key {keys} appears at {found.place} but on no row of the first page, which has: {', '.join(columns)}.",
+        'Give every row the same keys, with null where there is no value, or ask for `"columns": "open"`.',
+    )
 
 
-def _decode(body: bytes) -> _Envelope:
+def _keys(rows: Sequence[_Cells]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _text(body: bytes) -> bytes:
+    """The body as text that the decoder takes.
+
+    It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
+    character in any encoding; encoders write it for text that was cut in the middle.
+    """
     try:
-        # The decoder passes cells on unread, so that nobody else would see bytes that are no UTF-8.
         if not body.isascii():
             body.decode()
-        return msgspec.json.decode(_without_lone_surrogates(body), type=_Envelope)
-    except msgspec.ValidationError:
-        raise SourceFault(
-            "source_not_object",
-            f"The source answered JSON that is not an object: {_excerpt(body)}.",
-            'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.',
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SourceFault(
-            "source_not_json",
-            f"The source did not answer JSON ({error}): {_excerpt(body)}.",
-            "Check the URL in a terminal; it must answer application/json in UTF-8.",
-        ) from None
-
-
-def _without_lone_surrogates(body: bytes) -> bytes:
-    """Half of a surrogate pair is no character in any encoding; encoders write it for text cut in the middle."""
+    except UnicodeDecodeError as error:
+        fault = _not_json(body, str(error))
+        fault.transient = True
+        raise fault from None
     if not _SURROGATE.search(body):
         return body
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
 
 
-def _total(raw: bytes) -> int:
+def _unwrapped(text: bytes) -> _Wrapped:
+    """The page itself, out of its envelope if it has one."""
+    try:
+        page = msgspec.json.decode(text, type=_Wrapped)
+        if bytes(page.data).startswith(b"{"):
+            inner = msgspec.json.decode(page.data, type=_Wrapped)
+            page = inner if bytes(inner.data) != b"null" else page
+    except msgspec.ValidationError:
+        raise SourceFault(
+            "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
+        ) from None
+    except msgspec.DecodeError as error:
+        raise _not_json(text, str(error)) from None
+    if bytes(page.data) == b"null":
+        said = f" It said: {_excerpt(str(page.msg).encode())}." if page.msg else ""
+        raise SourceFault("source_no_data", f"The source's answer has no `data`.{said}", _PROTOCOL)
+    return page
+
+
+def _not_json(text: bytes, why: str) -> SourceFault:
+    return SourceFault(
+        "source_not_json",
+        f"The source did not answer JSON ({why}): {_excerpt(text)}.",
+        "Check the URL in a terminal; it must answer application/json in UTF-8.",
+    )
+
+
+def _total(raw: bytes) -> int | None:
     text = raw.decode().strip('"')
-    if not re.fullmatch(r"\d{1,15}", text):
+    if text == "null":
+        return None
+    if not re.fullmatch(r"[0-9]{1,15}", text):
         raise SourceFault(
             "source_bad_total",
             f"The source's `total` is {_excerpt(raw)}, not a whole number of rows.",
@@ -146,30 +205,24 @@ def _total(raw: bytes) -> int:
     return int(text)
 
 
-def _row_fault(message: str, columns: Sequence[str]) -> SourceFault:
-    path = re.search(r"`(\$[^`]*)`$", message)
-    place = path[1].replace("$", "data", 1) if path else "data"
-    unknown = re.match(r"Object contains unknown field `(.*)` - at", message, re.DOTALL)
-    if unknown:
-        return _new_column(unknown[1], place, columns)
+def _place(error: msgspec.ValidationError) -> str:
+    path = re.search(r"`\$\.?([^`]*)`$", str(error))
+    place = path[1] if path else "data"
+    return place if place.startswith("data") else f"data{place}"
+
+
+def _row_fault(error: msgspec.ValidationError) -> SourceFault:
+    place = _place(error)
     if place == "data":
         return SourceFault(
             "source_bad_data",
-            f"The source's `data` is not a list of rows ({message}).",
+            f"The source's `data` is not a list of rows ({error}).",
             "Answer `data` as a list of objects, empty where there are no rows.",
         )
     return SourceFault(
         "source_bad_row",
-        f"A row of the source is not an object: {place} ({message}).",
+        f"A row of the source is not an object: {place} ({error}).",
         'Answer every row as an object, e.g. {"id": 1, "name": "…"}.',
-    )
-
-
-def _new_column(name: str, place: str, columns: Sequence[str]) -> SourceFault:
-    return SourceFault(
-        "source_new_column",
-        f"The key `{name}` appears at {place} but on no row of the first page, whose keys are: {', '.join(columns)}.",
-        "Give every row the same keys, with null where there is no value.",
     )
 
 

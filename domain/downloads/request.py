@@ -7,13 +7,19 @@ import unicodedata
 from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from domain.sealed import Sealed
 
 PAGE_SIZE_MIN: Final = 100
 PAGE_SIZE_MAX: Final = 1_000
 PAGE_SIZE_DEFAULT: Final = 500
+EXPIRES_IN_SECONDS_DEFAULT: Final = 7 * 24 * 3600
+MAX_EXEC_SECONDS_DEFAULT: Final = 3600
+TASK_RETRIES_DEFAULT: Final = 3
+SLICE_SECONDS_DEFAULT: Final = 10.0
+RERUN_PAUSE_SECONDS_DEFAULT: Final = 5.0
+RESUME_WINDOW_SECONDS_DEFAULT: Final = 300
 FILE_NAME_MAX_BYTES: Final = 200
 
 _UNSAFE_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
@@ -23,6 +29,22 @@ class FileType(StrEnum):
     """The kinds of file a download can become."""
 
     CSV = "csv"
+    PARQUET = "parquet"
+
+
+class Encoding(StrEnum):
+    """How the text of a CSV file is written."""
+
+    UTF_8_BOM = "utf-8-bom"
+    UTF_8 = "utf-8"
+    GB18030 = "gb18030"
+
+
+class Columns(StrEnum):
+    """What becomes of a key that no row of the first page has."""
+
+    CLOSED = "closed"  # the download fails and names it
+    OPEN = "open"  # it becomes one more column
 
 
 class DownloadOrder(BaseModel):
@@ -30,11 +52,31 @@ class DownloadOrder(BaseModel):
 
     task_id: str
     project_id: str
-    source_url: Sealed
     file_name: str
+    source_url: Sealed | None = None
+    source_headers: Sealed | None = None
+    """A JSON object of header names and values."""
+    inline_key: str | None = None
+    """Where the API put the rows that came with the request, instead of a source URL."""
     type: FileType = FileType.CSV
     operator_id: str | None = None
     page_size: int = PAGE_SIZE_DEFAULT
+    callback: Sealed | None = None
+    encoding: Encoding = Encoding.UTF_8_BOM
+    columns: Columns = Columns.CLOSED
+    force_continue: bool = False
+    guard_formulas: bool = True
+    time_zone: str = "UTC"
+    title: str | None = None
+    summary: str | None = None
+    template: JsonValue = None
+    expires_in_seconds: int = EXPIRES_IN_SECONDS_DEFAULT
+    max_exec_seconds: int = MAX_EXEC_SECONDS_DEFAULT
+    max_task_retries: int = TASK_RETRIES_DEFAULT
+    slice_seconds: float = SLICE_SECONDS_DEFAULT
+    """Fairness among projects orders only what waits, so no fetcher keeps its place for longer than this."""
+    rerun_pause_seconds: float = RERUN_PAUSE_SECONDS_DEFAULT
+    resume_window_seconds: int = RESUME_WINDOW_SECONDS_DEFAULT
 
 
 def clean_file_name(name: str, extension: str) -> str:

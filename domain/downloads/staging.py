@@ -88,6 +88,10 @@ class StagingError(Exception):
     """
 
 
+class StagingExpired(Exception):
+    """What is staged is older than the resume window: the source may have changed, so the download starts again."""
+
+
 def part_number(range_index: int, position: int) -> int:
     """The number of a range's part at *position*, counted from 0."""
     if position >= PARTS_PER_RANGE:

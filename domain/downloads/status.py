@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel
@@ -16,17 +18,35 @@ class State(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
 
     @property
     def final(self) -> bool:
-        """Whether nothing changes any more."""
-        return self in (State.SUCCEEDED, State.FAILED)
+        """Whether it is over; a failed one may still be retried."""
+        return self not in (State.PENDING, State.RUNNING)
+
+    @property
+    def label(self) -> str:
+        """The state as operators know it."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    State.PENDING: "待处理",
+    State.RUNNING: "处理中",
+    State.SUCCEEDED: "处理成功",
+    State.FAILED: "处理失败",
+    State.CANCELLED: "已取消",
+    State.EXPIRED: "已过期",
+}
 
 
 class Phase(StrEnum):
     """What a running download is doing."""
 
     WAITING = "waiting"
+    PAUSING = "pausing"
     PROBING = "probing"
     FETCHING = "fetching"
     ASSEMBLING = "assembling"
@@ -40,15 +60,28 @@ class Status(BaseModel):
     state: State = State.PENDING
     phase: Phase = Phase.WAITING
     rows: int = 0
+    range_rows: list[int] = []
+    """Rows of each fetcher's range, as far as the workflow knows."""
     total: int | None = None
     fetchers: int = 0
+    processings: int = 0
+    started_at: datetime | None = None
     fault: FaultRecord | None = None
 
 
 class FetchProgress(BaseModel):
     """What a fetcher's heartbeat says. A hint for people; what a retry may skip stands in the store."""
 
+    range: int
     rows: int
+
+
+def with_progress(status: Status, beats: Sequence[FetchProgress]) -> Status:
+    """The status with what running fetchers say on top of what the workflow knows of their ranges."""
+    rows = dict(enumerate(status.range_rows))
+    for beat in beats:
+        rows[beat.range] = max(beat.rows, rows.get(beat.range, 0))
+    return status.model_copy(update={"rows": max(status.rows, sum(rows.values()))})
 
 
 class StoredFile(BaseModel):

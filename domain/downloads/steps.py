@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import BaseModel
 
-from domain.downloads.plan import PageRange
+from domain.downloads.plan import Extent, PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import PartRecord
 from domain.downloads.status import Outcome
@@ -13,25 +15,62 @@ from domain.downloads.status import Outcome
 class Probe(BaseModel):
     """What the first look at the source told, and the upload that the parts of the file go to."""
 
-    total: int
+    extent: Extent
     columns: list[str]
     upload_id: str
+    resumed: bool = False
+    """Whether it goes on from what an earlier processing staged."""
+
+
+class Course(BaseModel):
+    """How far a download has come: what a run that continues as new goes on from."""
+
+    began: datetime
+    """When the time that it is allowed began to run."""
+    processings: int = 0
+    reruns: int = 0
+    is_fetching: bool = False
+    """Whether the current processing has looked at the source and is fetching."""
+    probe: Probe | None = None
+    """What the current processing saw, or the last one."""
+    one_fetcher: bool = False
+    new_columns: list[str] = []
+    widenings: int = 0
+    range_rows: list[int] = []
+
+
+class DownloadRun(BaseModel):
+    """The workflow's argument."""
+
+    order: DownloadOrder
+    course: Course | None = None
+
+
+class ProbeOrder(BaseModel):
+    """Look at the source; keep what is staged if it is recent and the source still has as many rows."""
+
+    order: DownloadOrder
+    earlier: Probe | None = None
+    columns: list[str] = []
+    """Columns that rows were seen to have beyond those of the first page."""
 
 
 class FetchOrder(BaseModel):
-    """One range for one fetcher."""
+    """One range for one fetcher, which hands it back after a while so that others get their turn."""
 
     order: DownloadOrder
     probe: Probe
     pages: PageRange
+    slice_seconds: float
 
 
-class RangeDone(BaseModel):
-    """A range that is staged whole."""
+class RangeReport(BaseModel):
+    """How far a range is."""
 
     index: int
     rows: int
-    bytes: int
+    done: bool
+    new_columns: list[str] = []
 
 
 class AssembleOrder(BaseModel):
@@ -42,11 +81,20 @@ class AssembleOrder(BaseModel):
     ranges: int
 
 
+class RecordOrder(BaseModel):
+    """A processing begins."""
+
+    order: DownloadOrder
+    processings: int
+
+
 class FinishOrder(BaseModel):
     """How it ended, for the catalogue."""
 
     order: DownloadOrder
     outcome: Outcome
+    processings: int
+    fetchers: int
 
 
 class Manifest(BaseModel):

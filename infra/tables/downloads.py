@@ -22,6 +22,7 @@ class Download(Row, table=True):
     __tablename__ = "downloads"
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
+        Index("ix_downloads_expires_at", "expires_at", postgresql_where=text("state = 'succeeded'")),
         Index("ix_downloads_project_id_created_at", "project_id", _NEWEST_FIRST),
         Index("ix_downloads_project_id_state_created_at", "project_id", "state", _NEWEST_FIRST),
         Index("ix_downloads_project_id_operator_id_created_at", "project_id", "operator_id", _NEWEST_FIRST),
@@ -46,3 +47,6 @@ class Download(Row, table=True):
     file: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
     fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
     expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    fetchers: int | None = None
+    # The order as it was given, its secrets sealed: what a retry starts again from.
+    request: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False))

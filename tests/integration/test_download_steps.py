@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from activities.downloads.steps import DownloadSteps
 from domain.downloads import places, plan, staging
 from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
-from domain.downloads.staging import Ledger, StagingError
-from domain.downloads.steps import AssembleOrder, FetchOrder, Probe
+from domain.downloads.staging import Ledger, StagingError, StagingExpired
+from domain.downloads.steps import AssembleOrder, FetchOrder, Probe, ProbeOrder, RangeReport
 from infra import services
 from infra.objects import ObjectStore
 from infra.services import Services
@@ -87,7 +88,7 @@ async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
 
 
 def steps(held: Services, store: Any = None) -> DownloadSteps:
-    return DownloadSteps(held.database, store or held.objects, held.http, held.sealer, held.settings.downloads)
+    return DownloadSteps(replace(held, objects=store) if store else held)
 
 
 def order_of(held: Services, url: str) -> DownloadOrder:
@@ -100,9 +101,13 @@ def order_of(held: Services, url: str) -> DownloadOrder:
     )
 
 
+def fetch_of(order: DownloadOrder, probe: Probe, pages: PageRange, slice_seconds: float = 60.0) -> FetchOrder:
+    return FetchOrder(order=order, probe=probe, pages=pages, slice_seconds=slice_seconds)
+
+
 async def fetch_all(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: list[PageRange]) -> None:
     for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, FetchOrder(order=order, probe=probe, pages=pages))
+        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, probe, pages))
 
 
 async def assemble(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: int) -> None:
@@ -113,9 +118,9 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
     rows = 260_000  # about 30 MB: three parts
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     pages = PageRange(index=0, first=0, end=plan.page_count(rows, PAGE_SIZE))
-    fetch = FetchOrder(order=order, probe=probe, pages=pages)
+    fetch = fetch_of(order, probe, pages)
 
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
@@ -128,7 +133,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
     assert len(ledger.parts) == 1
     assert ledger.next_page > 0
-    assert asked_again == set(range(ledger.next_page, pages.end))
+    assert asked_again == set(range(ledger.next_page, plan.page_count(rows, PAGE_SIZE)))
     assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
 
 
@@ -140,7 +145,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
     while True:
         order = order_of(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        probe = await ActivityEnvironment().run(steps(held).probe, order)
+        probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
         for _ in range(2):
             try:
                 await fetch_all(steps(held, store), order, probe, ranges)
@@ -165,8 +170,8 @@ async def test_a_slow_source_is_secured_in_between(
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
     order = order_of(held, source.url(rows=20_000, seed=SEED, delay_ms=15))
-    probe = await ActivityEnvironment().run(steps(held).probe, order)
-    fetch = FetchOrder(order=order, probe=probe, pages=PageRange(index=0, first=0, end=20))
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    fetch = fetch_of(order, probe, PageRange(index=0, first=0, end=20))
 
     running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
     await eventually(lambda: 12 in source.requests(page_size=PAGE_SIZE))
@@ -187,7 +192,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
     number = staging.part_number(0, 0)
     await held.objects.put_part(places.data(order), probe.upload_id, number, b"x" * staging.PART_BYTES)
@@ -203,7 +208,7 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, order)
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
         await assemble(steps(held, CrashAfterCompletion(held.objects)), order, probe, 1)
@@ -217,3 +222,48 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     await held.objects.put(places.data(order), data)
     await assemble(steps(held), order, probe, 1)
     assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+
+
+async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
+    """A range that is handed back after every page makes the same file, and asks for no page twice."""
+    order = order_of(held, source.url(rows=12_000, seed=SEED))
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    reports: list[RangeReport] = []
+    while not reports or not reports[-1].done:
+        fetch = fetch_of(order, probe, PageRange(index=0, first=0, end=12), slice_seconds=0)
+        reports.append(await ActivityEnvironment().run(steps(held).fetch_range, fetch))
+    await assemble(steps(held), order, probe, 1)
+
+    assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(12_000))
+
+
+async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
+    """A worker that comes back too late must not mix what it staged with rows of another day."""
+    order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    pages = PageRange(index=0, first=0, end=3)
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, probe, pages, slice_seconds=0))
+    again = ActivityEnvironment()
+    again.info = replace(again.info, attempt=2)
+
+    with pytest.raises(StagingExpired):
+        await again.run(steps(held).fetch_range, fetch_of(order, probe, pages))
+
+
+async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:
+    """Inside the window and with the same total a new processing goes on; otherwise it begins with an empty store."""
+    order = order_of(held, source.url(rows=3_000, seed=SEED))
+    first = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    fetch = fetch_of(order, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch)
+
+    same = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order, earlier=first))
+    grown = order_of(held, source.url(rows=3_001, seed=SEED))
+    other = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=grown, earlier=first))
+
+    assert (same.resumed, same.upload_id) == (True, first.upload_id)
+    assert not other.resumed
+    assert other.upload_id != first.upload_id
+    assert await held.objects.list("") == []
+    assert [upload.upload_id for upload in await held.objects.list_uploads("")] == [other.upload_id]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.pages import PageReader, columns_of
+from domain.downloads.pages import NewColumns, PageReader, first_look, new_column_fault
 from domain.faults import SourceFault
 
 
@@ -26,7 +26,7 @@ def test_cells_keep_their_text() -> None:
 
 def test_columns_are_the_keys_in_order_of_appearance() -> None:
     """A key that only a later row of the page has comes after those of the first."""
-    assert columns_of(b'{"total": 9, "data": [{"b": 1, "a": 2}, {"a": 1, "c": 2}]}') == (9, ["b", "a", "c"])
+    assert first_look(b'{"total": 9, "data": [{"b": 1, "a": 2}, {"a": 1, "c": 2}]}') == (9, ["b", "a", "c"])
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,14 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
         (b"\xff\xfe", "source_not_json", "did not answer JSON"),
         (b"[1]", "source_not_object", "not an object: “[1]”"),
         (b'{"total": 1}', "source_no_data", "has no `data`"),
-        (b'{"data": []}', "source_no_total", "has no `total`"),
+        (b'{"total": 1, "data": null}', "source_no_data", "has no `data`"),
+        (b'{"status": 500, "msg": "no such report", "data": null}', "source_no_data", "It said: “no such report”"),
         (b'{"total": -1, "data": []}', "source_bad_total", "“-1”, not a whole number"),
         (b'{"total": 1.5, "data": []}', "source_bad_total", "“1.5”, not a whole number"),
-        (b'{"total": null, "data": []}', "source_bad_total", "“null”, not a whole number"),
         (b'{"total": 1, "data": {"a": 1}}', "source_bad_data", "not a list of rows"),
-        (b'{"total": 1, "data": null}', "source_bad_data", "not a list of rows"),
         (b'{"total": 2, "data": [{"a": 1}, 7]}', "source_bad_row", "data[1]"),
         (b'{"total": 1, "data": [[1, 2]]}', "source_bad_row", "data[0]"),
-        (b'{"total": 2, "data": [{"a": 1}, {"b": 1}]}', "source_new_column", "key `b` appears at data[1]"),
+        (b'{"status": 200, "data": {"total": 2, "data": [{"a": 1}, 7]}}', "source_bad_row", "data[1]"),
     ],
 )
 def test_wrong_pages_are_named(body: bytes, code: str, words: str) -> None:
@@ -69,7 +68,7 @@ json_values = st.recursive(
 def test_any_json_rows_come_back(rows: list[dict[str, Any]]) -> None:
     """What json writes is what the reader holds, whatever keys and values."""
     body = json.dumps({"total": len(rows), "data": rows}).encode()
-    total, columns = columns_of(body)
+    total, columns = first_look(body)
 
     page = PageReader(columns).read(body)
 
@@ -81,7 +80,7 @@ def test_any_json_rows_come_back(rows: list[dict[str, Any]]) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_reader(body: bytes) -> None:
     """Bytes that are no page are a fault, never another error."""
-    with suppress(SourceFault):
+    with suppress(SourceFault, NewColumns):
         PageReader(["a"]).read(body)
 
 
@@ -105,5 +104,41 @@ def test_a_key_that_can_name_no_field_is_read_all_the_same() -> None:
     reader = PageReader(['a"b', "c"])
 
     assert [bytes(cell) for cell in reader.read(b'{"total": 1, "data": [{"a\\"b": 1}]}').rows[0]] == [b"1", b"null"]
-    with pytest.raises(SourceFault, match="key `d` appears at data"):
-        reader.read(b'{"total": 1, "data": [{"d": 1}]}')
+    with pytest.raises(NewColumns) as caught:
+        reader.read(b'{"total": 1, "data": [{"c": 1}, {"d": 1, "e": 2}]}')
+    assert (caught.value.names, caught.value.place) == (["d", "e"], "data[1]")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_key_that_no_row_had_before_is_named(wrapped: bool) -> None:
+    """All new keys of the page are told, and where the first of them stands."""
+    body = b'{"total": 2, "data": [{"a": 1}, {"a": 2, "b": 1}, {"c": 1}]}'
+    if wrapped:
+        body = b'{"status": 200, "msg": "", "data": %b}' % body
+
+    with pytest.raises(NewColumns) as caught:
+        PageReader(["a"]).read(body)
+
+    assert (caught.value.names, caught.value.place) == (["b", "c"], "data[1]")
+    sentence = new_column_fault(caught.value, ["a"]).record.sentence
+    assert "`b`, `c`" in sentence
+    assert "data[1]" in sentence
+
+
+@pytest.mark.parametrize(
+    ("body", "total"),
+    [
+        (b'{"status": 200, "msg": "", "data": {"total": 1, "data": [{"a": 1.50}], "header": {}}}', 1),
+        (b'{"data": {"data": [{"a": 1.50}]}}', None),
+        (b'{"data": [{"a": 1.50}]}', None),
+        (b'{"data": [{"a": 1.50}], "total": null}', None),
+        (b'{"data": [{"a": 1.50}], "total": "1"}', 1),
+    ],
+)
+def test_variations_of_the_protocol(body: bytes, total: int | None) -> None:
+    """A page may be wrapped in an envelope, and may not know its total."""
+    page = PageReader(["a"]).read(body)
+
+    assert page.total == total
+    assert [[bytes(cell) for cell in row] for row in page.rows] == [[b"1.50"]]
+    assert first_look(body) == (total, ["a"])

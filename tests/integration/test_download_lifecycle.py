@@ -1,0 +1,218 @@
+"""The life of a download beyond the straight way: reruns, retries, cancelling, time-outs, odd sources."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowHandle
+
+from domain.downloads.request import Columns, DownloadOrder
+from domain.downloads.status import Outcome, Phase, State, Status
+from domain.downloads.steps import DownloadRun
+from infra.settings import Settings
+from sims import rows as sample
+from sims.source import is_gap
+from tests.exports import Exports, as_text, expected, exporting, parsed
+from tests.stack import eventually
+from workflows import downloads
+from workflows.downloads import DownloadWorkflow
+
+SEED = 8
+PAGE_SIZE = 100
+
+Handle = WorkflowHandle[DownloadWorkflow, Outcome]
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """Worker and source; the workflow is started and steered as the `temporal` command alone could."""
+    async with exporting(settings) as running:
+        yield running
+
+
+_numbers = itertools.count()
+
+
+async def start(exports: Exports, url: str, **changes: object) -> tuple[DownloadOrder, Handle]:
+    order = DownloadOrder(
+        task_id=f"dl_{next(_numbers)}",
+        project_id=exports.project_id,
+        source_url=exports.services.sealer.seal(url),
+        file_name="x.csv",
+        page_size=PAGE_SIZE,
+        rerun_pause_seconds=0.05,
+        resume_window_seconds=30,
+    ).model_copy(update=changes)
+    handle = await exports.services.engine.start_workflow(
+        DownloadWorkflow.run,
+        DownloadRun(order=order),
+        id=downloads.workflow_id(order.project_id, order.task_id),
+        task_queue=downloads.QUEUE,
+        task_timeout=timedelta(seconds=2),
+    )
+    return order, handle
+
+
+async def at(handle: Handle, phase: Phase) -> Status:
+    async def look() -> Status | None:
+        status = await handle.query(DownloadWorkflow.status)
+        return status if status.phase is phase else None
+
+    status = await eventually(look)
+    assert status
+    return status
+
+
+async def rows_of(exports: Exports, outcome: Outcome) -> list[list[str]]:
+    assert outcome.file is not None, outcome
+    return parsed(await exports.services.objects.get(outcome.file.key))
+
+
+async def test_cancelling_really_stops(exports: Exports) -> None:
+    """No upload, chunk or file is left, and the source is not asked any more."""
+    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=20))
+    await at(handle, Phase.FETCHING)
+    await eventually(lambda: exports.source.requests(page_size=PAGE_SIZE))
+
+    await handle.cancel()
+    outcome = await handle.result()
+    asked = dict(exports.source.requests(page_size=PAGE_SIZE))
+
+    assert outcome.state is State.CANCELLED
+    assert await exports.leftovers() == []
+    await eventually(exports.is_empty)
+    assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
+
+
+async def test_a_failure_that_may_pass_is_processed_again(exports: Exports) -> None:
+    """A page that fails for longer than its retries costs another processing, which goes on from what is staged."""
+    url = exports.source.url(rows=2_000, seed=SEED, faults="5xx", rate=1, only_page=7, fail_first=9)
+
+    _, handle = await start(exports, url)
+    outcome = await handle.result()
+
+    assert await rows_of(exports, outcome) == expected(SEED, range(2_000))
+    assert (await handle.query(DownloadWorkflow.status)).processings == 2
+    asked = exports.source.requests(page_size=PAGE_SIZE)
+    assert [asked[page] for page in range(1, 9)] == [1, 1, 1, 1, 1, 1, 10, 1]
+
+
+async def test_a_failed_download_is_retried_from_what_is_staged(exports: Exports) -> None:
+    """Inside the window a user's retry asks for the total again, and for no page that was staged."""
+    url = exports.source.url(rows=2_000, seed=SEED, faults="5xx", rate=1, only_page=7, fail_first=6)
+    _, handle = await start(exports, url, max_task_retries=0)
+    failed = await at(handle, Phase.DONE)
+    totals_asked = exports.source.requests(page_size=1)[0]
+
+    await handle.signal(DownloadWorkflow.retry)
+    outcome = await handle.result()
+
+    assert failed.state is State.FAILED
+    assert await rows_of(exports, outcome) == expected(SEED, range(2_000))
+    assert exports.source.requests(page_size=1)[0] == totals_asked + 1
+    asked = exports.source.requests(page_size=PAGE_SIZE)
+    assert [asked[page] for page in range(1, 9)] == [1, 1, 1, 1, 1, 1, 7, 1]
+
+
+async def test_a_total_that_changes_is_told_and_cancelling_wipes_what_waits(exports: Exports) -> None:
+    """A page of another total fails the download; cancelling it then only takes away what waits for a retry."""
+    url = exports.source.url(rows=2_000, seed=SEED, faults="total", rate=1, only_page=7)
+    _, handle = await start(exports, url, max_task_retries=0)
+    failed = await at(handle, Phase.DONE)
+
+    assert failed.fault is not None
+    assert failed.fault.code == "source_total_changed"
+    await handle.cancel()
+    assert (await handle.result()).state is State.FAILED
+    assert await exports.leftovers() == []
+
+
+async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: Exports) -> None:
+    """It is there while a retry may use it, and not a moment longer."""
+    url = exports.source.url(rows=2_000, faults="short", rate=1)
+    _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=2)
+    await at(handle, Phase.DONE)
+
+    assert await exports.leftovers() != []
+    outcome = await handle.result()
+
+    assert (outcome.state, await exports.leftovers()) == (State.FAILED, [])
+
+
+async def test_a_download_that_takes_too_long_fails(exports: Exports) -> None:
+    """Its time is over whatever it is doing, and the reason is told."""
+    url = exports.source.url(rows=50_000, delay_ms=200)
+
+    _, handle = await start(exports, url, max_exec_seconds=2, resume_window_seconds=0)
+    outcome = await handle.result()
+
+    assert outcome.state is State.FAILED
+    assert outcome.fault is not None
+    assert outcome.fault.code == "max_exec_time"
+    assert await exports.leftovers() == []
+
+
+@pytest.mark.parametrize("variation", [{}, {"envelope": 1}, {"no_total": 1}, {"envelope": 1, "no_total": 1}])
+async def test_variations_of_the_protocol(exports: Exports, variation: dict[str, int]) -> None:
+    """An envelope, and a total that is not told, make the same file."""
+    _, handle = await start(exports, exports.source.url(rows=1_050, seed=SEED, **variation))
+
+    assert await rows_of(exports, await handle.result()) == expected(SEED, range(1_050))
+
+
+@pytest.mark.parametrize("total", [{}, {"no_total": 1}])
+async def test_gaps_in_mid_stream_are_no_end_where_they_are_allowed(exports: Exports, total: dict[str, int]) -> None:
+    """A source that filters after paging is read to its end, and the rows that it has are counted."""
+    url = exports.source.url(rows=1_050, seed=SEED, gaps=1, **total)
+    kept = [n for n in range(1_050) if not is_gap(n, 1_050)]
+
+    _, handle = await start(exports, url, force_continue=True)
+    outcome = await handle.result()
+
+    assert await rows_of(exports, outcome) == expected(SEED, kept)
+    assert outcome.file is not None
+    assert outcome.file.rows == len(kept)
+
+
+async def test_a_late_key_is_an_error_that_names_it(exports: Exports) -> None:
+    """A key that no row of the first page has is never dropped in silence."""
+    _, handle = await start(exports, exports.source.url(rows=1_000, seed=SEED, late_from=555))
+    outcome = await handle.result()
+
+    assert outcome.fault is not None
+    assert outcome.fault.code == "source_new_column"
+    assert "`late` appears at data[55]" in outcome.fault.message
+
+
+@pytest.mark.parametrize("rows", [1_000, 45_000])
+async def test_a_late_key_becomes_a_column_where_columns_are_open(exports: Exports, rows: int) -> None:
+    """One more column, empty on the rows before, by one fetcher and by several."""
+    late_from = rows * 2 // 3
+    url = exports.source.url(rows=rows, seed=SEED, late_from=late_from)
+
+    _, handle = await start(exports, url, columns=Columns.OPEN)
+    heads, *lines = await rows_of(exports, await handle.result())
+
+    assert heads == [*sample.row(SEED, 0), "late"]
+    assert lines == [
+        [*map(as_text, sample.row(SEED, n).values()), str(n) if n >= late_from else ""] for n in range(rows)
+    ]
+
+
+async def test_a_long_download_continues_as_new(exports: Exports) -> None:
+    """A history that grows too long is left behind; the file is the same, and nothing is fetched twice."""
+    url = exports.source.url(rows=90_000, seed=SEED)
+
+    _, handle = await start(exports, url, slice_seconds=0.0)
+    outcome = await handle.result()
+    first = await exports.services.engine.get_workflow_handle(
+        handle.id, run_id=handle.first_execution_run_id
+    ).describe()
+
+    assert await rows_of(exports, outcome) == expected(SEED, range(90_000))
+    assert first.status is not None
+    assert first.status.name == "CONTINUED_AS_NEW"
+    assert max(count for page, count in exports.source.requests(page_size=PAGE_SIZE).items() if page) <= 2
