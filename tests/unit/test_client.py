@@ -1,0 +1,142 @@
+"""The client says what it means, repeats what may be repeated, and tells what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from haulage import Client, DownloadRequest, Encoding, Refused, State, Unreachable
+from tests.unit.api_peer import TASK, Peer, problem, serving, status
+
+REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    """An API that says what it is told to."""
+    async with serving() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(peer: Peer) -> AsyncIterator[Client]:
+    """A client of it, not very patient."""
+    async with Client(peer.url + "/", "hlg_key", patience_seconds=1.0) as opened:
+        yield opened
+
+
+async def test_only_what_was_set_is_sent(peer: Peer, client: Client) -> None:
+    """The API's defaults stay the API's."""
+    peer.says(202, status())
+
+    download = await client.create(REQUEST.model_copy(update={"encoding": Encoding.GB18030, "headers": {"A": "b"}}))
+
+    [seen] = peer.seen
+    assert seen.line == "POST /v1/downloads"
+    assert seen.body == {"source_url": REQUEST.source_url, "encoding": "gb18030", "headers": {"A": "b"}}
+    assert seen.headers["Authorization"] == "Bearer hlg_key"
+    assert (download.task_id, download.state, download.created_at.year) == (TASK, State.RUNNING, 2026)
+
+
+async def test_a_repeated_request_cannot_start_twice(peer: Peer, client: Client) -> None:
+    """Whether the first attempt arrived or not, the idempotency key is the same."""
+    peer.says(503, problem(503, "unavailable", "Try again."))
+    peer.says(0, None)
+    peer.says(202, status())
+
+    await client.create(REQUEST)
+
+    keys = [seen.headers["Idempotency-Key"] for seen in peer.seen]
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+async def test_the_same_request_on_purpose(peer: Peer, client: Client) -> None:
+    """Two calls are two downloads."""
+    for _ in range(2):
+        peer.says(202, status())
+        await client.create(REQUEST)
+
+    assert peer.seen[0].headers["Idempotency-Key"] != peer.seen[1].headers["Idempotency-Key"]
+
+
+async def test_own_idempotency_key(peer: Peer, client: Client) -> None:
+    """A caller that has a name for the request gives it."""
+    peer.says(202, status())
+
+    await client.create(REQUEST, idempotency_key="order-7")
+
+    assert peer.seen[0].headers["Idempotency-Key"] == "order-7"
+
+
+async def test_a_refusal_says_why(peer: Peer, client: Client) -> None:
+    """Code for programs, sentence for people, and it is not asked again."""
+    errors = [{"path": "page_size", "message": "7 is under 100."}]
+    peer.says(422, problem(422, "invalid_request", "The request is wrong.", errors=errors))
+
+    with pytest.raises(Refused, match=r"The request is wrong\. page_size: 7 is under 100\.") as refused:
+        await client.create(REQUEST)
+
+    assert (refused.value.status, refused.value.code, refused.value.request_id) == (422, "invalid_request", "req-1")
+    assert len(peer.seen) == 1
+
+
+async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: Peer, client: Client) -> None:
+    """Retry-After is believed: waiting less would be refused again."""
+    peer.says(429, problem(429, "quota_exceeded", "60 a minute."), **{"Retry-After": "40"})
+
+    with pytest.raises(Refused, match="60 a minute"):
+        await client.create(REQUEST)
+
+    assert len(peer.seen) == 1
+
+
+async def test_another_server_is_told_apart(peer: Peer, client: Client) -> None:
+    """A page of HTML is no Haulage API, whatever its status."""
+    for code in (200, 404):
+        peer.says(code, "<html>")
+        with pytest.raises(Refused, match=f"answered {code}, not as Haulage does"):
+            await client.read(TASK)
+
+
+async def test_nobody_there(client: Client, peer: Peer) -> None:
+    """Patience ends."""
+    async with Client("http://127.0.0.1:9", "k", patience_seconds=0.3) as lost:
+        with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9 does not answer"):
+            await lost.read(TASK)
+
+
+async def test_watch_tells_each_change_to_the_end(peer: Peer, client: Client) -> None:
+    """The same twice is told once; the end is the last."""
+    for rows in (0, 5, 5):
+        peer.says(200, status(rows=rows, total=9))
+    peer.says(200, status(state="failed", rows=5, fault={"code": "c", "message": "Broken.", "hint": "Mend it."}))
+
+    told = [download async for download in client.watch(TASK)]
+
+    assert [(one.state, one.rows) for one in told] == [("running", 0), ("running", 5), ("failed", 5)]
+    assert told[-1].fault is not None
+    assert told[-1].fault.sentence == "Broken. Mend it."
+
+
+async def test_list_follows_the_pages(peer: Peer, client: Client) -> None:
+    """All pages are one list; the filter goes with each."""
+    peer.says(200, {"items": [status(), status(rows=1)], "next_cursor": "more"})
+    peer.says(200, {"items": [status(rows=2)], "next_cursor": None})
+
+    found = [download.rows async for download in client.list(state=State.RUNNING, operator_id="op")]
+
+    assert found == [0, 1, 2]
+    assert [seen.query for seen in peer.seen] == [
+        {"state": "running", "operator_id": "op"},
+        {"state": "running", "operator_id": "op", "cursor": "more"},
+    ]
+
+
+async def test_cancel(peer: Peer, client: Client) -> None:
+    """Cancelling answers where the download stands."""
+    peer.says(200, status(state="cancelled"))
+
+    assert (await client.cancel(TASK)).state is State.CANCELLED
+    assert peer.seen[0].line == f"POST /v1/downloads/{TASK}/cancel"
