@@ -7,9 +7,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bench import foundation
+from bench.downloads import room as downloads
 from cli import process
 
-ROOMS = {"foundation": foundation.measure}
+ROOMS = {"foundation": foundation.measure, "downloads": downloads.measure}
 
 
 async def main(names: list[str]) -> int:

@@ -1,0 +1,128 @@
+"""The contenders: ours through API and store, and the peers, each in a process and an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+
+from bench import parts
+from bench.peers import environments
+from cli.house import House
+
+ROOM = "downloads"
+PAGE_SIZE = 1_000
+# A poll costs the API and the engine a few milliseconds: often enough to be exact, seldom enough not to be felt.
+POLL_SHARE = 0.01
+POLL_MIN_SECONDS = 0.02
+ROWS_PER_SECOND_ABOUT = 200_000
+READ_BYTES = 1024 * 1024
+
+
+class ExportFailed(Exception):
+    """A contender did not deliver."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run took, and the files that it left; `serving` holds CPU seconds of the parts that served it."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    files: list[Path]
+    serving: Mapping[str, float]
+
+
+class Contender(Protocol):
+    """Somebody who makes CSV of a source."""
+
+    name: str
+
+    async def run(self, url: str, rows: int, folder: Path) -> Run:
+        """Export all rows into the folder."""
+
+
+class Peer:
+    """A script of `bench/peers/downloads/`."""
+
+    def __init__(self, name: str, module: str, running: House) -> None:
+        self.name = name
+        self._module = module
+        self._running = running
+
+    async def run(self, url: str, rows: int, folder: Path) -> Run:
+        """Its own clock counts, from the first request to the closed file."""
+        async with parts.used(self._running) as use:
+            printed = await environments.run(ROOM, self._module, url, str(PAGE_SIZE), str(folder))
+        took: dict[str, float] = json.loads(printed.splitlines()[-1])
+        serving = {parts.SOURCE: use.cpu_seconds[parts.SOURCE]}
+        return Run(**took, files=_files(folder), serving=serving)
+
+
+class Ours:
+    """A download of a project, as any business system would ask for it."""
+
+    name = "ours"
+
+    def __init__(self, running: House, session: aiohttp.ClientSession) -> None:
+        self._running = running
+        self._session = session
+
+    @classmethod
+    async def registered(cls, running: House, session: aiohttp.ClientSession) -> Ours:
+        """As a project of its own."""
+        headers = {"Authorization": f"Bearer {running.admin_key}"}
+        made = await _json(session.post("/v1/projects", json={"name": "bench"}, headers=headers))
+        session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"
+        return cls(running, session)
+
+    async def run(self, url: str, rows: int, folder: Path) -> Run:
+        """From the request until the file is ready in the store; fetching it from there is not counted."""
+        clock = asyncio.get_running_loop().time
+        async with parts.used(self._running) as use:
+            began = clock()
+            status = await self._export(url, rows)
+            seconds = clock() - began
+        if (status["state"], status["rows"]) != ("succeeded", rows):
+            raise ExportFailed(f"the export did not end right: {status}")
+        path = folder / "rows.csv"
+        await self._save(status["task_id"], path)
+        serving = {name: use.cpu_seconds[name] for name in (*parts.SERVING, parts.SOURCE)}
+        return Run(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
+
+    async def _export(self, url: str, rows: int) -> dict[str, Any]:
+        pause = max(POLL_MIN_SECONDS, POLL_SHARE * rows / ROWS_PER_SECOND_ABOUT)
+        request = {"source_url": url, "page_size": PAGE_SIZE, "type": "csv"}
+        status = await _json(self._session.post("/v1/downloads", json=request))
+        task_id = status["task_id"]
+        while status["state"] in ("pending", "running"):
+            await asyncio.sleep(pause)
+            status = await _json(self._session.get(f"/v1/downloads/{task_id}"))
+        return status
+
+    async def _save(self, task_id: str, path: Path) -> None:
+        async with self._session.get(f"/v1/downloads/{task_id}/file", allow_redirects=False) as answer:
+            link = answer.headers["Location"]
+        # The link carries its own signature; our key is none of the store's business.
+        async with aiohttp.ClientSession(raise_for_status=True) as plain, plain.get(link) as answer:
+            with path.open("wb") as out:
+                async for piece in answer.content.iter_chunked(READ_BYTES):
+                    out.write(piece)
+
+
+def _files(folder: Path) -> list[Path]:
+    return list(folder.glob("*.csv"))
+
+
+async def _json(request: Any) -> dict[str, Any]:
+    async with request as answer:
+        body: dict[str, Any] = await answer.json()
+        if answer.status >= 400:
+            raise ExportFailed(f"{answer.method} {answer.url.path} answered {answer.status}: {body}")
+        return body

@@ -1,0 +1,78 @@
+"""`make bench-downloads`: every contender in turn, several times, at every size; medians, ratios, a chart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from bench.downloads import figures, proof
+from bench.downloads.contenders import ROOM, Contender, Ours, Peer, Run
+from bench.downloads.figures import Results
+from bench.peers import environments
+from bench.report import RESULTS, publish
+from cli.house import House, house
+from infra.settings import Settings
+
+SEED = 20_260_101
+PEERS = {"floor": "floor", "pandas script": "pandas_script", "dlt": "dlt_pipeline"}
+CHART = "chart"
+WARM_UP_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """So many rows, so many times."""
+
+    rows: int
+    runs: int
+
+
+SMALL = (Size(10_000, 3), Size(100_000, 3))
+FULL = (Size(10_000, 5), Size(100_000, 5), Size(1_000_000, 5), Size(10_000_000, 1))
+
+
+async def measure() -> None:
+    """Start the house, let everybody run, publish."""
+    small = os.environ.get("SIZE") == "small"
+    for module in (*PEERS.values(), CHART):
+        await asyncio.to_thread(environments.installed, ROOM, module)
+    results: Results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings().model_copy(update={"data_dir": Path(folder) / "house"})
+        async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+            ours = await Ours.registered(running, session)
+            contenders: list[Contender] = [ours]
+            contenders += [Peer(name, module, running) for name, module in PEERS.items()]
+            # The services are warm in everyday life; the scripts' start is not counted either.
+            await _turn(running, ours, WARM_UP_ROWS)
+            for size in SMALL if small else FULL:
+                results[size.rows] = await _rounds(running, contenders, size)
+    # A quick run is a look, not a record.
+    name = f"{ROOM}-small" if small else ROOM
+    figures.show(results)
+    publish(name, figures.figures(results))
+    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+
+
+async def _rounds(running: House, contenders: Sequence[Contender], size: Size) -> dict[str, list[Run]]:
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
+    for _ in range(size.runs):
+        for contender in contenders:
+            runs[contender.name].append(await _turn(running, contender, size.rows))
+    return runs
+
+
+async def _turn(running: House, contender: Contender, rows: int) -> Run:
+    """One run, which counts only when its files are right."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"{running.source}/rows?rows={rows}&seed={SEED}"
+        run = await contender.run(url, rows, Path(folder))
+        await asyncio.to_thread(proof.require_equal, run.files, proof.Content(rows, SEED))
+    print(f"{rows:>10,} rows  {contender.name:<14} {rows / run.seconds:>10,.0f} rows/s  every cell is right")
+    return run
