@@ -1,0 +1,265 @@
+"""The host gate: several processes before one host, played by gates with connections of their own, and one real."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from sqlalchemy import text
+
+from infra.database import Database
+from infra.limits import HostGate, Limiter
+from tests.stack import eventually
+
+LIMIT = 10
+TTL_SECONDS = 2.0
+
+Open = Callable[..., Awaitable[HostGate]]
+
+
+class CountingLimiter(Limiter):
+    """A limiter that counts how often it is asked for a share, and fails when told to."""
+
+    asked = 0
+    broken = False
+
+    async def share(self, *args: object, **options: object) -> object:  # type: ignore[override]
+        """Count, then ask."""
+        self.asked += 1
+        if self.broken:
+            raise ConnectionRefusedError("the database is away")
+        return await super().share(*args, **options)  # type: ignore[arg-type]
+
+
+class Host:
+    """A source host that notes who is on it, and how many were at once."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+        self.served: Counter[HostGate] = Counter()
+
+    async def request(self, gate: HostGate, seconds: float = 0.002) -> None:
+        """One request through a gate."""
+        async with gate.permit("source.example"):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self.now -= 1
+            self.served[gate] += 1
+
+    async def keep_busy(self, gate: HostGate, fetchers: int, until: float, seconds: float = 0.002) -> None:
+        """Requests from several fetchers, one after the other each, until a time."""
+
+        async def fetch() -> None:
+            while time.monotonic() < until:
+                await self.request(gate, seconds)
+
+        await asyncio.gather(*(fetch() for _ in range(fetchers)))
+
+
+@pytest.fixture
+def host() -> Host:
+    """The host."""
+    return Host()
+
+
+@pytest.fixture
+async def open_gate(database: Database) -> AsyncIterator[Open]:
+    """Opens gates as separate processes have them."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(limit: int = LIMIT, limiter: Limiter | None = None) -> HostGate:
+            own = Database(database.settings)
+            stack.push_async_callback(own.close)
+            return await stack.enter_async_context(HostGate(limiter or Limiter(own), limit, ttl_seconds=TTL_SECONDS))
+
+        yield open_one
+
+
+async def rows(database: Database) -> dict[str, int]:
+    """Who holds how many permits."""
+    async with database.session() as session:
+        found = await session.execute(text("SELECT holder, permits FROM limit_shares WHERE expires_at > now()"))
+        return {row.holder: row.permits for row in found}
+
+
+async def nothing_held(database: Database) -> bool:
+    """Whether no process holds anything."""
+    return not await rows(database)
+
+
+async def test_one_process_uses_the_whole_limit_and_not_more(open_gate: Open, host: Host) -> None:
+    """Thirty fetchers of a process are ten at a time."""
+    gate = await open_gate()
+    await host.keep_busy(gate, fetchers=30, until=time.monotonic() + 0.6)
+    assert host.most == LIMIT
+
+
+async def test_permits_are_handed_out_without_asking(database: Database, open_gate: Open, host: Host) -> None:
+    """Thousands of requests cost the database a few questions."""
+    limiter = CountingLimiter(database)
+    gate = await open_gate(limiter=limiter)
+    await host.keep_busy(gate, fetchers=5, until=time.monotonic() + 1.0, seconds=0)
+    assert sum(host.served.values()) > 2_000
+    assert limiter.asked < 30
+
+
+async def test_first_come_first_served(open_gate: Open) -> None:
+    """Within a process nobody overtakes."""
+    gate = await open_gate(limit=1)
+    served: list[int] = []
+
+    async def request(n: int) -> None:
+        async with gate.permit("source.example"):
+            served.append(n)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*map(request, range(50)))
+    assert served == list(range(50))
+
+
+async def test_hosts_are_counted_apart_whatever_their_case(open_gate: Open) -> None:
+    """A permit for one host says nothing about another."""
+    gate = await open_gate(limit=1)
+    async with gate.permit("A.example"), gate.permit("b.example"):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), gate.permit("a.EXAMPLE."):
+                pass
+
+
+async def test_processes_share_fairly_and_never_exceed_the_limit(open_gate: Open, host: Host) -> None:
+    """Also a process that comes late, with others that want everything, gets its part; together they use all of it."""
+    gates = [await open_gate() for _ in range(4)]
+    started = time.monotonic()
+    until = started + 3
+    early = [asyncio.create_task(host.keep_busy(gate, 20, until)) for gate in gates[:3]]
+    await eventually(lambda: len(host.served) == 3)
+    before_late = host.served.copy()
+    await asyncio.gather(*early, host.keep_busy(gates[3], 20, until))
+
+    assert host.most <= LIMIT
+    served = [host.served[gate] - before_late[gate] for gate in gates]
+    assert min(served) > 0.5 * max(served), served
+
+
+async def test_processes_take_turns_when_they_are_more_than_permits(open_gate: Open, host: Host) -> None:
+    """Nobody starves: with two permits for seven processes, each is served again and again."""
+    gates = [await open_gate(limit=2) for _ in range(7)]
+    until = time.monotonic() + 4
+    await asyncio.gather(*(host.keep_busy(gate, 3, until) for gate in gates))
+
+    assert host.most <= 2
+    served = [host.served[gate] for gate in gates]
+    assert min(served) > 0.2 * max(served), served
+
+
+async def test_what_is_not_used_is_given_back(database: Database, open_gate: Open, host: Host) -> None:
+    """Soon after the last request nothing is held any more, and the next request just asks again."""
+    gate = await open_gate()
+    for _ in range(2):
+        await asyncio.gather(*(host.request(gate) for _ in range(5)))
+        assert sum((await rows(database)).values()) == 5
+        await eventually(lambda: nothing_held(database))
+
+
+async def test_a_cancelled_request_leaves_no_hole(open_gate: Open, host: Host) -> None:
+    """Whether it waited, was just let in or was under way: its permit is free again."""
+    gate = await open_gate(limit=2)
+    for _ in range(30):
+        tasks = [asyncio.create_task(host.request(gate, 0.01)) for _ in range(6)]
+        for index, task in enumerate(tasks):
+            await asyncio.sleep(0.001)
+            if index % 2:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert host.now == 0
+    assert host.most == 2
+    async with asyncio.timeout(5), gate.permit("source.example"), gate.permit("source.example"):
+        pass
+
+
+async def test_a_closed_gate_gives_everything_back_and_lets_nobody_wait(database: Database) -> None:
+    """What a process held is free for the others at once; who waits gets an error that is worth a retry."""
+    async with HostGate(Limiter(database), 1) as gate:
+        await gate.permit("h").__aenter__()
+        waiting = asyncio.create_task(pass_through(gate))
+        await eventually(lambda: len(gate.pool("h")._waiting) == 1)
+        assert sum((await rows(database)).values()) == 1
+    assert await rows(database) == {}
+    with pytest.raises(ConnectionError, match="gate ended"):
+        await waiting
+
+
+async def test_without_the_database_permits_end_with_their_time(database: Database, open_gate: Open) -> None:
+    """A process that cannot renew lets nobody in once others may have its permits, and goes on when it can again."""
+    limiter = CountingLimiter(database)
+    gate = await open_gate(limiter=limiter)
+    async with gate.permit("h"), gate.permit("h"):
+        pass
+    async with gate.permit("h"):
+        limiter.broken = True
+        broken = time.monotonic()
+        while await is_let_in(gate):
+            assert time.monotonic() - broken < TTL_SECONDS + 0.5
+        assert time.monotonic() - broken > TTL_SECONDS / 2
+        limiter.broken = False
+        await pass_through(gate)
+
+
+async def pass_through(gate: HostGate) -> None:
+    """Take a permit and give it back."""
+    async with gate.permit("h"):
+        pass
+
+
+async def is_let_in(gate: HostGate) -> bool:
+    """Whether there is a permit soon."""
+    try:
+        await asyncio.wait_for(pass_through(gate), 0.1)
+    except TimeoutError:
+        return False
+    await asyncio.sleep(0.01)
+    return True
+
+
+HOLDER = """
+import asyncio, sys
+from pydantic import SecretStr
+from infra.database import Database
+from infra.limits import HostGate, Limiter
+from infra.settings import DatabaseSettings
+
+async def main():
+    database = Database(DatabaseSettings(url=SecretStr(sys.argv[1])))
+    async with HostGate(Limiter(database), 2) as gate, gate.permit("h"), gate.permit("h"):
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_the_permits_of_a_killed_process_come_back(database: Database, database_url: str) -> None:
+    """Not before they expire, as its requests may still be under way at the source; and then at once."""
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, database_url, stdout=asyncio.subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert await holder.stdout.readline() == b"held\n"
+    async with HostGate(Limiter(database), 2) as gate:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0), gate.permit("h"):
+                pass
+        holder.kill()
+        await holder.wait()
+        killed = time.monotonic()
+        async with asyncio.timeout(15), gate.permit("h"):
+            assert 8 < time.monotonic() - killed < 11

@@ -1,0 +1,209 @@
+"""Windows, slots and bookings on a real PostgreSQL, asked for by many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from domain.quotas import Booking, Rate, Slot, Verdict
+from infra.database import Database
+from infra.limits import Limiter
+from infra.limits.limiter import Sharing
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def limiter(database: Database) -> Limiter:
+    """One limiter."""
+    return Limiter(database)
+
+
+@pytest.fixture
+async def limiters(database: Database) -> AsyncIterator[Sequence[Limiter]]:
+    """Limiters with connections of their own, as several processes have them."""
+    async with AsyncExitStack() as stack:
+        databases = [Database(database.settings) for _ in range(4)]
+        for each in databases:
+            stack.push_async_callback(each.close)
+        yield [Limiter(each) for each in databases]
+
+
+async def test_a_window_takes_its_capacity_and_no_more(limiter: Limiter) -> None:
+    """Each verdict tells what is left; a refused one spends nothing."""
+    verdicts = [await limiter.spend("b", amount, capacity=10, window_seconds=DAY) for amount in (4, 7, 6, 1, 0)]
+
+    assert [(verdict.allowed, verdict.remaining) for verdict in verdicts] == [
+        (True, 6),
+        (False, 6),
+        (True, 0),
+        (False, 0),
+        (False, 0),
+    ]
+    assert await limiter.count("b") == 10
+    assert await limiter.count("another") == 0
+
+
+async def test_those_who_spend_at_once_never_spend_too_much(limiters: Sequence[Limiter]) -> None:
+    """Two hundred demands over many connections: exactly the capacity is met."""
+    demands = [limiters[n % 4].spend("b", 1, capacity=37, window_seconds=DAY) for n in range(200)]
+    verdicts = await asyncio.gather(*demands)
+
+    assert sum(verdict.allowed for verdict in verdicts) == 37
+    assert sorted(verdict.remaining for verdict in verdicts if verdict.allowed) == list(range(37))
+    assert await limiters[0].count("b") == 37
+
+
+async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]) -> None:
+    """Whoever asks without pause gets the capacity once a window, and gets it all again afterwards."""
+    capacity, window = 5, 0.4
+    ended: list[float] = []
+    began: list[float] = []
+
+    async def insist(limiter: Limiter) -> None:
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            asked = time.monotonic()
+            if (await limiter.spend("b", 1, capacity=capacity, window_seconds=window)).allowed:
+                began.append(asked)
+                ended.append(time.monotonic())
+
+    await asyncio.gather(*map(insist, limiters))
+
+    # Demand n + capacity cannot have been met within a window of demand n: however late the one, and early the other.
+    met = list(zip(sorted(began), sorted(ended), strict=True))
+    assert all(later[1] - first[0] >= window for first, later in zip(met, met[capacity:], strict=False))
+    assert len(met) >= 3 * capacity
+
+
+async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
+    """Who waits that long is let in, and who comes a little earlier is not."""
+    window = 0.6
+    await limiter.spend("b", 3, capacity=3, window_seconds=window)
+    refused = await limiter.spend("b", 1, capacity=3, window_seconds=window)
+    assert not refused.allowed
+    assert 0 < refused.reset_seconds <= window * (1 + 1 / 60)
+
+    came_back = time.monotonic() + refused.reset_seconds
+    while not (verdict := await limiter.spend("b", 1, capacity=3, window_seconds=window)).allowed:
+        assert time.monotonic() < came_back + 0.2
+    assert time.monotonic() >= came_back - 0.05
+    assert verdict.remaining == 2
+
+
+async def test_slots_go_to_as_many_holders_as_there_are(limiters: Sequence[Limiter]) -> None:
+    """A hundred want ten slots at once; a released one is free again, and none is ever lost."""
+    leases = [limiters[n % 4].lease("k", f"h{n}", limit=10, ttl_seconds=DAY) for n in range(100)]
+    verdicts = await asyncio.gather(*leases)
+    holders = [f"h{n}" for n, verdict in enumerate(verdicts) if verdict.allowed]
+    assert len(holders) == 10
+
+    for _ in range(3):
+        await asyncio.gather(*(limiters[0].release(["k"], holder) for holder in holders))
+        again = [await limiters[1].lease("k", f"{holder}'", limit=10, ttl_seconds=DAY) for holder in holders]
+        assert [verdict.remaining for verdict in again] == list(range(9, -1, -1))
+        holders = [f"{holder}'" for holder in holders]
+    assert not (await limiters[2].lease("k", "late", limit=10, ttl_seconds=DAY)).allowed
+
+
+async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> None:
+    """A request that is repeated takes no second slot, also when all are taken."""
+    first = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
+    again = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
+    await limiter.lease("k", "b", limit=2, ttl_seconds=DAY)
+    full = await limiter.lease("k", "a", limit=2, ttl_seconds=DAY)
+
+    assert [(verdict.allowed, verdict.remaining) for verdict in (first, again, full)] == [
+        (True, 1),
+        (True, 1),
+        (True, 0),
+    ]
+
+
+async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
+    """Nobody releases what a dead holder had; it is free when its time is over, and the refusal said when."""
+    await limiter.lease("k", "dead", limit=1, ttl_seconds=0.5)
+    refused = await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)
+    free_at = time.monotonic() + refused.reset_seconds
+    assert not refused.allowed
+    while not (await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)).allowed:
+        assert time.monotonic() < free_at + 0.2
+    assert time.monotonic() >= free_at - 0.05
+
+
+async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
+    """One that cannot be met leaves the others untouched, and the verdicts name it."""
+
+    async def take(holder: str) -> list[Verdict]:
+        return await limiter.take([Rate("b", 1, 10, DAY)], [Slot("k", holder, 1, DAY)])
+
+    assert [verdict.allowed for verdict in await take("a")] == [True, True]
+    assert [(verdict.allowed, verdict.remaining) for verdict in await take("b")] == [(True, 9), (False, 0)]
+    assert await limiter.count("b") == 1
+
+
+async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
+    """Who holds all its slots is a repeated request: it costs nothing, even when nothing is left."""
+    demand = [Rate("b", 1, 1, DAY)], [Slot("k", "a", 1, DAY), Slot("k2", "a", 1, DAY)]
+    verdicts = [await limiter.take(*demand) for _ in range(2)]
+
+    assert [[verdict.allowed for verdict in each] for each in verdicts] == [[True] * 3] * 2
+    assert await limiter.count("b") == 1
+
+
+async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> None:
+    """Demands name the same keys in opposite orders."""
+    slots = [Slot("k1", "{}", 1_000, DAY), Slot("k2", "{}", 1_000, DAY)]
+
+    async def take(n: int) -> list[Verdict]:
+        mine = [Slot(slot.key, f"h{n}", slot.limit, slot.ttl_seconds) for slot in slots[:: 1 if n % 2 else -1]]
+        return await limiters[n % 4].take([Rate("b", 1, 1_000, DAY)], mine)
+
+    verdicts = await asyncio.gather(*map(take, range(60)))
+    assert all(verdict.allowed for each in verdicts for verdict in each)
+    assert await limiters[0].count("b") == 60
+
+
+async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
+    """However often the end of some work is told; also past the capacity, as it has happened."""
+    booking = [Booking("bytes", 30, DAY)]
+    await limiter.lease("k", "a", limit=1, ttl_seconds=DAY)
+    await asyncio.gather(*(limiter.release(["k", "other"], "a", booking) for _ in range(3)))
+
+    assert await limiter.count("bytes") == 30
+    asked = await limiter.spend("bytes", 0, capacity=20, window_seconds=DAY)
+    assert (asked.allowed, asked.remaining) == (False, 0)
+
+
+async def test_a_process_that_stops_inside_does_not_hold_up_the_others(database: Database, limiter: Limiter) -> None:
+    """A frozen process keeps the lock of a key for two seconds at most; then the others go on."""
+    stuck = Limiter(database)
+    async with stuck._locked(["b"]) as (session, _):
+        started = time.monotonic()
+        assert (await limiter.spend("b", 1, capacity=1, window_seconds=DAY)).allowed
+        assert time.monotonic() - started < 5
+        await session.invalidate()
+
+
+async def test_a_sweep_deletes_what_counts_no_more(database: Database, limiter: Limiter) -> None:
+    """What is over goes; what still counts stays."""
+    for name, seconds in (("old", 0.01), ("new", DAY)):
+        await limiter.spend(name, 1, capacity=1, window_seconds=seconds)
+        await limiter.lease(name, "a", limit=1, ttl_seconds=seconds)
+        ttl = timedelta(seconds=seconds)
+        await limiter.share(name, "a", in_use=0, demand=1, rules=Sharing(limit=1, turn=ttl, ttl=ttl))
+    swept = 0
+    while swept < 3:
+        swept += await limiter.sweep()
+
+    assert swept == 3
+    async with database.session() as session:
+        for table in ("limit_spending", "limit_leases", "limit_shares"):
+            assert (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 1  # noqa: S608
+    assert await limiter.count("new") == 1
