@@ -12,9 +12,10 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.downloads.steps import DownloadSteps
+from activities.webhooks.steps import WebhookSteps
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads
+from workflows import downloads, webhooks
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,11 @@ def table(services: Services) -> list[Queue]:
     """All queues of the house."""
     settings = services.settings
     download = DownloadSteps(services.database, services.objects, services.http, services.sealer, settings.downloads)
+    webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
         Queue(
             name=downloads.QUEUE,
-            workflows=workflows(),
+            workflows=[downloads.DownloadWorkflow],
             activities=[download.record, download.probe, download.assemble, download.discard, download.finish],
             slots=50,
         ),
@@ -44,17 +46,23 @@ def table(services: Services) -> list[Queue]:
             activities=[download.fetch_range],
             slots=settings.worker.fetch_slots,
         ),
+        Queue(
+            name=webhooks.QUEUE,
+            workflows=[webhooks.WebhookDelivery],
+            activities=[webhook.enter, webhook.attempt],
+            slots=100,
+        ),
     ]
 
 
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
-    return [downloads.DownloadWorkflow]
+    return [downloads.DownloadWorkflow, webhooks.WebhookDelivery]
 
 
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
-    return (downloads.QUEUE, downloads.FETCH_QUEUE)
+    return (downloads.QUEUE, downloads.FETCH_QUEUE, webhooks.QUEUE)
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from api import docs, downloads, health, middleware, openapi, projects, server
+from api import docs, downloads, health, middleware, openapi, projects, server, webhooks
 from api.auth import Gate
 from api.dispatch import endpoint
 from api.routes import Routes
@@ -19,7 +19,7 @@ from infra import log, migrate, services
 from infra.services import Services
 from infra.settings import Settings
 
-ROOMS: Sequence[Routes] = (health.routes, docs.routes, projects.routes, downloads.routes)
+ROOMS: Sequence[Routes] = (health.routes, docs.routes, projects.routes, downloads.routes, webhooks.routes)
 
 
 def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Application:

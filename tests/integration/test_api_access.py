@@ -29,6 +29,7 @@ class Estate:
     key: str
     key_id: str
     task_id: str
+    delivery_id: str = "msg_" + "0" * 32
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
@@ -90,7 +91,7 @@ async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(door), await door.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads"}
+    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks"}
     assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 

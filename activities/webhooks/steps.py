@@ -1,0 +1,81 @@
+"""The steps of a delivery: enter it, and attempt it."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.webhooks import ledger, signing
+from domain import webhooks
+from domain.faults import SourceFault
+from domain.sealed import Sealed
+from domain.webhooks import Answered, AttemptOrder, Progress, State, WebhookOrder
+from infra import heartbeats, log
+from infra.database import Database
+from infra.http import GuardedClient
+from infra.sealing import Sealer
+from infra.settings import WebhookSettings
+from infra.tables.webhooks import Delivery
+
+ANSWER_MAX_BYTES = 1024 * 1024
+
+
+class WebhookSteps:
+    """The activities of webhooks, with the clients they work with."""
+
+    def __init__(self, database: Database, http: GuardedClient, sealer: Sealer, settings: WebhookSettings) -> None:
+        self._database = database
+        self._http = http
+        self._sealer = sealer
+        self._settings = settings
+
+    @activity.defn(name="webhook_enter")
+    async def enter(self, order: WebhookOrder) -> State:
+        """Enter the delivery into the ledger."""
+        return await ledger.enter(self._database, order, self._sealer.open(order.url))
+
+    @activity.defn(name="webhook_attempt")
+    async def attempt(self, order: AttemptOrder) -> Progress:
+        """Post the event once and book how it went.
+
+        A process that dies between the two posts again: a receiver tells by `webhook-id` what it has seen.
+        """
+        delivery = await ledger.read(self._database, order.delivery_id)
+        secrets = await signing.texts(self._database, self._sealer, delivery.project_id)
+        moment, began = datetime.now(UTC), time.perf_counter()
+        async with heartbeats.beating():
+            answered = await self._post(delivery, moment, secrets)
+        seconds = time.perf_counter() - began
+        progress = webhooks.judge(order.number, answered, self._settings.retry_pauses_seconds, random.random())
+        await ledger.book(self._database, order.delivery_id, moment, seconds, progress)
+        log.get(__name__).info(
+            "webhook_attempted",
+            receiver=delivery.receiver,
+            status=progress.status,
+            state=progress.state,
+            pause_seconds=progress.pause_seconds,
+        )
+        return progress
+
+    async def _post(self, delivery: Delivery, moment: datetime, secrets: list[str]) -> Answered:
+        body = delivery.body.encode()
+        try:
+            answer = await self._http.post(
+                self._sealer.open(Sealed(token=delivery.url)),
+                body=body,
+                headers=webhooks.headers(delivery.delivery_id, moment, body, secrets),
+                max_bytes=ANSWER_MAX_BYTES,
+                timeout_seconds=self._settings.timeout_seconds,
+            )
+        except SourceFault as fault:
+            # The hint is for sources of data; the message tells all there is about a receiver.
+            error = webhooks.bounded(fault.record.message)
+            return Answered(error=error, hopeless=fault.record.code == "address_denied")
+        return Answered(
+            status=answer.status,
+            error=webhooks.describe(answer.status, answer.body),
+            retry_after_seconds=webhooks.retry_after_seconds(answer.headers.get("Retry-After"), moment),
+        )

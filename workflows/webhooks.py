@@ -1,0 +1,147 @@
+"""The plan of a delivery: attempt, pause, attempt again, until the receiver takes it or the ladder ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import Priority, RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.webhooks.steps import WebhookSteps
+    from domain.webhooks import AttemptOrder, Progress, State, WebhookOrder
+    from infra import temporal
+
+QUEUE = "webhooks"
+ROOM = "webhooks"
+REDELIVER = "redeliver"
+
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+# An event that makes no body never will.
+_STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[ValueError.__name__])
+_ENTER_SECONDS = timedelta(seconds=30)
+# The receiver has at most 30 of them.
+_ATTEMPT_SECONDS = timedelta(seconds=45)
+_HEARTBEAT_SECONDS = timedelta(seconds=5)
+
+
+def workflow_id(project_id: str, delivery_id: str) -> str:
+    """The id of a delivery's workflow; it names the project, so that no other project can name the workflow."""
+    return f"webhook:{project_id}:{delivery_id}"
+
+
+def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
+    """What a delivery is found by in the engine."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.ROOM, ROOM),
+            SearchAttributePair(temporal.PROJECT, order.project_id),
+            SearchAttributePair(temporal.STATE, State.PENDING),
+        ]
+    )
+
+
+def priority(order: WebhookOrder) -> Priority:
+    """One project's dead receivers must not hold up another's deliveries."""
+    return Priority(fairness_key=order.project_id)
+
+
+def new_delivery_id() -> str:
+    """An id for an order that a workflow is about to announce."""
+    return f"msg_{workflow.uuid4().hex}"
+
+
+async def announce(order: WebhookOrder) -> None:
+    """Start a delivery from another plan, which need not live as long; announcing the same order again does nothing."""
+    with suppress(WorkflowAlreadyStartedError):
+        await workflow.start_child_workflow(
+            WebhookDelivery.run,
+            order,
+            id=workflow_id(order.project_id, order.delivery_id),
+            task_queue=QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=ParentClosePolicy.ABANDON,
+            cancellation_type=ChildWorkflowCancellationType.ABANDON,
+            search_attributes=search_attributes(order),
+            static_summary=f"tell {order.event.type}",
+            priority=priority(order),
+        )
+
+
+@workflow.defn
+class WebhookDelivery:
+    """One event for one receiver, once up the ladder."""
+
+    @workflow.init
+    def __init__(self, order: WebhookOrder) -> None:
+        self._order = order
+        self._progress = Progress()
+        self._asked = False
+
+    @workflow.run
+    async def run(self, order: WebhookOrder) -> Progress:
+        """Read this as the story."""
+        self._tell(Progress(state=await self._enter()))
+        if self._progress.state is State.DISABLED and not self._asked:
+            return self._progress
+        for number in itertools.count(1):
+            self._asked = False
+            self._tell(await self._attempt(number))
+            if await self._asked_meanwhile():
+                workflow.continue_as_new(order.model_copy(update={"redelivery": True}))
+            if self._progress.pause_seconds is None:
+                break
+        return self._progress
+
+    @workflow.signal(name=REDELIVER)
+    def redeliver(self) -> None:
+        """Attempt it now, and begin the ladder anew."""
+        self._asked = True
+
+    @workflow.query
+    def status(self) -> Progress:
+        """Where the delivery stands."""
+        return self._progress
+
+    async def _enter(self) -> State:
+        return await workflow.execute_activity_method(
+            WebhookSteps.enter,
+            self._order,
+            start_to_close_timeout=_ENTER_SECONDS,
+            retry_policy=_STRICTLY,
+        )
+
+    async def _attempt(self, number: int) -> Progress:
+        return await workflow.execute_activity_method(
+            WebhookSteps.attempt,
+            AttemptOrder(delivery_id=self._order.delivery_id, number=number),
+            start_to_close_timeout=_ATTEMPT_SECONDS,
+            heartbeat_timeout=_HEARTBEAT_SECONDS,
+            retry_policy=_PATIENTLY,
+            summary=f"attempt {number}",
+        )
+
+    async def _asked_meanwhile(self) -> bool:
+        """Whether somebody asks for a redelivery before the next attempt is due, or has asked during the last."""
+        pause = self._progress.pause_seconds
+        if pause is None or self._asked:
+            return self._asked
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._asked,
+                timeout=timedelta(seconds=pause),
+                timeout_summary=f"pause before attempt {self._progress.number + 1}",
+            )
+        return self._asked
+
+    def _tell(self, progress: Progress) -> None:
+        """Show where the delivery stands in the search attributes and the Web UI."""
+        self._progress = progress
+        workflow.upsert_search_attributes([temporal.STATE.value_set(progress.state)])
+        workflow.set_current_details(f"**{progress.state}**, attempts: {progress.number}. {progress.error or ''}")
