@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 
@@ -10,7 +11,7 @@ from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, PartRecord, TailRecord
 from infra import metrics
-from infra.objects import ObjectMissing, ObjectStore
+from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
 # A slow source must not lose minutes of pages to a crash: what is gathered is secured at least this often.
 SECURE_EVERY_SECONDS = 5.0
@@ -88,10 +89,13 @@ class Stager:
         return False
 
     async def _upload(self, end: int, next_page: int, rows: int) -> None:
-        data = bytes(self._buffer[:end])
+        data = bytes(memoryview(self._buffer)[:end])
         number = staging.part_number(self.ledger.range, len(self.ledger.parts))
-        part = await self._objects.put_part(places.data(self._order), self.ledger.upload_id, number, data)
-        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=hashlib.sha256(data).hexdigest())
+        part, digest = await asyncio.gather(
+            self._objects.put_part(places.data(self._order), self.ledger.upload_id, number, data),
+            asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
+        )
+        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=digest)
         await self._write([*self.ledger.parts, record], None, next_page, rows)
         del self._buffer[:end]
         self._marks = [(mark - end, page, count) for mark, page, count in self._marks if mark > end]
@@ -102,7 +106,7 @@ class Stager:
             return
         data = bytes(self._buffer)
         key = places.tail(self._order, self.ledger.range, self.next_page)
-        stored = await self._objects.put(key, data)
+        stored = await self._objects.put(key, data, content_type=PART_TYPE)
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256)
         await self._write(self.ledger.parts, tail, self.next_page, self.rows)
 

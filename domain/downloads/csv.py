@@ -51,12 +51,14 @@ def lines(
         return b""
     # A text ends in a quote and a nested value in a bracket: this can only be the literal.
     text = _ROW_END.join([*joined, b""]).replace(_NULL + _EDGE, _EDGE)
+    # Asked once for the page, because most pages have none.
+    signs = [sign for sign in _FORMULA_SIGNS if guard and sign in text and b'"' + sign in text]
     pieces, done = [], 0
     for start in sorted({*_cells_with_escapes(text), *_nested_cells(text)}):
         end = text.index(_EDGE, start)
-        pieces += [_plain(text[done:start], guard), _field(text[start:end], guard)]
+        pieces += [_plain(text[done:start], signs), _field(text[start:end], guard)]
         done = end
-    pieces.append(_plain(text[done:], guard))
+    pieces.append(_plain(text[done:], signs))
     return _encoded(b"".join(pieces), encoding)
 
 
@@ -91,11 +93,10 @@ def _start(text: bytes, within: int) -> int:
     return edge + (len(_CELL_END) if text[edge + 1] == ord(",") else len(_ROW_END))
 
 
-def _plain(text: bytes, guard: bool) -> bytes:
+def _plain(text: bytes, signs: Sequence[bytes]) -> bytes:
     """Cells without escapes: a quote before a sign can only open a text."""
-    for sign in _FORMULA_SIGNS if guard else ():
-        if sign in text:
-            text = text.replace(b'"' + sign, b"\"'" + sign)
+    for sign in signs:
+        text = text.replace(b'"' + sign, b"\"'" + sign)
     return text.translate(None, _EDGE)
 
 

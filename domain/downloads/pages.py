@@ -15,7 +15,6 @@ _Cells = dict[str, msgspec.Raw]
 
 _NULL = msgspec.Raw(b"null")
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -160,7 +159,7 @@ def _text(body: bytes) -> bytes:
         fault = _not_json(body, str(error))
         fault.transient = True
         raise fault from None
-    if not _SURROGATE.search(body):
+    if b"\\ud" not in body and b"\\uD" not in body:
         return body
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
 

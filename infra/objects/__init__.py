@@ -11,12 +11,13 @@ from infra.objects.failures import (
     UploadMissing,
 )
 from infra.objects.names import content_disposition
-from infra.objects.records import MIN_PART_BYTES, PART_BYTES, Head, Joined, Listed, Part, Stored, Upload
+from infra.objects.records import MIN_PART_BYTES, PART_BYTES, PART_TYPE, Head, Joined, Listed, Part, Stored, Upload
 from infra.objects.store import ObjectStore
 
 __all__ = [
     "MIN_PART_BYTES",
     "PART_BYTES",
+    "PART_TYPE",
     "BucketMissing",
     "Head",
     "Joined",

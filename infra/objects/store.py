@@ -17,7 +17,7 @@ from infra.objects.channel import Channel
 from infra.objects.etags import composite_etag
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
 from infra.objects.names import content_disposition
-from infra.objects.records import MAX_PARTS, Head, Joined, Listed, Part, Stored, Upload
+from infra.objects.records import MAX_PARTS, PART_TYPE, Head, Joined, Listed, Part, Stored, Upload
 from infra.settings import ObjectSettings
 
 OCTETS = "application/octet-stream"
@@ -158,7 +158,14 @@ class ObjectStore:
         if not 1 <= number <= MAX_PARTS:
             raise ValueError(f"Part number {number} of {key!r} is outside 1 to {MAX_PARTS}.")
         etag = await self._channel.call(
-            key, self._minio._upload_part, self._bucket, self._path(key), data, None, upload_id, number
+            key,
+            self._minio._upload_part,
+            self._bucket,
+            self._path(key),
+            data,
+            {"Content-Type": PART_TYPE},
+            upload_id,
+            number,
         )
         return Part(number, len(data), etag)
 
