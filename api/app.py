@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from api import docs, downloads, health, middleware, openapi, projects, server, webhooks
-from api.auth import Gate
+from api.auth import GATE, Gate
 from api.dispatch import endpoint
 from api.routes import Routes
 from domain.faults import Invalid
@@ -32,7 +32,7 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     )
     app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
     app.on_response_prepare.append(middleware.dress)
-    gate = Gate(services.database, settings)
+    gate = app[GATE] = Gate(services.database, settings)
     for room in rooms:
         if room.attach:
             room.attach(app, services)

@@ -75,6 +75,9 @@ class Gate:
         return Caller(project_id=row.project_id, key_id=key.key_id)
 
 
+GATE = web.AppKey("gate", Gate)
+
+
 class _Row(NamedTuple):
     project_id: str
     secret_hash: bytes

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api import problems
-from api.problems import Problem
 from api.routes import JSON, Access, Route, Routes
 
 VERSION = "0.1.0"
@@ -107,8 +106,9 @@ Schemas = Mapping[tuple[type, Mode], Json]
 
 def _schemas(routes: list[Route]) -> tuple[Schemas, Json]:
     """A reference to each body's and answer's schema, and the schemas themselves."""
-    wanted: dict[tuple[type[BaseModel], Mode], None] = {(Problem, "serialization"): None}
+    wanted: dict[tuple[type[BaseModel], Mode], None] = {}
     for route in routes:
+        wanted |= {(problems.shape(status), "serialization"): None for status in codes(route)}
         if route.body:
             wanted[route.body, "validation"] = None
         if route.answer:
@@ -142,8 +142,22 @@ def _parameters(model: type[BaseModel] | None, place: Literal["path", "query", "
     if model is None:
         return []
     schema = model.model_json_schema()
-    required = schema.get("required", [])
-    return [_parameter(name, place, inner, required=name in required) for name, inner in schema["properties"].items()]
+    required, shared = schema.get("required", []), schema.get("$defs", {})
+    return [
+        _parameter(name, place, _inlined(inner, shared), required=name in required)
+        for name, inner in schema["properties"].items()
+    ]
+
+
+def _inlined(schema: Json, shared: Json) -> Json:
+    """A parameter's schema without references: it is the only user of its choices."""
+    if "$ref" in schema:
+        found = shared[schema["$ref"].rpartition("/")[2]]
+        return {word: value for word, value in found.items() if word != "description"} | {
+            word: value for word, value in schema.items() if word != "$ref"
+        }
+    branches = {"anyOf": [_inlined(branch, shared) for branch in schema["anyOf"]]} if "anyOf" in schema else {}
+    return schema | branches
 
 
 def _parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
@@ -167,7 +181,7 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
         yield status, _without_model(status, media_type)
     for status, names in codes(route).items():
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
-        yield status, _response(description, problems.MEDIA_TYPE, schemas[Problem, "serialization"])
+        yield status, _response(description, problems.MEDIA_TYPE, schemas[problems.shape(status), "serialization"])
 
 
 def _without_model(status: HTTPStatus, media_type: str) -> Json:

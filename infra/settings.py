@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
+
+
+def _only_scheme_and_host(value: str) -> str:
+    """A path would be signed differently from how it arrives."""
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
+        raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
+    return value
+
+
+PublicBase = Annotated[str, AfterValidator(_only_scheme_and_host)]
 
 
 class DatabaseSettings(BaseModel):
@@ -31,17 +43,10 @@ class ObjectSettings(BaseModel):
     prefix: str = Field(default="", description="put before every key; lets several installations share a bucket")
     access_key: str = "haulage"
     secret_key: SecretStr = SecretStr("")
-    public_base: str = Field(default="", description="scheme and host that browsers reach the store under, e.g. a CDN")
+    public_base: PublicBase = Field(
+        default="", description="scheme and host that browsers reach the store under, e.g. a CDN"
+    )
     threads: int = Field(default=8, ge=1, description="requests to the store at once")
-
-    @field_validator("public_base")
-    @classmethod
-    def _only_scheme_and_host(cls, value: str) -> str:
-        """A path would be signed differently from how it arrives."""
-        parts = urlsplit(value)
-        if value and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/")):
-            raise ValueError(f"{value!r} is not scheme and host alone. Write it like https://files.example.com.")
-        return value
 
 
 class GuardSettings(BaseModel):
@@ -78,6 +83,11 @@ class ApiSettings(BaseModel):
     body_timeout_seconds: float = 20.0
     request_timeout_seconds: float = 60.0
     keepalive_seconds: float = 30.0
+    ping_seconds: float = Field(default=15.0, gt=0, description="pause between pings on open streams")
+    streams_per_project: int = Field(default=100, ge=1, description="streams that a project may hold open, per process")
+    public_base: PublicBase = Field(
+        default="", description="scheme and host that links to us begin with; by default as the request named us"
+    )
 
 
 class SecretSettings(BaseModel):
@@ -104,6 +114,21 @@ class EmbeddedSettings(BaseModel):
     store_port: int = 8333
 
 
+class PartyQuotas(BaseModel):
+    """What each may do before it is told to wait. A download is active until its file is ready or it has failed."""
+
+    submissions_per_minute: int = Field(default=60, ge=1)
+    active: int = Field(default=10, ge=1)
+    bytes_per_day: int = Field(default=20_000_000_000, ge=1, lt=10**15, description="of files made")
+
+
+class QuotaSettings(BaseModel):
+    """The quotas of each project, and of each operator within it."""
+
+    project: PartyQuotas = PartyQuotas()
+    operator: PartyQuotas = PartyQuotas()
+
+
 class DownloadSettings(BaseModel):
     """The download center."""
 
@@ -114,6 +139,8 @@ class DownloadSettings(BaseModel):
     max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
     rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
     resume_window_seconds: int = Field(default=300, ge=0, description="how long what is staged may be gone on from")
+    requests_per_host: int = Field(default=10, ge=1, description="requests at a time, over all workers")
+    quotas: QuotaSettings = QuotaSettings()
 
 
 class WebhookSettings(BaseModel):

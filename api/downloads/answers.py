@@ -1,0 +1,119 @@
+"""What callers are told of a download: from its row when it is over, from the engine while it runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pydantic import AwareDatetime, Field
+
+from api.models import Answer
+from domain.downloads.request import FileType
+from domain.downloads.status import Phase, State, Status
+from domain.faults import FaultRecord
+from infra.tables.downloads import Download
+
+
+class ListedDownload(Answer):
+    """A download as lists show it; ask for it alone to see how far it is."""
+
+    task_id: str
+    state: State
+    label: str = Field(description="the state in Chinese")
+    type: FileType
+    file_name: str
+    operator_id: str | None
+    rows: int = Field(description="rows that the file has; 0 in lists while there is none")
+    total: int | None = Field(description="rows that the source said there are; null until it did")
+    bytes: int | None = Field(default=None, description="size of the file; null while there is none")
+    processings: int = Field(description="how often it was processed, the first time included")
+    fault: FaultRecord | None = Field(default=None, description="why it failed, and what to do")
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None = Field(default=None, description="when it was first processed")
+    finished_at: AwareDatetime | None = None
+    expires_at: AwareDatetime | None = Field(default=None, description="when the file goes")
+
+
+class DownloadAnswer(ListedDownload):
+    """Where a download stands."""
+
+    rows: int = Field(description="rows fetched so far, or that the file has")
+    phase: Phase
+    fetchers: int | None = Field(default=None, description="how many fetch in parallel; null while nothing is fetched")
+    rows_per_second: int | None = Field(default=None, description="on average since it began; null before that")
+
+
+class Asked(Answer):
+    """What the engine is given to keep beside a run, for answers before there is a row."""
+
+    type: FileType
+    file_name: str
+    operator_id: str | None
+
+
+def of_row(row: Download) -> DownloadAnswer:
+    """A download that is over, or whose run the engine has forgotten."""
+    state = _state(row)
+    return DownloadAnswer(
+        **_common(row, state),
+        phase=Phase.DONE if state.final else Phase.WAITING,
+        rows_per_second=_speed(row.rows, row.started_at, row.finished_at),
+    )
+
+
+def listed(row: Download) -> ListedDownload:
+    """A line of a list."""
+    return ListedDownload(**_common(row, _state(row)))
+
+
+def of_run(task_id: str, asked: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
+    """A download that runs, or is about to."""
+    return DownloadAnswer(
+        task_id=task_id,
+        state=status.state,
+        label=status.state.label,
+        type=asked.type,
+        file_name=asked.file_name,
+        operator_id=asked.operator_id,
+        phase=status.phase,
+        rows=status.rows,
+        total=status.total,
+        fetchers=status.fetchers or None,
+        processings=status.processings,
+        fault=status.fault,
+        created_at=created_at,
+        started_at=status.started_at,
+        rows_per_second=_speed(status.rows, status.started_at, datetime.now(UTC)),
+    )
+
+
+def _common(row: Download, state: State) -> dict[str, object]:
+    return {
+        "task_id": row.task_id,
+        "state": state,
+        "label": state.label,
+        "type": FileType(row.type),
+        "file_name": row.file_name,
+        "operator_id": row.operator_id,
+        "rows": row.rows or 0,
+        "total": row.total_rows,
+        "bytes": row.bytes,
+        "processings": row.processings,
+        "fault": FaultRecord.model_validate(row.fault) if row.fault else None,
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "expires_at": row.expires_at,
+    }
+
+
+def _state(row: Download) -> State:
+    """As the row says; a file whose time is over has expired, whether or not it was swept away already."""
+    state = State(row.state)
+    is_over = row.expires_at is not None and row.expires_at <= datetime.now(UTC)
+    return State.EXPIRED if state is State.SUCCEEDED and is_over else state
+
+
+def _speed(rows: int | None, started_at: datetime | None, until: datetime | None) -> int | None:
+    if rows is None or started_at is None or until is None or until <= started_at:
+        return None
+    return round(rows / (until - started_at).total_seconds())

@@ -1,0 +1,143 @@
+"""The board: where downloads stand. What is over stands in the catalogue; what runs, the engine is asked about."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from aiohttp import web
+from sqlmodel import select
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.downloads import answers
+from api.downloads.answers import Asked, DownloadAnswer
+from domain.downloads.status import FetchProgress, Phase, State, Status, with_progress
+from domain.faults import FaultRecord, Missing
+from infra import temporal
+from infra.services import Services
+from infra.tables.downloads import Download
+from workflows import downloads
+
+LOOK_SECONDS = 0.5
+"""For how long what the engine said is good enough: it is asked twice a second about a run, whoever wants to know."""
+
+ASKED_MEMO = "asked"
+
+_ENDED_BY_HAND = FaultRecord(
+    code="run_ended",
+    message="The run was ended from outside, before the download was done.",
+    hint="Start the download again; if nobody on your side knows why, ask the operator.",
+)
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the engine said of a run."""
+
+    asked: Asked
+    status: Status
+    began: datetime
+
+
+class Board:
+    """Answers where a download stands, to however many ask."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+        self._looks: dict[Key, asyncio.Task[Sight]] = {}
+
+    async def read(self, project_id: str, task_id: str) -> DownloadAnswer:
+        """Where it stands.
+
+        Raises:
+            Missing: The project has no such download.
+        """
+        row = await self.row(project_id, task_id)
+        if row is not None and State(row.state).final:
+            return answers.of_row(row)
+        try:
+            sight = await self._look(project_id, task_id)
+        except Missing:
+            if row is None:
+                raise
+            return answers.of_row(row)
+        if sight.status.state.final:
+            # It ended while we looked: only its row tells everything.
+            row = await self.row(project_id, task_id)
+            if row is not None and State(row.state).final:
+                return answers.of_row(row)
+        return answers.of_run(task_id, sight.asked, sight.status, row.created_at if row else sight.began)
+
+    async def progress(self, project_id: str, before: DownloadAnswer) -> DownloadAnswer:
+        """Where a download stands that ran a moment ago: the database is not asked unless it has ended."""
+        sight = await self._look(project_id, before.task_id)
+        if sight.status.state.final:
+            return await self.read(project_id, before.task_id)
+        return answers.of_run(before.task_id, sight.asked, sight.status, before.created_at)
+
+    async def row(self, project_id: str, task_id: str) -> Download | None:
+        """The download's row; there is none before it was first processed."""
+        query = select(Download).where(Download.task_id == task_id, Download.project_id == project_id)
+        async with self._database.session() as session:
+            return (await session.exec(query)).one_or_none()
+
+    def forget(self, project_id: str, task_id: str) -> None:
+        """Look anew next time: we have just changed something."""
+        self._looks.pop((project_id, task_id), None)
+
+    async def _look(self, project_id: str, task_id: str) -> Sight:
+        key = (project_id, task_id)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = asyncio.create_task(self._describe(project_id, task_id))
+            look.add_done_callback(lambda done: self._keep_for_a_while(key, done))
+        # Whoever stops waiting does not stop the look of the others.
+        return await asyncio.shield(look)
+
+    def _keep_for_a_while(self, key: Key, look: asyncio.Task[Sight]) -> None:
+        def drop() -> None:
+            if self._looks.get(key) is look:
+                del self._looks[key]
+
+        if look.cancelled() or look.exception():
+            drop()
+        else:
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, drop)
+
+    async def _describe(self, project_id: str, task_id: str) -> Sight:
+        """The workflow's own word, and on top the rows that running fetchers reported."""
+        handle = self._engine.get_workflow_handle(downloads.workflow_id(project_id, task_id))
+        try:
+            description = await handle.describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise missing(task_id) from None
+        status = await description.memo_value(downloads.STATUS_MEMO, type_hint=Status)
+        beats = await temporal.heartbeats(self._engine, description, FetchProgress)
+        return Sight(
+            asked=await description.memo_value(ASKED_MEMO, type_hint=Asked),
+            status=_mended(with_progress(status, beats), description),
+            began=description.start_time,
+        )
+
+
+BOARD = web.AppKey("downloads_board", Board)
+
+
+def missing(task_id: str) -> Missing:
+    """What is told of an id that names nothing of this project."""
+    return Missing("not_found", f"There is no download {task_id}.", "Check the id that POST /v1/downloads answered.")
+
+
+def _mended(status: Status, description: WorkflowExecutionDescription) -> Status:
+    """A run that was terminated could not say so itself."""
+    over = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.FAILED)
+    if status.state.final or description.status not in over:
+        return status
+    return status.model_copy(update={"state": State.FAILED, "phase": Phase.DONE, "fault": _ENDED_BY_HAND})

@@ -1,0 +1,205 @@
+"""Delivery: every way to the file ends in a presigned address of five minutes, made at the moment of the click."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import assert_never
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field
+from sqlmodel import col, select
+
+from api.auth import is_live
+from api.downloads import answers, links
+from api.downloads.board import missing
+from api.downloads.links import Link
+from api.downloads.room import TaskPath, board, routes
+from api.models import Answer, Request
+from api.routes import Access, Call
+from domain.downloads import csv
+from domain.downloads.request import DownloadOrder, FileType
+from domain.downloads.status import State, StoredFile
+from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
+from infra.objects import content_disposition
+from infra.tables.downloads import Download
+from infra.tables.projects import Project
+
+PRESIGNED_SECONDS = 300
+LINK_MIN_SECONDS = 60
+LINK_DEFAULT_SECONDS = 24 * 3600
+LINK_MAX_SECONDS = 7 * 24 * 3600
+SEND_SECONDS = 30.0
+"""How long a caller may take for a piece of a file that we send ourselves."""
+
+NO_FILE: dict[str, type[Fault]] = {
+    "download_unfinished": Conflict,
+    "download_failed": Conflict,
+    "download_cancelled": Conflict,
+    "download_expired": Gone,
+}
+
+
+class LinkQuery(Request):
+    """How long a link shall be good."""
+
+    expires_in: int = Field(
+        default=LINK_DEFAULT_SECONDS,
+        ge=LINK_MIN_SECONDS,
+        le=LINK_MAX_SECONDS,
+        description="seconds; it is never good for longer than the file is kept",
+    )
+
+
+class MadeLink(Answer):
+    """A link that needs no key."""
+
+    url: str = Field(description="whoever has it gets the file")
+    expires_at: AwareDatetime
+
+
+class LinkPath(Request):
+    """A link's own text."""
+
+    token: str = Field(pattern=links.PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that can be had."""
+
+    stored: StoredFile
+    content_type: str
+    expires_at: datetime
+
+
+@routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE)
+async def file(call: Call, path: TaskPath) -> web.Response:
+    """Fetch the file: a redirect to an address that is good for five minutes.
+
+    It takes ranges, so that what broke off can be taken up again.
+    """
+    return await _redirect(call, await _own(call, path.task_id))
+
+
+@routes.post("/v1/downloads/{task_id}/link", access=Access.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE)
+async def link(call: Call, path: TaskPath, query: LinkQuery) -> MadeLink:
+    """Make a link that needs no key, for browsers.
+
+    It leads to the file until it expires or the file goes.
+    """
+    found = await _own(call, path.task_id)
+    until = min(datetime.now(UTC) + timedelta(seconds=query.expires_in), found.expires_at).replace(microsecond=0)
+    token = links.write(_pepper(call), Link(call.project_id, path.task_id, until))
+    base = call.services.settings.api.public_base.rstrip("/") or f"{call.request.scheme}://{call.request.host}"
+    return MadeLink(url=f"{base}/d/{token}", expires_at=until)
+
+
+@routes.get("/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE, "link_expired": Gone})
+async def follow(call: Call, path: LinkPath) -> web.Response:
+    """Follow a link: a redirect to an address that is good for five minutes."""
+    opened = links.read(_pepper(call), path.token)
+    if opened is None:
+        raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
+    if opened.expires_at <= datetime.now(UTC):
+        raise Gone("link_expired", f"This link was good until {_clock(opened.expires_at)}.", "Ask for a new one.")
+    query = (
+        select(Download)
+        .join(Project, col(Project.project_id) == Download.project_id)
+        .where(Download.task_id == opened.task_id, Download.project_id == opened.project_id)
+        .where(is_live(Project.revoked_at))
+    )
+    async with call.services.database.session() as session:
+        row = (await session.exec(query)).one_or_none()
+    if row is None:
+        raise missing(opened.task_id)
+    return await _redirect(call, file_of(row))
+
+
+async def stream(call: Call, task_id: str) -> web.StreamResponse:
+    """Send the file itself, in flat memory."""
+    found = await _own(call, task_id)
+    response = web.StreamResponse(
+        headers={
+            "Content-Disposition": content_disposition(found.stored.name),
+            "Content-Length": str(found.stored.bytes),
+            "Content-Type": found.content_type,
+            "Content-Location": f"/v1/downloads/{task_id}",
+        }
+    )
+    await response.prepare(call.request)
+    async for piece in call.services.objects.stream(found.stored.key):
+        async with asyncio.timeout(SEND_SECONDS):
+            await response.write(piece)
+    return response
+
+
+def file_of(row: Download) -> File:
+    """The file of a download.
+
+    Raises:
+        Conflict: It has none yet, or never will.
+        Gone: Its time is over.
+    """
+    answer = answers.of_row(row)
+    match answer.state:
+        case State.PENDING | State.RUNNING:
+            raise _unfinished()
+        case State.FAILED:
+            why = answer.fault or FaultRecord(code="", message="")
+            raise Conflict("download_failed", f"This download failed, so there is no file. {why.message}", why.hint)
+        case State.CANCELLED:
+            raise Conflict("download_cancelled", "This download was cancelled, so there is no file.", "Start another.")
+        case State.EXPIRED:
+            until = f" It was kept until {_clock(answer.expires_at)}." if answer.expires_at else ""
+            raise Gone("download_expired", f"The file is gone.{until}", "Export again.")
+        case State.SUCCEEDED:
+            if row.file is None or row.expires_at is None:
+                raise LookupError(f"{row.task_id} succeeded, and its row names no file")
+            return File(StoredFile.model_validate(row.file), _content_type(row), row.expires_at)
+        case _:
+            assert_never(answer.state)
+
+
+async def _own(call: Call, task_id: str) -> File:
+    row = await board(call).row(call.project_id, task_id)
+    if row is None:
+        # It may have begun a moment ago, or there is no such download.
+        await board(call).read(call.project_id, task_id)
+        raise _unfinished()
+    return file_of(row)
+
+
+async def _redirect(call: Call, found: File) -> web.Response:
+    address = await call.services.objects.presign(
+        found.stored.key,
+        expires_seconds=PRESIGNED_SECONDS,
+        file_name=found.stored.name,
+        content_type=found.content_type,
+    )
+    return web.Response(status=HTTPStatus.FOUND, headers={"Location": address})
+
+
+def _unfinished() -> Conflict:
+    return Conflict("download_unfinished", "This download is not finished.", "Wait until its state is succeeded.")
+
+
+def _content_type(row: Download) -> str:
+    order = DownloadOrder.model_validate(row.request)
+    match order.type:
+        case FileType.CSV:
+            return csv.content_type(order.encoding)
+        case FileType.PARQUET:
+            return "application/vnd.apache.parquet"
+        case _:
+            assert_never(order.type)
+
+
+def _pepper(call: Call) -> str:
+    return call.services.settings.secrets.pepper.get_secret_value()
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

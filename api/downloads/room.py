@@ -1,0 +1,29 @@
+"""The room: where its routes are declared, and how one download is named in them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from api.downloads import watching
+from api.downloads.board import BOARD, Board
+from api.downloads.watching import WATCHES, Watches
+from api.models import Request
+from api.routes import Call, Routes
+
+routes = Routes("downloads", "A paged source becomes a file.", attach=watching.attach)
+
+
+class TaskPath(Request):
+    """Names one download."""
+
+    task_id: str = Field(pattern=r"^dl_[0-9a-z]{24}$")
+
+
+def board(call: Call) -> Board:
+    """Where this process reads how downloads stand."""
+    return call.request.app[BOARD]
+
+
+def watches(call: Call) -> Watches:
+    """What this process watches."""
+    return call.request.app[WATCHES]

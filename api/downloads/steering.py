@@ -1,0 +1,109 @@
+"""Steering: cancel what runs, retry what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.downloads import answers, starting
+from api.downloads.answers import DownloadAnswer
+from api.downloads.board import missing
+from api.downloads.room import TaskPath, board, routes
+from api.routes import Access, Call
+from domain.downloads.request import DownloadOrder
+from domain.downloads.status import Phase, State
+from domain.faults import Conflict
+from infra.tables.downloads import Download
+from workflows import downloads
+from workflows.downloads import DownloadWorkflow
+
+SEEN_SECONDS = 2.0
+"""How long a retry waits until a worker has taken it up, so that whoever asks next does not see the old failure."""
+SEEN_POLL_SECONDS = 0.05
+
+
+@routes.post("/v1/downloads/{task_id}/cancel", access=Access.PROJECT, status=HTTPStatus.ACCEPTED)
+async def cancel(call: Call, path: TaskPath) -> DownloadAnswer:
+    """Cancel a download.
+
+    What runs is stopped, and nothing of it stays; its state becomes `cancelled` in a moment. One that is over stays as
+    it is, only what a failed one keeps for a retry goes.
+    """
+    return await _cancel(call, path.task_id)
+
+
+@routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, status=HTTPStatus.ACCEPTED)
+async def delete(call: Call, path: TaskPath) -> DownloadAnswer:
+    """Cancel a download; the same as `POST …/cancel`."""
+    return await _cancel(call, path.task_id)
+
+
+@routes.post(
+    "/v1/downloads/{task_id}/retry",
+    access=Access.PROJECT,
+    status=HTTPStatus.ACCEPTED,
+    problems={"download_not_failed": Conflict},
+)
+async def retry(call: Call, path: TaskPath) -> DownloadAnswer:
+    """Retry a failed download, under the same id.
+
+    It goes on from what was fetched if that is recent and the source still has as many rows, else it starts again.
+    """
+    row = await board(call).row(call.project_id, path.task_id)
+    answer = answers.of_row(row) if row else await board(call).read(call.project_id, path.task_id)
+    if row is None or answer.state is not State.FAILED:
+        raise Conflict(
+            "download_not_failed",
+            f"This download is {answer.state}; only a failed one can be retried.",
+            "Wait for its end, or start a new download.",
+        )
+    await _process_again(call, row)
+    return await _taken_up(call, row)
+
+
+async def _cancel(call: Call, task_id: str) -> DownloadAnswer:
+    row = await board(call).row(call.project_id, task_id)
+    try:
+        await _handle(call, task_id).cancel()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        if row is None:
+            raise missing(task_id) from None
+    board(call).forget(call.project_id, task_id)
+    return await board(call).read(call.project_id, task_id)
+
+
+async def _process_again(call: Call, row: Download) -> None:
+    """By a signal, if the run still waits for one; else by a new run."""
+    if answers.of_row(row).fault is not None and row.fault and row.fault.get("retryable"):
+        try:
+            await _handle(call, row.task_id).signal(DownloadWorkflow.retry)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+        else:
+            return
+    await starting.start(call.services, DownloadOrder.model_validate(row.request), again=True)
+
+
+async def _taken_up(call: Call, before: Download) -> DownloadAnswer:
+    """Where it stands once a worker has taken it up, or that it waits for one."""
+    board(call).forget(call.project_id, before.task_id)
+    try:
+        async with asyncio.timeout(SEEN_SECONDS):
+            while True:
+                row = await board(call).row(call.project_id, before.task_id)
+                if row is not None and (row.state, row.processings) != (before.state, before.processings):
+                    return await board(call).read(call.project_id, before.task_id)
+                await asyncio.sleep(SEEN_POLL_SECONDS)
+    except TimeoutError:
+        waiting = {"state": State.PENDING, "label": State.PENDING.label, "phase": Phase.WAITING}
+        return answers.of_row(before).model_copy(update={**waiting, "fault": None, "finished_at": None})
+
+
+def _handle(call: Call, task_id: str) -> WorkflowHandle[DownloadWorkflow, object]:
+    return call.services.engine.get_workflow_handle(downloads.workflow_id(call.project_id, task_id))

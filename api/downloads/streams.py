@@ -1,0 +1,179 @@
+"""Live streams: WebSocket and server-sent events; each tells the newest word, and never keeps a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import WSCloseCode, web
+from pydantic import Field
+
+from api import auth
+from api.downloads.answers import DownloadAnswer
+from api.downloads.room import TaskPath, routes, watches
+from api.downloads.watching import Ending, Subscription
+from api.models import Request
+from api.problems import Refusal
+from api.routes import Access, Call
+from domain.faults import Denied
+from infra import log
+
+SEND_SECONDS = 10.0
+"""A watcher whose line takes nothing for so long is dropped."""
+
+RECONNECT_MILLISECONDS = 1_000
+CLOSE_SECONDS = 2.0
+MESSAGE_MAX_BYTES = 4_096
+"""Watchers have nothing to say but pongs."""
+
+_CLOSE_CODES = {
+    Ending.FINISHED: WSCloseCode.OK,
+    Ending.LEFT: WSCloseCode.OK,
+    Ending.STOPPING: WSCloseCode.GOING_AWAY,
+    Ending.TOO_SLOW: WSCloseCode.TRY_AGAIN_LATER,
+    Ending.KEY_REVOKED: WSCloseCode.POLICY_VIOLATION,
+}
+
+
+class Reconnection(Request):
+    """What a browser sends when it connects again."""
+
+    last_event_id: str | None = Field(
+        default=None, alias="Last-Event-ID", max_length=100, description="what was heard last; browsers send it"
+    )
+
+
+@routes.get("/v1/downloads/ws", access=Access.PROJECT, status=HTTPStatus.SWITCHING_PROTOCOLS)
+async def watch_project(call: Call) -> web.WebSocketResponse:
+    """Watch all downloads of the project by WebSocket.
+
+    Each message is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last
+    minute, then every change.
+    """
+    async with watches(call).of_project(call.project_id) as watcher:
+        return await _by_socket(call, watcher)
+
+
+@routes.get("/v1/downloads/{task_id}/ws", access=Access.PROJECT, status=HTTPStatus.SWITCHING_PROTOCOLS)
+async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
+    """Watch a download by WebSocket.
+
+    Each message is the download as `GET /v1/downloads/{task_id}` shows it: at once, and then whenever it changed. After
+    the one that tells the end the connection is closed with code 1000; 1001 and 1013 mean to connect again.
+    """
+    async with watches(call).of_download(call.project_id, path.task_id) as watcher:
+        return await _by_socket(call, watcher)
+
+
+@routes.get(
+    "/v1/downloads/{task_id}/events",
+    access=Access.PROJECT,
+    media_type="text/event-stream",
+    also={HTTPStatus.NO_CONTENT: ""},
+)
+async def events(call: Call, path: TaskPath, headers: Reconnection) -> web.StreamResponse:
+    """Watch a download by server-sent events.
+
+    Each event is the download as `GET /v1/downloads/{task_id}` shows it. The stream ends after the one that tells the
+    end; who connects again with its id gets 204.
+    """
+    async with watches(call).of_download(call.project_id, path.task_id) as watcher:
+        return await _by_events(call, watcher, headers.last_event_id)
+
+
+async def _by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
+    ping_seconds = call.services.settings.api.ping_seconds
+    socket = web.WebSocketResponse(
+        heartbeat=ping_seconds, timeout=CLOSE_SECONDS, max_msg_size=MESSAGE_MAX_BYTES, compress=False
+    )
+    if not socket.can_prepare(call.request):
+        raise Refusal(
+            HTTPStatus.UPGRADE_REQUIRED,
+            "upgrade_required",
+            "This address speaks WebSocket, and the request asked for no upgrade.",
+            "Use a WebSocket client; GET /v1/downloads/{task_id}/events tells the same over plain HTTP.",
+        )
+    await socket.prepare(call.request)
+    async with _attended(call, watcher, _until_closed(socket, watcher)):
+        while (news := await watcher.news()) is not None:
+            for answer in news:
+                await _sent(socket.send_str(answer.model_dump_json()))
+        ending = watcher.ending or Ending.LEFT
+        await socket.close(code=_CLOSE_CODES[ending], message=ending.encode())
+    return socket
+
+
+async def _until_closed(socket: web.WebSocketResponse, watcher: Subscription) -> None:
+    async for _ in socket:
+        pass
+    watcher.end(Ending.LEFT)
+
+
+async def _by_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
+    settings = call.services.settings.api
+    first = await watcher.news()
+    if first and first[-1].state.final and _event_id(first[-1]) == heard:
+        # A browser would connect again for ever; this answer tells it to stop.
+        return web.Response(status=HTTPStatus.NO_CONTENT)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+    await response.prepare(call.request)
+    async with _attended(call, watcher):
+        await _send(response, f"retry: {RECONNECT_MILLISECONDS}\n\n")
+        news = first
+        while news is not None:
+            for answer in news:
+                identity = _event_id(answer)
+                if identity != heard:
+                    await _send(response, f"id: {identity}\ndata: {answer.model_dump_json()}\n\n")
+                heard = identity
+            if not news:
+                await _send(response, ": ping\n\n")
+            news = await watcher.news(settings.ping_seconds)
+    return response
+
+
+async def _send(response: web.StreamResponse, text: str) -> None:
+    await _sent(response.write(text.encode()))
+
+
+async def _sent(sending: Awaitable[None]) -> None:
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await sending
+    except TimeoutError:
+        raise ConnectionAbortedError(f"the watcher took nothing for {SEND_SECONDS:g} s") from None
+
+
+def _event_id(answer: DownloadAnswer) -> str:
+    """The same for the same word, in every process: who reconnects is told only what is new."""
+    text = answer.model_dump_json(exclude={"rows_per_second"})
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+@asynccontextmanager
+async def _attended(call: Call, watcher: Subscription, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Stream without a time limit, but not past the end of the key that opened the stream."""
+    call.lift_time_limit()
+    tasks = [asyncio.create_task(each) for each in (_while_admitted(call, watcher), *others)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _while_admitted(call: Call, watcher: Subscription) -> None:
+    gate, seconds = call.request.app[auth.GATE], call.services.settings.api.ping_seconds
+    while watcher.ending is None:
+        await asyncio.sleep(seconds)
+        try:
+            await gate.admit(call.request, Access.PROJECT)
+        except Denied:
+            watcher.end(Ending.KEY_REVOKED)
+        except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)
+            log.get(__name__).warning("key_not_checked", error=repr(error))
