@@ -1,0 +1,73 @@
+"""What a room needs to record histories: the whole house, a project, a receiver, and a place to keep them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from temporalio.client import Client
+
+from cli.house import House, house
+from infra import temporal
+from infra.settings import Settings
+from sims.receiver import Receiver, running_receiver
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A running house, and a project whose runs are recorded."""
+
+    running: House
+    receiver: Receiver
+    engine: Client
+    session: aiohttp.ClientSession
+    project_id: str
+
+    async def keep(self, workflow_id: str, workflow: str, name: str, *, run_id: str | None = None) -> None:
+        """Write a run's history under this name; without a run id that of the last run."""
+        history = await self.engine.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()
+        path = HISTORIES / workflow / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_anonymous(json.loads(history.to_json())), indent=1) + "\n")
+
+
+@asynccontextmanager
+async def recording(variables: Mapping[str, str]) -> AsyncIterator[Recorder]:
+    """Start everything, with these settings."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with running_receiver() as receiver:
+            allowed = json.dumps([receiver.base.removeprefix("http://")])
+            os.environ.update(variables, HAULAGE_GUARD__ALLOW=allowed)
+            settings = Settings().model_copy(update={"data_dir": Path(folder)})
+            async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
+                engine = await temporal.connect(running.stack.environment(running.settings))
+                yield Recorder(running, receiver, engine, session, await _project(session, running))
+
+
+async def _project(session: aiohttp.ClientSession, running: House) -> str:
+    headers = {"Authorization": f"Bearer {running.admin_key}"}
+    async with session.post("/v1/projects", json={"name": "record"}, headers=headers) as answer:
+        made = await answer.json()
+    session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"
+    project_id: str = made["project_id"]
+    return project_id
+
+
+def _anonymous(value: Any) -> Any:
+    """Without the names of the machine and process that recorded it."""
+    match value:
+        case dict():
+            return {key: "recorder" if key == "identity" else _anonymous(each) for key, each in value.items()}
+        case list():
+            return [_anonymous(each) for each in value]
+        case _:
+            return value
