@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
 from activities.webhooks.steps import WebhookSteps
 from infra.services import Services
 from infra.settings import EngineSettings
 from workflows import downloads, webhooks
+from workflows.housekeeping import HousekeepingWorkflow
 
 
 @dataclass(frozen=True)
@@ -26,38 +28,50 @@ class Queue:
     workflows: Sequence[type]
     activities: Sequence[Callable[..., Any]]
     slots: int
+    polls: int = 5
 
 
 def table(services: Services) -> list[Queue]:
     """All queues of the house."""
-    settings = services.settings
-    download = DownloadSteps(services.database, services.objects, services.http, services.sealer, settings.downloads)
+    download = DownloadSteps(services)
+    housekeeping = DownloadHousekeeping(services)
     webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
         Queue(
             name=downloads.QUEUE,
-            workflows=[downloads.DownloadWorkflow],
-            activities=[download.record, download.probe, download.assemble, download.discard, download.finish],
+            workflows=[downloads.DownloadWorkflow, HousekeepingWorkflow],
+            activities=[
+                download.record,
+                download.probe,
+                download.assemble,
+                download.discard,
+                download.finish,
+                housekeeping.expire,
+                housekeeping.sweep,
+            ],
             slots=50,
         ),
         Queue(
             name=downloads.FETCH_QUEUE,
             workflows=[],
             activities=[download.fetch_range],
-            slots=settings.worker.fetch_slots,
+            slots=services.settings.worker.fetch_slots,
+            # One poll at a time: the ranges of a download come to all workers in turn, not all of them to one.
+            polls=1,
         ),
         Queue(
             name=webhooks.QUEUE,
             workflows=[webhooks.WebhookDelivery],
             activities=[webhook.enter, webhook.attempt],
-            slots=100,
+            # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
+            slots=32,
         ),
     ]
 
 
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
-    return [downloads.DownloadWorkflow, webhooks.WebhookDelivery]
+    return [downloads.DownloadWorkflow, HousekeepingWorkflow, webhooks.WebhookDelivery]
 
 
 def names() -> tuple[str, ...]:
@@ -73,6 +87,7 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
         workflows=queue.workflows,
         activities=queue.activities,
         max_concurrent_activities=queue.slots,
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
         # A killed worker freezes its cached workflows for this long; the default of 10 s is felt by users.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=engine.sticky_timeout_seconds),
         # Heartbeats carry the progress that people watch.

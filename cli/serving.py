@@ -16,6 +16,7 @@ from domain.faults import Invalid
 from infra import log, metrics, migrate, services, temporal
 from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
+from workflows import schedules
 
 KEEPALIVE_SECONDS = 30.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
@@ -28,7 +29,9 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
         environment: Variables that lead to the engine, where they are not this process' own.
     """
     await migrate.migrate(settings.database.url.get_secret_value())
-    await temporal.ensure_search_attributes(await temporal.connect(environment))
+    engine = await temporal.connect(environment)
+    await temporal.ensure_search_attributes(engine)
+    await schedules.ensure(engine)
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from infra import temporal
 from infra.database import Database
 from infra.http import GuardedClient
+from infra.limits import HostGate, Limiter
 from infra.objects import ObjectStore
 from infra.sealing import Sealer
 from infra.settings import Settings
@@ -30,6 +31,7 @@ class Services:
     objects: ObjectStore
     http: GuardedClient
     sealer: Sealer
+    gate: HostGate
     engine: Client
 
     @property
@@ -70,5 +72,6 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             objects=objects,
             http=await stack.enter_async_context(GuardedClient(settings.guard)),
             sealer=Sealer(settings.secrets),
+            gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(),
         )

@@ -22,7 +22,7 @@ from sims.source import Source, running_source
 from tests.door import Door, opened
 from tests.stack import eventually
 
-FINAL = ("succeeded", "failed")
+FINAL = ("succeeded", "failed", "cancelled", "expired")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
-    from domain.downloads import plan
+    from domain.downloads import places, plan, story
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
@@ -35,7 +35,10 @@ with workflow.unsafe.imports_passed_through():
         RecordOrder,
     )
     from domain.faults import FaultRecord
+    from domain.sealed import Sealed
+    from domain.webhooks import WebhookEvent, WebhookOrder
     from infra import temporal
+    from workflows import webhooks
     from workflows.outcomes import fault_of, is_type
 
 Argument = TypeVar("Argument")
@@ -56,9 +59,7 @@ _LONG_SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
-def workflow_id(project_id: str, task_id: str) -> str:
-    """The id of a download's workflow; it names the project, so that no other project can name the workflow."""
-    return f"download:{project_id}:{task_id}"
+workflow_id = places.workflow_id
 
 
 class Unmendable(Exception):
@@ -242,6 +243,23 @@ class DownloadWorkflow:
             ),
         )
         self._tell(outcome.state, Phase.DONE)
+        if self._order.callback is not None:
+            await webhooks.announce(self._news(self._order.callback, outcome))
+
+    def _news(self, callback: Sealed, outcome: Outcome) -> WebhookOrder:
+        """What the callback is told."""
+        event = WebhookEvent(
+            type=f"download.{outcome.state}",
+            timestamp=workflow.now(),
+            data=story.told(self._order, outcome, self._course.processings),
+        )
+        return WebhookOrder(
+            delivery_id=webhooks.new_delivery_id(),
+            project_id=self._order.project_id,
+            task_id=self._order.task_id,
+            url=callback,
+            event=event,
+        )
 
     async def _is_retried(self, outcome: Outcome) -> bool:
         """Wait for a retry as long as what is staged may be used; then it goes."""

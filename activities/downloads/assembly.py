@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 
+from activities.downloads import parquet
 from domain.downloads import places, sinks, staging
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
@@ -21,7 +22,9 @@ class Assembly:
         self._order = assemble.order
         self._probe = assemble.probe
         self._ranges = assemble.ranges
+        self._sink = sinks.sink_for(assemble.order)
         self._key = places.data(assemble.order)
+        self._joined = places.upload(assemble.order)
 
     async def run(self) -> StoredFile:
         """Join, check, and write the manifest."""
@@ -42,15 +45,22 @@ class Assembly:
         if self._probe.extent.exact and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._placed(staging.join(ledgers))
-        etag = await self._complete(placed)
+        etag, size = await self._complete(placed), sum(part.bytes for part in placed)
+        if self._sink.rendered:
+            rendered = await parquet.render(
+                self._objects, self._joined, self._key, metadata={"task": self._order.task_id}
+            )
+            if rendered.rows != rows:
+                raise StagingError(f"{rendered.rows} rows were rendered where {rows} are staged")
+            etag, size, placed = rendered.stored.etag, rendered.stored.size, []
         manifest = Manifest(
             task_id=self._order.task_id,
             key=self._key,
             name=self._order.file_name,
-            content_type=sinks.sink_for(self._order).content_type,
+            content_type=self._sink.content_type,
             columns=self._probe.columns,
             rows=rows,
-            bytes=sum(part.bytes for part in placed),
+            bytes=size,
             etag=etag,
             parts=placed,
         )
@@ -77,16 +87,16 @@ class Assembly:
         if isinstance(piece, UploadedPiece):
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
-        part = await self._objects.put_part(self._key, self._probe.upload_id, piece.number, data)
+        part = await self._objects.put_part(self._joined, self._probe.upload_id, piece.number, data)
         digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
         return PartRecord(number=piece.number, bytes=len(data), etag=part.etag, sha256=digest)
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""
         parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
-        if await self._objects.head(self._key) is None:
-            await self._objects.complete(self._key, self._probe.upload_id, parts)
-        head = await self._objects.head(self._key)
+        if await self._objects.head(self._joined) is None:
+            await self._objects.complete(self._joined, self._probe.upload_id, parts)
+        head = await self._objects.head(self._joined)
         size = sum(part.size for part in parts)
         if head is None or head.size != size:
             raise StagingError(f"the store holds {head}, the parts have {size} bytes")
@@ -97,7 +107,7 @@ class Assembly:
 
     async def _compare(self, placed: Sequence[PartRecord]) -> None:
         """Read the object once and hold it against the digests of the parts."""
-        content = self._objects.stream(self._key)
+        content = self._objects.stream(self._joined)
         rest = b""
         for part in placed:
             digest, left = hashlib.sha256(), part.bytes

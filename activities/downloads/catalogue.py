@@ -36,7 +36,7 @@ async def record(database: Database, record: RecordOrder) -> None:
     )
     async with database.session() as session:
         await session.exec(statement.on_conflict_do_update(index_elements=["task_id"], set_=begun))
-        await _tell(database, session, order, State.RUNNING)
+        await tell(database, session, order, State.RUNNING)
 
 
 async def finish(database: Database, finish: FinishOrder) -> None:
@@ -60,10 +60,10 @@ async def finish(database: Database, finish: FinishOrder) -> None:
         }
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
-        await _tell(database, session, order, outcome.state)
+        await tell(database, session, order, outcome.state)
 
 
-async def _tell(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
+async def tell(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:
     """Tell every API process, if and when the session commits."""
     told = {"project_id": order.project_id, "task_id": order.task_id, "state": state}
     await database.notify(session, CHANNEL, json.dumps(told))

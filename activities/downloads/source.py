@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable
 from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
-from infra.http import Answer, GuardedClient
+from infra.http import Answer
 from infra.objects import ObjectStore
 from infra.services import Services
 from infra.settings import DownloadSettings
@@ -29,8 +30,7 @@ def source_of(services: Services, order: DownloadOrder) -> Source:
         raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
     sealed = order.source_headers
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-    url = services.sealer.open(order.source_url)
-    return Source(services.settings.downloads, _Url(services.http, services.settings.downloads, url, headers))
+    return Source(services.settings.downloads, _Url(services, services.sealer.open(order.source_url), headers))
 
 
 class Pages(Protocol):
@@ -90,20 +90,23 @@ class _Inline:
 class _Url:
     """One source URL, requested as the user wrote it plus `page` and `page_size`."""
 
-    def __init__(self, http: GuardedClient, settings: DownloadSettings, url: str, headers: dict[str, str]) -> None:
-        self._http = http
-        self._settings = settings
+    def __init__(self, services: Services, url: str, headers: dict[str, str]) -> None:
+        self._http = services.http
+        self._gate = services.gate
+        self._settings = services.settings.downloads
         self._headers = {"Accept": "application/json", **headers}
+        self._host = urlsplit(url).netloc
         bare = url.split("#", 1)[0]
         self._stem = bare + ("&" if "?" in bare else "?")
 
     async def body(self, page: int, page_size: int) -> bytes:
-        answer = await self._http.get(
-            f"{self._stem}page={page}&page_size={page_size}",
-            headers=self._headers,
-            max_bytes=self._settings.page_max_bytes,
-            timeout_seconds=self._settings.page_timeout_seconds,
-        )
+        async with self._gate.permit(self._host):
+            answer = await self._http.get(
+                f"{self._stem}page={page}&page_size={page_size}",
+                headers=self._headers,
+                max_bytes=self._settings.page_max_bytes,
+                timeout_seconds=self._settings.page_timeout_seconds,
+            )
         if answer.status != 200:
             raise _refused(answer, page)
         return answer.body

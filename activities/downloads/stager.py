@@ -92,7 +92,7 @@ class Stager:
         data = bytes(memoryview(self._buffer)[:end])
         number = staging.part_number(self.ledger.range, len(self.ledger.parts))
         part, digest = await asyncio.gather(
-            self._objects.put_part(places.data(self._order), self.ledger.upload_id, number, data),
+            self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data),
             asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
         )
         record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=digest)

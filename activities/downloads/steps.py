@@ -23,6 +23,7 @@ from domain.downloads.staging import StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, StoredFile
 from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, ProbeOrder, RangeReport, RecordOrder
 from domain.faults import SourceFault
+from infra import quotas
 from infra.objects import ObjectMissing, UploadMissing
 from infra.services import Services
 
@@ -56,7 +57,7 @@ class DownloadSteps:
         # An attempt that died after it opened an upload left it behind, too.
         await self._wipe(order)
         upload_id = await self._objects.begin_upload(
-            places.data(order), content_type=sinks.sink_for(order).content_type, metadata={"task": order.task_id}
+            places.upload(order), content_type=sinks.sink_for(order).content_type, metadata={"task": order.task_id}
         )
         return Probe(extent=extent, columns=columns, upload_id=upload_id)
 
@@ -97,9 +98,13 @@ class DownloadSteps:
     @activity.defn(name="download_finish")
     async def finish(self, finish: FinishOrder) -> None:
         """Write the end into the catalogue and tell who listens."""
-        if finish.outcome.file is not None and finish.order.inline_key is not None:
-            await self._objects.delete(finish.order.inline_key)
+        order, file = finish.order, finish.outcome.file
+        if file is not None and order.inline_key is not None:
+            await self._objects.delete(order.inline_key)
         await catalogue.finish(self._database, finish)
+        await quotas.release_active(
+            self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
+        )
 
     def _source(self, order: DownloadOrder) -> Source:
         return source_of(self._services, order)
@@ -120,8 +125,9 @@ class DownloadSteps:
         return bool(staged) and datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _wipe(self, order: DownloadOrder) -> None:
-        for upload in await self._objects.list_uploads(places.files(order)):
-            await self._objects.abort(upload.key, upload.upload_id)
+        for prefix in (places.files(order), places.staging(order)):
+            for upload in await self._objects.list_uploads(prefix):
+                await self._objects.abort(upload.key, upload.upload_id)
         await self._objects.delete_prefix(places.staging(order))
         await self._objects.delete_prefix(places.files(order))
 

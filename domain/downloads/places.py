@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from domain.downloads import sinks
 from domain.downloads.request import DownloadOrder
+
+STAGING = "staging/"
+INLINE = "inline/"
+FILES = "files/"
+
+
+def workflow_id(project_id: str, task_id: str) -> str:
+    """The id of a download's workflow; it names the project, so that no other project can name the workflow."""
+    return f"download:{project_id}:{task_id}"
+
+
+def inline(project_id: str, task_id: str) -> str:
+    """The rows that came with a request."""
+    return f"{INLINE}{project_id}/{task_id}.json"
 
 
 def staging(order: DownloadOrder) -> str:
     """Prefix of everything that goes once the file is made."""
-    return f"staging/{order.project_id}/{order.task_id}/"
+    return f"{STAGING}{order.project_id}/{order.task_id}/"
 
 
 def ledger(order: DownloadOrder, range_index: int) -> str:
@@ -25,14 +40,19 @@ def assembly(order: DownloadOrder) -> str:
     return f"{staging(order)}assembly.json"
 
 
+def upload(order: DownloadOrder) -> str:
+    """Where the pieces are joined: the file itself, or what it is rendered from."""
+    return f"{staging(order)}joined" if sinks.sink_for(order).rendered else data(order)
+
+
 def files(order: DownloadOrder) -> str:
     """Prefix of the finished file and its manifest."""
-    return f"files/{order.project_id}/{order.task_id}/"
+    return f"{FILES}{order.project_id}/{order.task_id}/"
 
 
 def data(order: DownloadOrder) -> str:
     """The finished file."""
-    return f"{files(order)}data.{order.type}"
+    return f"{files(order)}data.{sinks.sink_for(order).extension}"
 
 
 def manifest(order: DownloadOrder) -> str:

@@ -109,3 +109,4 @@ class Manifest(BaseModel):
     bytes: int
     etag: str
     parts: list[PartRecord]
+    """What the object was joined of; none where it was rendered as a whole."""

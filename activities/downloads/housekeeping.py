@@ -1,0 +1,93 @@
+"""Housekeeping of the download room: expired files, staging that nobody comes back to, uploads that nobody ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import update
+from sqlmodel import col, select
+from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.downloads import catalogue
+from domain.downloads import places
+from domain.downloads.housekeeping import Kept, Swept
+from domain.downloads.request import DownloadOrder
+from domain.downloads.status import State
+from infra import log
+from infra.objects import Listed
+from infra.services import Services
+from infra.tables.downloads import Download
+
+BATCH = 200
+ABANDONED_AFTER = timedelta(hours=24)
+_TEMPORARY = (places.STAGING, places.INLINE)
+
+
+class DownloadHousekeeping:
+    """The activities that keep the store to what somebody still wants."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._objects = services.objects
+        self._engine = services.engine
+
+    @activity.defn(name="download_expire")
+    async def expire(self) -> Kept:
+        """Remove files whose time is over, and say so in the catalogue; a batch at a time."""
+        async with self._database.session() as session:
+            due = select(Download).where(
+                col(Download.state) == State.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
+            )
+            rows = (await session.exec(due.order_by(col(Download.expires_at)).limit(BATCH))).all()
+        for row in rows:
+            order = DownloadOrder.model_validate(row.request)
+            # First the bytes: a row that says expired while the file lies there would never be looked at again.
+            await self._objects.delete_prefix(places.files(order))
+            async with self._database.session() as session:
+                values = {"state": State.EXPIRED, "file": None}
+                await session.exec(update(Download).where(col(Download.task_id) == row.task_id).values(**values))
+                await catalogue.tell(self._database, session, order, State.EXPIRED)
+            activity.heartbeat()
+        return Kept(expired=len(rows), more=len(rows) == BATCH)
+
+    @activity.defn(name="download_sweep")
+    async def sweep(self) -> Swept:
+        """Remove what no running download will come back to: it is a day old, and its workflow is over."""
+        before = datetime.now(UTC) - ABANDONED_AFTER
+        uploads = await self._objects.list_uploads(places.FILES) + await self._objects.list_uploads(places.STAGING)
+        stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
+        for upload in stale:
+            await self._objects.abort(upload.key, upload.upload_id)
+        swept = 0
+        for prefix in _TEMPORARY:
+            for task, newest in _newest(await self._objects.list(prefix)).items():
+                activity.heartbeat()
+                if newest < before and not await self._is_running(task):
+                    swept += await self._objects.delete_prefix(task)
+        if stale or swept:
+            log.get(__name__).info("abandoned_swept", uploads=len(stale), objects=swept)
+        return Swept(uploads=len(stale), objects=swept)
+
+    async def _is_running(self, key: str) -> bool:
+        """Whether the workflow of the download that a key belongs to still runs."""
+        _, project_id, rest = key.split("/", 2)
+        task_id = rest.partition("/")[0].removesuffix(".json")
+        try:
+            description = await self._engine.get_workflow_handle(places.workflow_id(project_id, task_id)).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def _newest(listed: Iterable[Listed]) -> dict[str, datetime]:
+    """For each download that has something here, when the last of it was written."""
+    newest: dict[str, datetime] = {}
+    for each in listed:
+        task = "/".join(each.key.split("/")[:3])
+        newest[task] = max(each.modified, newest.get(task, each.modified))
+    return newest

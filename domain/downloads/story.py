@@ -1,0 +1,26 @@
+"""The end of a download as outsiders are told it."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from domain.downloads.request import DownloadOrder
+from domain.downloads.status import Outcome
+
+
+def told(order: DownloadOrder, outcome: Outcome, processings: int) -> dict[str, JsonValue]:
+    """What a callback carries: enough to fetch the file or to know why there is none."""
+    file = outcome.file
+    return {
+        "task_id": order.task_id,
+        "project_id": order.project_id,
+        "operator_id": order.operator_id,
+        "state": outcome.state,
+        "state_label": outcome.state.label,
+        "file_name": order.file_name,
+        "download_url": f"/v1/downloads/{order.task_id}/file" if file else None,
+        "rows": file.rows if file else None,
+        "bytes": file.bytes if file else None,
+        "processings": processings,
+        "fault": outcome.fault.model_dump(mode="json") if outcome.fault else None,
+    }

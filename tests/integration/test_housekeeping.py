@@ -1,0 +1,93 @@
+"""Housekeeping: what is over goes, what somebody still wants stays."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+from sqlmodel import col
+from temporalio.client import ScheduleHandle
+
+from activities.downloads import housekeeping
+from infra.settings import Settings
+from infra.tables.downloads import Download
+from tests.exports import Exports, exporting
+from tests.stack import eventually
+from workflows import downloads, schedules
+from workflows.housekeeping import HousekeepingWorkflow
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker and source."""
+    async with exporting(settings) as running:
+        yield running
+
+
+async def keep_house(exports: Exports) -> None:
+    await exports.services.engine.execute_workflow(
+        HousekeepingWorkflow.run, id="housekeeping-now", task_queue=downloads.QUEUE
+    )
+
+
+async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Exports) -> None:
+    """The bytes are removed, the state is expired, and the file answers 410."""
+    old, young = [await exports.run(exports.source.url(rows=10)) for _ in range(2)]
+    async with exports.services.database.session() as session:
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        await session.exec(update(Download).where(col(Download.task_id) == old["task_id"]).values(expires_at=past))
+
+    await keep_house(exports)
+
+    assert (await exports.status(old["task_id"]))["state"] == "expired"
+    assert (await exports.status(young["task_id"]))["state"] == "succeeded"
+    reply = await exports.door.ask("GET", f"/v1/downloads/{old['task_id']}/file", key=exports.key)
+    assert (reply.status, reply.code) == (410, "download_expired")
+    assert {key.split("/")[2] for key in await exports.leftovers()} == {young["task_id"]}
+
+
+async def test_more_files_than_a_batch_expire(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch follows batch until nothing is due."""
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    for _ in range(5):
+        await exports.run(exports.source.url(rows=1))
+    async with exports.services.database.session() as session:
+        await session.exec(update(Download).values(expires_at=datetime.now(UTC) - timedelta(seconds=1)))
+
+    await keep_house(exports)
+
+    assert await exports.leftovers() == []
+
+
+async def test_what_nobody_comes_back_to_is_swept(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Staging and uploads of downloads that are over go after a day; those of a running one stay."""
+    monkeypatch.setattr(housekeeping, "ABANDONED_AFTER", timedelta(seconds=-1))
+    objects = exports.services.objects
+    await objects.put("staging/prj_gone/dl_gone/tail-0-1", b"x")
+    await objects.put("inline/prj_gone/dl_gone.json", b"{}")
+    await objects.begin_upload("files/prj_gone/dl_gone/data.csv")
+    task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=100), page_size=100)
+    await eventually(lambda: objects.list_uploads(f"files/{exports.project_id}/{task_id}/"))
+
+    await keep_house(exports)
+
+    assert [key for key in await exports.leftovers() if "gone" in key] == []
+    assert await objects.list_uploads(f"files/{exports.project_id}/{task_id}/")
+    await exports.services.engine.get_workflow_handle(downloads.workflow_id(exports.project_id, task_id)).cancel()
+    assert (await exports.ended(task_id))["state"] == "cancelled"
+
+
+async def test_the_schedule_is_made_once_and_mended(exports: Exports) -> None:
+    """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
+    engine = exports.services.engine
+    await schedules.ensure(engine)
+    handle: ScheduleHandle = engine.get_schedule_handle(schedules.HOUSEKEEPING)
+    await handle.pause()
+
+    await schedules.ensure(engine)
+    found = (await handle.describe()).schedule
+
+    assert found.state.paused
+    assert [spec.every for spec in found.spec.intervals] == [timedelta(minutes=10)]

@@ -1,0 +1,45 @@
+"""The schedules of the house, made and mended when an installation is prepared."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+
+from workflows.downloads import QUEUE
+from workflows.housekeeping import HousekeepingWorkflow
+
+HOUSEKEEPING = "housekeeping"
+
+
+async def ensure(client: Client) -> None:
+    """Make the schedules, or bring those that exist to what is said here; a paused one stays paused."""
+    schedule = _housekeeping()
+    try:
+        await client.create_schedule(HOUSEKEEPING, schedule)
+    except ScheduleAlreadyRunningError:
+        await client.get_schedule_handle(HOUSEKEEPING).update(lambda found: _updated(found, schedule))
+
+
+def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
+    wanted.state = found.description.schedule.state
+    return ScheduleUpdate(schedule=wanted)
+
+
+def _housekeeping() -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(HousekeepingWorkflow.run, id=HOUSEKEEPING, task_queue=QUEUE),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=10))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=10)),
+    )
