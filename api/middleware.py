@@ -21,6 +21,8 @@ from infra import log
 ROUTE = web.RequestKey("route", Route)
 BEGUN = web.RequestKey("begun", web.StreamResponse)
 REQUEST_ID = web.RequestKey("request_id", str)
+HEADERS = web.RequestKey("headers", dict[str, str])
+"""What a handler wants told in the headers, whether its answer is a result or a problem."""
 REQUEST_ID_HEADER = "X-Request-Id"
 UNROUTED = "none"
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
@@ -61,6 +63,7 @@ async def dress(request: web.Request, response: web.StreamResponse) -> None:
     """The signal that dresses every answer just before it is sent."""
     request[BEGUN] = response
     response.headers[REQUEST_ID_HEADER] = request[REQUEST_ID]
+    response.headers.update(request.get(HEADERS, {}))
     dress_headers(response.headers)
 
 

@@ -7,16 +7,17 @@ from http import HTTPStatus
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
-from domain.faults import Conflict, Denied, Fault, Gone, Invalid, Missing, SourceFault, bounded
+from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault, bounded
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
+QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -24,6 +25,7 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Missing: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Gone: HTTPStatus.GONE,
+    Exhausted: HTTPStatus.TOO_MANY_REQUESTS,
     SourceFault: HTTPStatus.BAD_GATEWAY,
 }
 
@@ -48,13 +50,24 @@ class FieldProblem(Answer):
 class Problem(Answer):
     """What went wrong and what to do about it."""
 
-    type: str = Field(description="`urn:haulage:problem:` and the code")
+    type: str = Field(description="`urn:haulage:problem:` and the code, or the type that is registered for it")
     title: str = Field(description="the status in words")
     status: int = Field(ge=400, le=599)
     detail: Text = Field(description="what was wrong and what to do next, for people")
     code: str = Field(description="stable name of the problem, for programs")
     request_id: str = Field(description="quote this when you ask for help; it is also in the X-Request-Id header")
     errors: list[FieldProblem] = Field(default=[], description="the fields that were wrong, all of them")
+
+
+class QuotaProblem(Problem):
+    """A quota is used up for now."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    violated_policies: list[str] = Field(
+        serialization_alias="violated-policies", description="the quotas that are, as the RateLimit headers name them"
+    )
+    retry_after_seconds: int = Field(exclude=True)
 
 
 Renderer = Callable[[Problem], web.Response]
@@ -75,6 +88,8 @@ class Refusal(Exception):
 def of(error: Exception, request_id: str) -> Problem:
     """The problem that an error is to a caller. Our own failures say nothing but the request id."""
     match error:
+        case Exhausted():
+            return _of_quotas(error, request_id)
         case Fault():
             return build(fault_status(type(error)), error.record.code, error.record.sentence, request_id)
         case Refusal():
@@ -109,7 +124,14 @@ def respond(problem: Problem) -> web.Response:
         response.headers["WWW-Authenticate"] = 'Bearer realm="haulage"'
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(problem, QuotaProblem):
+        response.headers["Retry-After"] = str(problem.retry_after_seconds)
     return response
+
+
+def shape(status: HTTPStatus) -> type[Problem]:
+    """The model of problems with a status."""
+    return QuotaProblem if status == HTTPStatus.TOO_MANY_REQUESTS else Problem
 
 
 def fault_status(kind: type[Fault]) -> HTTPStatus:
@@ -126,6 +148,16 @@ def is_outage(error: Exception) -> bool:
             return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
         case _:
             return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError))
+
+
+def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:
+    plain = build(fault_status(type(error)), error.record.code, error.record.sentence, request_id)
+    return QuotaProblem(
+        **plain.model_dump(exclude={"type"}),
+        type=QUOTA_EXCEEDED,
+        violated_policies=error.violated,
+        retry_after_seconds=error.retry_after_seconds,
+    )
 
 
 def _of_http(error: web.HTTPException, request_id: str) -> Problem:

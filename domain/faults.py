@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel
 
 MESSAGE_MAX_CHARACTERS = 8_000
@@ -54,6 +56,22 @@ class Conflict(Fault):
 
 class Gone(Fault):
     """The thing was here and its time is over."""
+
+
+class Exhausted(Fault):
+    """A quota is used up for now.
+
+    Args:
+        violated: The names of the quotas that are.
+        retry_after_seconds: When it makes sense to ask again.
+    """
+
+    def __init__(
+        self, code: str, message: str, hint: str = "", *, violated: Sequence[str] = (), retry_after_seconds: int = 1
+    ) -> None:
+        super().__init__(code, message, hint)
+        self.violated = list(violated)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class SourceFault(Fault):

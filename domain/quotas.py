@@ -63,28 +63,28 @@ class Held:
 class Rate:
     """An amount out of a bucket that gets everything back one window after it was spent.
 
-    So that no window whatever, wherever it begins, sees more than `capacity`: a bucket that refills steadily would let
+    So that no window whatever, wherever it begins, sees more than `limit`: a bucket that refills steadily would let
     twice as much through. An amount of 0 spends nothing and asks whether anything is left.
     """
 
     bucket: str
     amount: int
-    capacity: int
+    limit: int
     window_seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.amount <= self.capacity or self.capacity < 1:
-            raise ValueError(f"{self.amount} out of {self.bucket}, which holds {self.capacity}: it would never be met")
+        if not 0 <= self.amount <= self.limit or self.limit < 1:
+            raise ValueError(f"{self.amount} out of {self.bucket}, which holds {self.limit}: it would never be met")
 
     def fits(self, before: Sequence[Spent]) -> bool:
         """Whether it can be spent now, after what has not come back yet."""
-        return self._used(before) + max(self.amount, 1) <= self.capacity
+        return self._used(before) + max(self.amount, 1) <= self.limit
 
     def verdict(self, now: datetime, spent: Sequence[Spent], *, allowed: bool) -> Verdict:
         """What to tell about it; `spent` counts its own amount when it was taken."""
         return Verdict(
             allowed=allowed,
-            remaining=max(0, self.capacity - self._used(spent)),
+            remaining=max(0, self.limit - self._used(spent)),
             reset_seconds=self._return_seconds(now, spent) if allowed else self._wait_seconds(now, spent),
         )
 

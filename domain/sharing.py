@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum, auto
@@ -46,10 +46,17 @@ class Table:
     now: datetime
 
     def share(self, mine: Claim, others: Sequence[Claim]) -> Share:
-        """My share. `mine.permits` is what I may have in use at this moment, which nobody can take from me."""
-        fair = self.divide([mine, *others])[mine.holder]
-        free = self.limit - sum(other.permits for other in others)
-        usable = max(0, min(fair, free))
+        """My share. `mine.permits` is what I may have in use at this moment, which nobody can take from me.
+
+        What is free goes to those who lack some of their part, in order, so that nobody takes what another waits for.
+        Should more be in use than there is, nothing new begins.
+        """
+        claims = [mine, *others]
+        fair = self.divide(claims)
+        free = self.limit - sum(claim.permits for claim in claims)
+        lacking = {claim.holder: fair[claim.holder] - claim.permits for claim in claims}
+        gain = self._deal(claims, lacking, free)[mine.holder] if free > 0 else free
+        usable = max(0, min(fair[mine.holder], mine.permits + gain))
         return Share(usable=usable, permits=max(usable, mine.permits))
 
     def divide(self, claims: Sequence[Claim]) -> dict[str, int]:
@@ -57,14 +64,17 @@ class Table:
 
         Where there are fewer permits than processes, these take turns.
         """
-        parts = {claim.holder: 0 for claim in claims}
-        order = sorted(claims, key=self._place)
-        left = self.limit
-        while hungry := [claim.holder for claim in order if parts[claim.holder] < claim.demand][:left]:
+        return self._deal(claims, {claim.holder: claim.demand for claim in claims}, self.limit)
+
+    def _deal(self, claims: Sequence[Claim], wanted: Mapping[str, int], amount: int) -> dict[str, int]:
+        """One permit to each who wants another, round after round."""
+        dealt = dict.fromkeys(wanted, 0)
+        order = [claim.holder for claim in sorted(claims, key=self._place)]
+        while hungry := [holder for holder in order if dealt[holder] < wanted[holder]][:amount]:
             for holder in hungry:
-                parts[holder] += 1
-            left -= len(hungry)
-        return parts
+                dealt[holder] += 1
+            amount -= len(hungry)
+        return dealt
 
     def _place(self, claim: Claim) -> tuple[_Rank, float, str]:
         """Who waits longest is the first to get something, and who holds longest the first to lose it."""

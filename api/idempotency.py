@@ -1,0 +1,56 @@
+"""Idempotency keys: the same key and the same body are the same download, however often they are sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+from pydantic import BaseModel
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import select
+
+from domain.faults import Invalid
+from infra.database import Database
+from infra.tables.idempotency import IdempotencyKey
+
+HEADER = "Idempotency-Key"
+KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
+
+
+def fingerprint(body: BaseModel) -> bytes:
+    """What tells two requests with the same key apart: all that they ask for, whatever its spelling.
+
+    What is left out is the same as its default, so that a key outlives new fields.
+    """
+    asked = body.model_dump(mode="json", exclude_defaults=True)
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+async def claim(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:
+    """The download that a key stands for: this one, if the key is new, or the one that it was first sent for.
+
+    Raises:
+        Invalid: It is no key, or was sent with another body.
+    """
+    if not re.fullmatch(KEY_PATTERN, key):
+        raise Invalid(
+            "idempotency_key_invalid",
+            f"The header {HEADER} has {len(key)} characters, or some that are not visible ASCII.",
+            "Send 1 to 255 visible ASCII characters, e.g. a new UUID for each new download.",
+        )
+    made = insert(IdempotencyKey).values(project_id=project_id, key=key, fingerprint=fingerprint, task_id=task_id)
+    owner = select(IdempotencyKey.fingerprint, IdempotencyKey.task_id).where(
+        IdempotencyKey.project_id == project_id, IdempotencyKey.key == key
+    )
+    async with database.session() as session:
+        # Waits for another request with the same key that is not committed yet.
+        await session.exec(made.on_conflict_do_nothing())
+        first, owner_id = (await session.exec(owner)).one()
+    if first != fingerprint:
+        raise Invalid(
+            "idempotency_key_reused",
+            f"The {HEADER} {key} was sent before with another body.",
+            "Send a new key for a new download, or the same body to get the old one.",
+        )
+    return owner_id

@@ -1,0 +1,99 @@
+"""The quotas of downloads: what a project, and each operator of it, may start, keep active and make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from domain.downloads.request import DownloadOrder
+from domain.quotas import Booking, Rate, Slot, Verdict
+from infra.database import Database
+from infra.limits import Limiter
+from infra.settings import PartyQuotas, QuotaSettings
+
+MINUTE_SECONDS: Final = 60
+DAY_SECONDS: Final = 24 * 3600
+LEASE_MARGIN_SECONDS: Final = 600
+"""How much longer than a download may take its slot is kept, should nobody release it."""
+
+
+class Kind(StrEnum):
+    """What is counted."""
+
+    SUBMISSIONS = "submissions"
+    ACTIVE = "active"
+    BYTES = "bytes"
+
+
+class Scope(StrEnum):
+    """Whom it is counted for."""
+
+    PROJECT = "project"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota, and how it stands after a request."""
+
+    scope: Scope
+    kind: Kind
+    limit: int
+    verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        """How callers know it."""
+        return f"{self.scope}-{self.kind}"
+
+
+async def admit(database: Database, settings: QuotaSettings, order: DownloadOrder) -> list[Quota]:
+    """Count a submission and take the slots of an active download, or nothing where a quota is used up.
+
+    To admit a download again while it is active counts nothing.
+    """
+    limits = {Scope.PROJECT: settings.project, Scope.OPERATOR: settings.operator}
+    parties = _parties(order.project_id, order.operator_id)
+    demands = {party: _demands(party, limits[party.scope], order) for party in parties}
+    rates = [demand for each in demands.values() for demand in each.values() if isinstance(demand, Rate)]
+    slots = [demand for each in demands.values() for demand in each.values() if isinstance(demand, Slot)]
+    verdicts = dict(zip([*rates, *slots], await Limiter(database).take(rates, slots), strict=True))
+    return [
+        Quota(party.scope, kind, demand.limit, verdicts[demand])
+        for party, each in demands.items()
+        for kind, demand in each.items()
+    ]
+
+
+async def release_active(
+    database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
+) -> None:
+    """Give back the slots of a download that ended, and book the bytes of its file; once, however often it is told."""
+    parties = _parties(project_id, operator_id)
+    booking = [Booking(party.key(Kind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
+    await Limiter(database).release([party.key(Kind.ACTIVE) for party in parties], task_id, booking)
+
+
+@dataclass(frozen=True, slots=True)
+class _Party:
+    scope: Scope
+    name: str
+
+    def key(self, kind: Kind) -> str:
+        return f"downloads:{kind}:{self.name}"
+
+
+def _parties(project_id: str, operator_id: str | None) -> list[_Party]:
+    project = _Party(Scope.PROJECT, project_id)
+    return [project] if operator_id is None else [project, _Party(Scope.OPERATOR, f"{project_id}:{operator_id}")]
+
+
+def _demands(party: _Party, limits: PartyQuotas, order: DownloadOrder) -> dict[Kind, Rate | Slot]:
+    lease_seconds = order.max_exec_seconds + LEASE_MARGIN_SECONDS
+    return {
+        Kind.SUBMISSIONS: Rate(party.key(Kind.SUBMISSIONS), 1, limits.submissions_per_minute, MINUTE_SECONDS),
+        Kind.ACTIVE: Slot(party.key(Kind.ACTIVE), order.task_id, limits.active, lease_seconds),
+        # How many bytes it will be nobody knows yet: it is let in while any are left.
+        Kind.BYTES: Rate(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS),
+    }

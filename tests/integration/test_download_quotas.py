@@ -1,0 +1,227 @@
+"""Quotas and idempotency keys at the door, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from pydantic import Field
+
+from api import idempotency, projects, quotas
+from api.models import Answer, Request
+from api.routes import Access, Call, Routes
+from domain.downloads.request import DownloadOrder
+from domain.faults import Invalid
+from infra.database import Database
+from infra.quotas import release_active
+from infra.settings import PartyQuotas, QuotaSettings, Settings
+from tests.door import Door, Reply, opened
+
+pytestmark = pytest.mark.stack
+
+LIMITS = QuotaSettings(
+    project=PartyQuotas(submissions_per_minute=6, active=4, bytes_per_day=1_000),
+    operator=PartyQuotas(submissions_per_minute=5, active=2, bytes_per_day=500),
+)
+
+toys = Routes("toys", "Submissions without a download.")
+
+
+class Submission(Request):
+    """What a download is counted by."""
+
+    task_id: str = Field(max_length=20)
+    operator_id: str | None = Field(default=None, max_length=20)
+
+
+class Admitted(Answer):
+    """It was let in."""
+
+
+@toys.post("/toys", access=Access.PROJECT)
+async def submit(call: Call, body: Submission) -> Admitted:
+    """Admit a download."""
+    order = DownloadOrder(
+        task_id=body.task_id,
+        project_id=call.project_id,
+        operator_id=body.operator_id,
+        file_name="x.csv",
+    )
+    await quotas.admit(call, order)
+    return Admitted()
+
+
+class Caller:
+    """A project that submits."""
+
+    def __init__(self, door: Door, database: Database, project_id: str, key: str) -> None:
+        self.door, self.database, self.project_id, self.key = door, database, project_id, key
+
+    async def submit(self, task_id: str, operator_id: str | None = None) -> Reply:
+        """Submit a download."""
+        body = {"task_id": task_id, "operator_id": operator_id}
+        return await self.door.ask("POST", "/toys", key=self.key, json=body)
+
+    async def finish(self, task_id: str, operator_id: str | None = None, file_bytes: int = 0) -> None:
+        """Tell the end of a download, as its last activity does."""
+        await release_active(self.database, self.project_id, operator_id, task_id, file_bytes=file_bytes)
+
+
+@pytest.fixture
+async def caller(settings: Settings, database: Database) -> AsyncIterator[Caller]:
+    """A project before a door with small quotas."""
+    downloads = settings.downloads.model_copy(update={"quotas": LIMITS})
+    async with opened(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as door:
+        yield Caller(door, database, *await door.make_project())
+
+
+def told(reply: Reply, name: str) -> dict[str, dict[str, int]]:
+    """A RateLimit header: for each quota its numbers."""
+    header = reply.headers[name]
+    assert re.fullmatch(r'("[a-z-]+"(;[a-z]+=(\d+|"[a-z-]+"))+(, |$))+', header)
+    return {
+        item.split(";")[0].strip('"'): {word: int(n) for word, n in re.findall(r";([a-z]+)=(\d+)", item)}
+        for item in header.split(", ")
+    }
+
+
+async def test_an_answer_tells_how_the_quotas_stand(caller: Caller) -> None:
+    """Policies and what is left of them, of the project and of the operator, by the draft's names."""
+    reply = await caller.submit("a", "op")
+    assert reply.status == 200
+    assert reply.headers["RateLimit-Policy"] == (
+        '"project-submissions";q=6;w=60, "project-active";q=4;qu="concurrent-requests", '
+        '"project-bytes";q=1000;qu="content-bytes";w=86400, "operator-submissions";q=5;w=60, '
+        '"operator-active";q=2;qu="concurrent-requests", "operator-bytes";q=500;qu="content-bytes";w=86400'
+    )
+    left = {name: numbers["r"] for name, numbers in told(reply, "RateLimit").items()}
+    assert left == {
+        "project-submissions": 5,
+        "project-active": 3,
+        "project-bytes": 1_000,
+        "operator-submissions": 4,
+        "operator-active": 1,
+        "operator-bytes": 500,
+    }
+    assert 58 <= told(reply, "RateLimit")["project-submissions"]["t"] <= 61
+
+
+async def test_who_names_no_operator_is_counted_as_the_project(caller: Caller) -> None:
+    """There is nothing else to tell."""
+    reply = await caller.submit("a")
+    assert set(told(reply, "RateLimit")) == {"project-submissions", "project-active", "project-bytes"}
+
+
+async def test_an_operator_has_so_many_active_downloads(caller: Caller) -> None:
+    """The third is refused with all that a program or a person needs; another operator is let in; an end lets in."""
+    for task_id in ("a", "b"):
+        assert (await caller.submit(task_id, "op")).status == 200
+    refused = await caller.submit("c", "op")
+    assert (refused.status, refused.code) == (429, "quota_exceeded")
+    assert refused.body["type"] == "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    assert refused.body["violated-policies"] == ["operator-active"]
+    assert refused.body["detail"] == (
+        "This operator has 2 downloads that are not finished, as many as it may. "
+        "Wait until a download ends, or cancel one; ask again in 5 seconds."
+    )
+    assert refused.headers["Retry-After"] == "5"
+    assert told(refused, "RateLimit")["operator-active"] == {"r": 0}
+    assert told(refused, "RateLimit")["project-submissions"]["r"] == 4
+
+    assert (await caller.submit("c", "other")).status == 200
+    await caller.finish("a", "op")
+    assert (await caller.submit("d", "op")).status == 200
+
+
+async def test_a_project_submits_so_often_a_minute(caller: Caller) -> None:
+    """Whether they run or not; the answer says when the first comes back, and refusals cost nothing."""
+    for n in range(6):
+        assert (await caller.submit(f"t{n}")).status == 200
+        await caller.finish(f"t{n}")
+    for _ in range(3):
+        refused = await caller.submit("late")
+        assert refused.body["violated-policies"] == ["project-submissions"]
+        assert "This project started 6 downloads within a minute, as many as it may. Ask again in " in str(refused.body)
+        state = told(refused, "RateLimit")["project-submissions"]
+        assert state["r"] == 0
+        assert 0 < state["t"] <= int(refused.headers["Retry-After"]) <= 61
+
+
+async def test_bytes_are_counted_once_and_close_the_day(caller: Caller) -> None:
+    """A file counts when it is there, also when its end is told twice; then that operator waits."""
+    await caller.submit("a", "op")
+    for _ in range(2):
+        await caller.finish("a", "op", file_bytes=700)
+    assert told(await caller.submit("b"), "RateLimit")["project-bytes"]["r"] == 300
+
+    refused = await caller.submit("c", "op")
+    assert refused.body["violated-policies"] == ["operator-bytes"]
+    assert refused.body["detail"] == (
+        "This operator made files of 500 bytes within a day, as much as it may. Ask again in 25 hours."
+    )
+    assert 23 * 3600 < int(refused.headers["Retry-After"]) <= 25 * 3600
+
+
+async def test_the_same_download_is_counted_once(caller: Caller) -> None:
+    """A request that is repeated while its download is active costs nothing, even when nothing is left."""
+    for task_id in ("a", "b"):
+        await caller.submit(task_id, "op")
+    again = await caller.submit("a", "op")
+    assert again.status == 200
+    assert told(again, "RateLimit")["project-submissions"]["r"] == 4
+
+
+async def test_projects_do_not_feel_each_other(caller: Caller) -> None:
+    """One that used everything up leaves everything to the next, operators of the same name included."""
+    for n in range(5):
+        await caller.submit(f"t{n}", "op")
+    other = Caller(caller.door, caller.database, *await caller.door.make_project("other"))
+    reply = await other.submit("t0", "op")
+    assert told(reply, "RateLimit")["project-submissions"]["r"] == 5
+    assert told(reply, "RateLimit")["operator-active"]["r"] == 1
+
+
+async def test_those_who_submit_at_once_are_counted_right(caller: Caller) -> None:
+    """Forty requests at the same time: four slots, four downloads."""
+    replies = await asyncio.gather(*(caller.submit(f"t{n}") for n in range(40)))
+    assert sorted(reply.status for reply in replies) == [200] * 4 + [429] * 36
+
+
+class Body(Request):
+    """What a key is sent with."""
+
+    name: str = "x"
+    size: int = 1
+
+
+async def test_a_key_stands_for_the_first_download_sent_with_it(database: Database) -> None:
+    """Twenty requests at once, each with a download of its own: all are told the same one."""
+    mark = idempotency.fingerprint(Body())
+    owners = await asyncio.gather(*(idempotency.claim(database, "prj", "key-1", mark, f"dl_{n}") for n in range(20)))
+    assert len(set(owners)) == 1
+    assert await idempotency.claim(database, "prj", "key-1", mark, "dl_late") == owners[0]
+    assert await idempotency.claim(database, "prj", "key-2", mark, "dl_2") == "dl_2"
+    assert await idempotency.claim(database, "other", "key-1", mark, "dl_3") == "dl_3"
+
+
+async def test_a_key_with_another_body_is_refused(database: Database) -> None:
+    """The sentence says what to do; what the body says counts, not how."""
+    key = "550e8400-e29b-41d4-a716-446655440000"
+    await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="a", size=1)), "dl_1")
+    same = idempotency.fingerprint(Body.model_validate_json('{"size": 1, "name": "a"}'))
+    left_out = idempotency.fingerprint(Body(name="a"))
+    assert await idempotency.claim(database, "prj", key, same, "dl_2") == "dl_1"
+    assert await idempotency.claim(database, "prj", key, left_out, "dl_2") == "dl_1"
+    with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
+        await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="b")), "dl_3")
+    assert refusal.value.record.code == "idempotency_key_reused"
+
+
+@pytest.mark.parametrize("key", ["", "a b", "钥匙", "x" * 256, "tab\t", "new\nline", "end\n"])
+async def test_what_is_no_key_is_refused(database: Database, key: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(Invalid, match="1 to 255 visible ASCII characters") as refusal:
+        await idempotency.claim(database, "prj", key, b"", "dl_1")
+    assert refusal.value.record.code == "idempotency_key_invalid"
