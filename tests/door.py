@@ -30,7 +30,7 @@ class Reply:
     def code(self) -> str:
         """The code of a problem, after a look at its shape."""
         assert self.headers["Content-Type"].startswith("application/problem+json")
-        assert self.body.keys() == PROBLEM_MEMBERS
+        assert self.body.keys() == (PROBLEM_MEMBERS | {"violated-policies"} if self.status == 429 else PROBLEM_MEMBERS)
         assert self.body["status"] == self.status
         assert self.body["request_id"] == self.headers["X-Request-Id"]
         return str(self.body["code"])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from api.models import Answer, Request
 from api.problems import Problem
 from api.routes import Access, Call, Routes
-from domain.faults import Conflict, Denied, Fault, Gone, Invalid, Missing, SourceFault
+from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault
 from infra.settings import Settings
 from tests.door import Door, opened
 
@@ -84,7 +84,7 @@ async def outage(_call: Call) -> Echo:
 async def fail(_call: Call, path: KindPath) -> Echo:
     """Raise a fault of a kind."""
     kinds: dict[str, type[Fault]] = {
-        kind.__name__: kind for kind in (Invalid, Denied, Missing, Conflict, Gone, SourceFault)
+        kind.__name__: kind for kind in (Invalid, Denied, Missing, Conflict, Gone, Exhausted, SourceFault)
     }
     raise kinds[path.kind]("toy_fault", "The toy is wrong.", "Take another.")
 
@@ -224,7 +224,15 @@ async def test_right_requests_reach_their_handlers(door: Door) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("Invalid", 422), ("Denied", 401), ("Missing", 404), ("Conflict", 409), ("Gone", 410), ("SourceFault", 502)],
+    [
+        ("Invalid", 422),
+        ("Denied", 401),
+        ("Missing", 404),
+        ("Conflict", 409),
+        ("Gone", 410),
+        ("Exhausted", 429),
+        ("SourceFault", 502),
+    ],
 )
 async def test_each_kind_of_fault_has_its_status(door: Door, kind: str, status: int) -> None:
     """A fault raised anywhere below becomes a problem with its own code and both sentences."""
