@@ -9,10 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from domain.downloads.sinks import arrow
-from domain.downloads.sinks.parquet import Renderer, Survey
+from domain.downloads.sinks import frames
 from infra.objects import ObjectStore, Stored
+
+if TYPE_CHECKING:
+    from domain.downloads.sinks.parquet import Renderer
 
 GROUP_BYTES = 32 * 1024 * 1024
 
@@ -27,40 +30,37 @@ class Rendered:
 
 async def render(objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]) -> Rendered:
     """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
-    survey = await _survey(objects, staged)
-    stored = await objects.put_stream(
-        key, _content(objects, staged, survey), content_type=arrow.CONTENT_TYPE, metadata=metadata
-    )
-    return Rendered(stored, survey.rows)
+    # Workflows import the steps for their signatures, and must not pay for Arrow.
+    from domain.downloads.sinks.arrow import CONTENT_TYPE  # noqa: PLC0415
+    from domain.downloads.sinks.parquet import Renderer, Survey  # noqa: PLC0415
 
-
-async def _survey(objects: ObjectStore, staged: str) -> Survey:
     survey = Survey(await _head(objects, staged))
     async for pages in _groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
-    return survey
+    content = _content(objects, staged, Renderer(survey))
+    stored = await objects.put_stream(key, content, content_type=CONTENT_TYPE, metadata=metadata)
+    return Rendered(stored, survey.rows)
 
 
-async def _content(objects: ObjectStore, staged: str, survey: Survey) -> AsyncIterator[bytes]:
-    renderer = Renderer(survey)
+async def _content(objects: ObjectStore, staged: str, renderer: Renderer) -> AsyncIterator[bytes]:
     async for pages in _groups(objects, staged):
         yield await asyncio.to_thread(renderer.add, pages)
     yield await asyncio.to_thread(renderer.finish)
 
 
 async def _head(objects: ObjectStore, staged: str) -> bytes:
-    async with aclosing(objects.stream(staged)) as content, aclosing(arrow.frames(content)) as frames:
-        return await anext(frames)
+    async with aclosing(objects.stream(staged)) as content, aclosing(frames.messages(content)) as messages:
+        return await anext(messages)
 
 
 async def _groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[bytes]]:
     """The pages behind the head, as many at a time as make a group of rows."""
     pages, size = list[bytes](), 0
-    async with aclosing(objects.stream(staged)) as content, aclosing(arrow.frames(content)) as frames:
-        await anext(frames)
-        async for frame in frames:
-            pages.append(frame)
-            size += len(frame)
+    async with aclosing(objects.stream(staged)) as content, aclosing(frames.messages(content)) as messages:
+        await anext(messages)
+        async for page in messages:
+            pages.append(page)
+            size += len(page)
             if size >= GROUP_BYTES:
                 yield pages
                 pages, size = [], 0

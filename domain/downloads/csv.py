@@ -36,10 +36,17 @@ def content_type(encoding: Encoding) -> str:
 
 
 def head(columns: Sequence[str], encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True) -> bytes:
-    """The byte order mark and the line of column heads; an empty source that names no columns has no such line."""
-    names = [_quoted(_guarded(name) if guard else name) for name in columns]
-    line = b",".join(names) + LINE_END if names else b""
-    return (BOM if encoding is Encoding.UTF_8_BOM else b"") + _encoded(line, encoding)
+    """The byte order mark, if the encoding has one, and the line of column heads.
+
+    It is never empty, as no upload can be of nothing: where an empty source names no columns either, the mark stands
+    alone, or else an empty line.
+    """
+    mark = BOM if encoding is Encoding.UTF_8_BOM else b""
+    if mark and not columns:
+        return mark
+    return (
+        mark + _encoded(b",".join(_quoted(_guarded(name) if guard else name) for name in columns), encoding) + LINE_END
+    )
 
 
 def lines(

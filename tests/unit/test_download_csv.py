@@ -74,6 +74,11 @@ def test_head_in_each_encoding(encoding: Encoding, expected: bytes) -> None:
     assert csv.head(["编号"], encoding) == expected
 
 
+def test_a_head_is_never_empty() -> None:
+    """A source without rows may name no columns, but a file of nothing cannot be uploaded."""
+    assert [csv.head([], encoding) for encoding in Encoding] == [csv.BOM, b"\r\n", b"\r\n"]
+
+
 def test_unguarded() -> None:
     """Without the guard texts stay as they are, escaped or not, in heads too."""
     assert csv.head(["=x"], guard=False) == csv.BOM + b'"=x"\r\n'

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from domain.downloads import csv
 from domain.downloads.request import DownloadOrder, Encoding, FileType
 from domain.downloads.sinks import sink_for
-from domain.downloads.sinks.arrow import ArrowSink, frames
+from domain.downloads.sinks.arrow import ArrowSink
+from domain.downloads.sinks.frames import messages as messages_of
 from domain.downloads.sinks.parquet import Renderer, Survey
 
 ORDERS = [
@@ -41,7 +42,7 @@ async def rendered(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], pi
     """The Parquet file of these pages, read back."""
     sink = ArrowSink()
     staged = sink.head(columns) + b"".join(map(sink.page, pages))
-    head, *messages = [frame async for frame in frames(pieces(staged, piece))]
+    head, *messages = [message async for message in messages_of(pieces(staged, piece))]
     survey = Survey(head)
     for message in messages:
         survey.add([message])
@@ -99,7 +100,7 @@ async def test_a_cut_frame_is_noticed() -> None:
     staged = ArrowSink().head(["a"]) + ArrowSink().page([(b"1",)])
 
     with pytest.raises(ValueError, match="end within"):
-        _ = [frame async for frame in frames(pieces(staged[:-1], 50))]
+        _ = [message async for message in messages_of(pieces(staged[:-1], 50))]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,21 @@
 """The staging format of files that are rendered: frames of Arrow that hold every cell as the source wrote it.
 
-The type of a column is known only when its last cell has been seen, so nothing is interpreted while pages come in. A
-frame is the length of an Arrow IPC message, eight bytes, and the message: the head is a schema, each page one record
-batch. Every column is binary and holds the JSON text of its cells, `null` included.
+The type of a column is known only when its last cell has been seen, so nothing is interpreted while pages come in. Each
+frame is an Arrow IPC message: the head is a schema, each page one record batch. Every column is binary and holds the
+JSON text of its cells, `null` included.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
 
+from domain.downloads.sinks.frames import framed
+
 CONTENT_TYPE = "application/vnd.apache.parquet"
-LENGTH_BYTES = 8
 
 
 class ArrowSink:
@@ -36,36 +37,13 @@ class ArrowSink:
         return _frame(pa.record_batch(columns, names=[str(place) for place in range(len(columns))]))
 
 
-async def frames(content: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """The messages of joined frames, whatever pieces they arrive in.
-
-    Raises:
-        ValueError: The content ends within a frame.
-    """
-    buffer = bytearray()
-    async for piece in content:
-        buffer += piece
-        start = 0
-        while len(buffer) - start >= LENGTH_BYTES:
-            begin = start + LENGTH_BYTES
-            end = begin + int.from_bytes(buffer[start:begin], "big")
-            if len(buffer) < end:
-                break
-            yield bytes(memoryview(buffer)[begin:end])
-            start = end
-        del buffer[:start]
-    if buffer:
-        raise ValueError(f"The staged frames end within one: {len(buffer)} bytes are left over.")
-
-
 def schema(columns: Sequence[str]) -> pa.Schema:
     """All columns, each holding JSON text."""
     return pa.schema([pa.field(name, pa.binary()) for name in columns])
 
 
 def _frame(message: pa.Schema | pa.RecordBatch) -> bytes:
-    content: bytes = message.serialize().to_pybytes()
-    return len(content).to_bytes(LENGTH_BYTES, "big") + content
+    return framed(message.serialize().to_pybytes())
 
 
 def _binary(cells: Sequence[bytes]) -> pa.Array:
