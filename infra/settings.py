@@ -138,6 +138,9 @@ class DownloadSettings(BaseModel):
     retry_pause_seconds: float = Field(default=1.0, description="pause before a page is asked for again; doubles")
     max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
     rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
+    slice_seconds: float = Field(
+        default=10.0, ge=0, description="how long a fetcher keeps its place before it queues again"
+    )
     resume_window_seconds: int = Field(default=300, ge=0, description="how long what is staged may be gone on from")
     requests_per_host: int = Field(default=10, ge=1, description="requests at a time, over all workers")
     quotas: QuotaSettings = QuotaSettings()

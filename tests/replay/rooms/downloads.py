@@ -4,34 +4,61 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from tests.replay.recorder import Recorder
 from workflows import downloads
 
-VARIABLES: Mapping[str, str] = {}
+VARIABLES: Mapping[str, str] = {
+    "HAULAGE_DOWNLOADS__RETRY_PAUSE_SECONDS": "0.01",
+    "HAULAGE_DOWNLOADS__RERUN_PAUSE_SECONDS": "0.05",
+    "HAULAGE_DOWNLOADS__RESUME_WINDOW_SECONDS": "1",
+    "HAULAGE_DOWNLOADS__SLICE_SECONDS": "0.2",
+}
 POLL_SECONDS = 0.1
+WORKFLOW = "DownloadWorkflow"
 # What to export, by the name of the history that it gives.
-EXPORTS = {
-    "linear": "rows=1000",
-    "parallel": "rows=50000",
-    "empty": "rows=0",
-    "source-missing": "rows=1000&faults=404&rate=1",
+EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "linear": ("rows=1000", {}),
+    "parallel": ("rows=50000", {}),
+    "sliced": ("rows=2000&delay_ms=60", {}),
+    "empty": ("rows=0", {}),
+    "no-total": ("rows=1000&no_total=1", {}),
+    "columns-open": ("rows=1000&late_from=500", {"columns": "open"}),
+    "parquet": ("rows=1000", {"type": "parquet"}),
+    "source-missing": ("rows=1000&faults=404&rate=1", {}),
+    "rerun": ("rows=1000&faults=5xx&rate=1&only_page=3&fail_first=8", {}),
+    "given-up": ("rows=1000&faults=short&rate=1&only_page=3", {}),
+    "too-long": ("rows=100000&delay_ms=500", {"max_exec_time": 2}),
 }
 
 
 async def record(recorder: Recorder) -> None:
     """Export in every way and keep the histories."""
-    for name, query in EXPORTS.items():
-        task_id = await _export(recorder, f"{recorder.running.source}/rows?{query}")
-        await recorder.keep(downloads.workflow_id(recorder.project_id, task_id), "DownloadWorkflow", name)
+    for name, (query, request) in EXPORTS.items():
+        await _keep(recorder, await _ended(recorder, await _start(recorder, query, request)), name)
+    told = await _start(recorder, "rows=100", {"callback": recorder.receiver.url(tag="callback")})
+    await _keep(recorder, await _ended(recorder, told), "callback")
+    cancelled = await _start(recorder, "rows=100000&delay_ms=100", {})
+    await asyncio.sleep(1)
+    await recorder.session.post(f"/v1/downloads/{cancelled}/cancel")
+    await _keep(recorder, await _ended(recorder, cancelled), "cancelled")
 
 
-async def _export(recorder: Recorder, url: str) -> str:
-    async with recorder.session.post("/v1/downloads", json={"source_url": url, "page_size": 100}) as answer:
+async def _start(recorder: Recorder, query: str, request: Mapping[str, Any]) -> str:
+    body = {"source_url": f"{recorder.running.source}/rows?{query}", "page_size": 100, **request}
+    async with recorder.session.post("/v1/downloads", json=body) as answer:
+        assert answer.status == 202, await answer.text()
         task_id: str = (await answer.json())["task_id"]
-    state = "pending"
-    while state in ("pending", "running"):
-        await asyncio.sleep(POLL_SECONDS)
-        async with recorder.session.get(f"/v1/downloads/{task_id}") as answer:
-            state = (await answer.json())["state"]
+        return task_id
+
+
+async def _ended(recorder: Recorder, task_id: str) -> str:
+    """Wait for the end of the workflow, which is later than the download's where it waits for a retry."""
+    handle = recorder.engine.get_workflow_handle(downloads.workflow_id(recorder.project_id, task_id))
+    await handle.result()
     return task_id
+
+
+async def _keep(recorder: Recorder, task_id: str, name: str) -> None:
+    await recorder.keep(downloads.workflow_id(recorder.project_id, task_id), WORKFLOW, name)

@@ -1,0 +1,18 @@
+"""Housekeeping to be recorded: a run with nothing to do takes every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.replay.recorder import Recorder
+from workflows import downloads
+from workflows.housekeeping import HousekeepingWorkflow
+
+VARIABLES: Mapping[str, str] = {}
+
+
+async def record(recorder: Recorder) -> None:
+    """Keep house once."""
+    workflow_id = "housekeeping-recorded"
+    await recorder.engine.execute_workflow(HousekeepingWorkflow.run, id=workflow_id, task_queue=downloads.QUEUE)
+    await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, "nothing-due")
