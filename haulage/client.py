@@ -89,7 +89,7 @@ class Client:
             params["cursor"] = page["next_cursor"]
 
     async def cancel(self, task_id: str) -> Download:
-        """Stop a download; nothing of it stays. One that is over stays as it is."""
+        """Stop a download: in a moment it is cancelled and nothing of it stays. One that is over stays as it is."""
         return Download.model_validate(await self._transport.json("POST", f"/v1/downloads/{task_id}/cancel"))
 
     async def save(self, download: Download, path: Path, *, progress: Progress = nothing) -> Saved:

@@ -20,6 +20,8 @@ READ_BYTES = 1024 * 1024
 PAUSE_SECONDS = 0.2
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 
+_NEITHER_QUOTE_NOR_LINE_END = bytes(byte for byte in range(256) if byte not in b'"\n')
+
 Progress = Callable[[int, int], None]
 """Told how many bytes there are so far, and how many there will be."""
 
@@ -46,7 +48,8 @@ class LineCounter:
 
     def add(self, piece: bytes) -> None:
         """Look at the next bytes."""
-        parts = piece.split(b'"')
+        # Two quotes with no line end between them change nothing, so only few are left to look at.
+        parts = piece.translate(None, _NEITHER_QUOTE_NOR_LINE_END).replace(b'""', b"").split(b'"')
         self.lines += sum(part.count(b"\n") for part in parts[self._quoted :: 2])
         self._quoted ^= len(parts) % 2 == 0
 
