@@ -103,6 +103,7 @@ async def start(engine: Client, order: WebhookOrder) -> Handle:
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         search_attributes=webhooks.search_attributes(order),
+        priority=webhooks.priority(order),
     )
 
 

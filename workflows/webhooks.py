@@ -110,7 +110,8 @@ class WebhookDelivery:
         return self._progress
 
     async def _enter(self) -> State:
-        return await workflow.execute_activity_method(
+        # Local, so that a new delivery needs no slot among attempts that wait for slow receivers.
+        return await workflow.execute_local_activity_method(
             WebhookSteps.enter,
             self._order,
             start_to_close_timeout=_ENTER_SECONDS,

@@ -196,6 +196,20 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
     assert {message.headers["webhook-signature"].count("v1,") for message in messages} == {1}
 
 
+async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(settings: Settings) -> None:
+    """Behind a hundred messages that take long, another project's one goes out as soon as an attempt ends."""
+    async with delivering(settings, **LONG) as deliveries:
+        other, _ = await deliveries.door.make_project("other")
+        slow = deliveries.receiver.url(tag="slow", delay_ms=1_500)
+        sealer, engine = deliveries.services.sealer, deliveries.services.engine
+        await asyncio.gather(*(start(engine, make_order(sealer, other, slow)) for _ in range(100)))
+        await eventually(lambda: len(deliveries.receiver.received("slow")) >= 30)
+        await deliveries.send(deliveries.receiver.url())
+        await eventually(lambda: len(deliveries.receiver.received()) == 1)
+
+        assert len(deliveries.receiver.received("slow")) < 100
+
+
 async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:
     """Newest first, and every one of them once."""
     async with delivering(settings, **SHORT) as deliveries:
