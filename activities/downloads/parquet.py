@@ -17,7 +17,7 @@ from infra.objects import ObjectStore, Stored
 if TYPE_CHECKING:
     from domain.downloads.sinks.parquet import Renderer
 
-GROUP_BYTES = 32 * 1024 * 1024
+GROUP_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
