@@ -66,6 +66,12 @@ async def admit(database: Database, settings: QuotaSettings, order: DownloadOrde
     ]
 
 
+async def hold_active(database: Database, order: DownloadOrder) -> None:
+    """Note that a download is at work, however it came to be: its slots are taken, whatever the quota says."""
+    parties = _parties(order.project_id, order.operator_id)
+    await Limiter(database).hold([_slot(party, order, 1) for party in parties])
+
+
 async def release_active(
     database: Database, project_id: str, operator_id: str | None, task_id: str, *, file_bytes: int = 0
 ) -> None:
@@ -90,10 +96,13 @@ def _parties(project_id: str, operator_id: str | None) -> list[_Party]:
 
 
 def _demands(party: _Party, limits: PartyQuotas, order: DownloadOrder) -> dict[Kind, Rate | Slot]:
-    lease_seconds = order.max_exec_seconds + LEASE_MARGIN_SECONDS
     return {
         Kind.SUBMISSIONS: Rate(party.key(Kind.SUBMISSIONS), 1, limits.submissions_per_minute, MINUTE_SECONDS),
-        Kind.ACTIVE: Slot(party.key(Kind.ACTIVE), order.task_id, limits.active, lease_seconds),
+        Kind.ACTIVE: _slot(party, order, limits.active),
         # How many bytes it will be nobody knows yet: it is let in while any are left.
         Kind.BYTES: Rate(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS),
     }
+
+
+def _slot(party: _Party, order: DownloadOrder, limit: int) -> Slot:
+    return Slot(party.key(Kind.ACTIVE), order.task_id, limit, order.max_exec_seconds + LEASE_MARGIN_SECONDS)

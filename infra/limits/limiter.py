@@ -73,6 +73,11 @@ class Limiter:
             slot.verdict(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
         ]
 
+    async def hold(self, slots: Sequence[Slot]) -> None:
+        """Write slots down as held, whatever their limits, because their holder is at work already."""
+        async with self._locked([slot.key for slot in slots]) as (session, now):
+            await writing.lease(session, slots, now)
+
     async def release(self, keys: Iterable[str], holder: str, booking: Sequence[Booking] = ()) -> None:
         """Give a holder's slots back. Where it still had one, the bookings are made with it.
 

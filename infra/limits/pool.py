@@ -75,8 +75,7 @@ class Pool:
     async def close(self) -> None:
         """Renew no longer; who still waits gets an error."""
         self._renewing.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await self._renewing
+        await asyncio.wait([self._renewing])
 
     def _is_free(self) -> bool:
         return self._in_use < self._share.usable and self._loop.time() < self._good_until

@@ -15,7 +15,7 @@ from api.routes import Access, Call, Routes
 from domain.downloads.request import DownloadOrder
 from domain.faults import Invalid
 from infra.database import Database
-from infra.quotas import release_active
+from infra.quotas import hold_active, release_active
 from infra.settings import PartyQuotas, QuotaSettings, Settings
 from tests.door import Door, Reply, opened
 
@@ -173,6 +173,19 @@ async def test_the_same_download_is_counted_once(caller: Caller) -> None:
     assert told(again, "RateLimit")["project-submissions"]["r"] == 4
 
 
+async def test_a_download_that_runs_unasked_holds_its_slot(caller: Caller) -> None:
+    """Taken up again past the door, it counts like any other, also beyond the limit, and its file is counted too."""
+    for task_id in ("a", "b"):
+        await caller.submit(task_id, "op")
+    order = DownloadOrder(task_id="c", project_id=caller.project_id, operator_id="op", file_name="x.csv")
+    for _ in range(2):
+        await hold_active(caller.database, order)
+    await caller.finish("a", "op")
+    assert (await caller.submit("d", "op")).body["violated-policies"] == ["operator-active"]
+    await caller.finish("c", "op", file_bytes=300)
+    assert told(await caller.submit("d", "op"), "RateLimit")["operator-bytes"]["r"] == 200
+
+
 async def test_projects_do_not_feel_each_other(caller: Caller) -> None:
     """One that used everything up leaves everything to the next, operators of the same name included."""
     for n in range(5):
@@ -217,11 +230,3 @@ async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
         await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="b")), "dl_3")
     assert refusal.value.record.code == "idempotency_key_reused"
-
-
-@pytest.mark.parametrize("key", ["", "a b", "钥匙", "x" * 256, "tab\t", "new\nline", "end\n"])
-async def test_what_is_no_key_is_refused(database: Database, key: str) -> None:
-    """Before anything is written."""
-    with pytest.raises(Invalid, match="1 to 255 visible ASCII characters") as refusal:
-        await idempotency.claim(database, "prj", key, b"", "dl_1")
-    assert refusal.value.record.code == "idempotency_key_invalid"
