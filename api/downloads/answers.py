@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pydantic import AwareDatetime, Field
 
 from api.models import Answer
-from domain.downloads.request import FileType
+from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import Phase, State, Status
 from domain.faults import FaultRecord
 from infra.tables.downloads import Download
@@ -50,6 +50,11 @@ class Asked(Answer):
     operator_id: str | None
 
 
+def asked(order: DownloadOrder) -> Asked:
+    """What is kept of an order."""
+    return Asked(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
+
+
 def of_row(row: Download) -> DownloadAnswer:
     """A download that is over, or whose run the engine has forgotten."""
     state = _state(row)
@@ -65,15 +70,15 @@ def listed(row: Download) -> ListedDownload:
     return ListedDownload(**_common(row, _state(row)))
 
 
-def of_run(task_id: str, asked: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
+def of_run(task_id: str, kept: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
     """A download that runs, or is about to."""
     return DownloadAnswer(
         task_id=task_id,
         state=status.state,
         label=status.state.label,
-        type=asked.type,
-        file_name=asked.file_name,
-        operator_id=asked.operator_id,
+        type=kept.type,
+        file_name=kept.file_name,
+        operator_id=kept.operator_id,
         phase=status.phase,
         rows=status.rows,
         total=status.total,

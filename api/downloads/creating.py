@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import secrets
 from contextlib import suppress
@@ -14,16 +13,19 @@ import msgspec
 from aiohttp import web
 from pydantic import Field
 
-from api import auth
+from api import auth, idempotency, quotas
 from api.downloads import answers, delivery, starting
-from api.downloads.answers import Asked, DownloadAnswer
+from api.downloads.answers import DownloadAnswer
 from api.downloads.requests import NewDownload
-from api.downloads.room import routes, watches
+from api.downloads.room import board, routes, watches
+from api.middleware import HEADERS
 from api.models import Request
 from api.routes import Access, Call
+from domain.downloads import places
 from domain.downloads.request import DownloadOrder, clean_file_name
 from domain.downloads.status import State, Status
-from domain.faults import Invalid, SourceFault
+from domain.faults import Exhausted, Invalid, Missing, SourceFault
+from infra.quotas import release_active
 
 WAIT_MAX_SECONDS = 60
 
@@ -41,8 +43,8 @@ class Once(Request):
 
     idempotency_key: str | None = Field(
         default=None,
-        alias="Idempotency-Key",
-        pattern=r"^[\x21-\x7e]{1,255}$",
+        alias=idempotency.HEADER,
+        pattern=idempotency.KEY_PATTERN,
         description="the same key and body are the same download, however often they are sent",
     )
 
@@ -60,32 +62,71 @@ class _Inline(msgspec.Struct):
         "invalid_url": Invalid,
         "address_denied": Invalid,
         "idempotency_key_reused": Invalid,
-        "not_found": auth.not_here().__class__,
+        "not_found": Missing,
         "download_failed": SourceFault,
+        quotas.CODE: Exhausted,
     },
 )
 async def create(call: Call, body: NewDownload, query: Patience, headers: Once) -> DownloadAnswer | web.StreamResponse:
     """Start a download.
 
     The answer comes at once: ask `GET /v1/downloads/{task_id}` how it goes, or watch it. With `wait` the answer is the
-    file itself if it is ready in time; one that fails in time is told as the problem `download_failed`.
+    file itself if it is ready in time; one that fails in time is told as the problem `download_failed`. A request that
+    is sent again with its `Idempotency-Key` gets the download that is there, and costs no quota.
     """
+    _check(call, body)
+    answer = await _found_or_started(call, body, headers.idempotency_key)
+    _tell(call, "Location", f"/v1/downloads/{answer.task_id}")
+    return await _waited(call, answer, query.wait) if query.wait else answer
+
+
+def _check(call: Call, body: NewDownload) -> None:
     if body.project_id not in (None, call.project_id):
         raise auth.not_here()
     for url in (body.source_url, body.callback):
         if url is not None:
             call.services.http.check(url)
-    order = _order(call, body)
-    if order.inline_key is not None:
-        await _put_rows(call, order.inline_key, len(body.data or ()))
-    await starting.start(call.services, order)
-    asked = Asked(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
-    answer = answers.of_run(order.task_id, asked, Status(), datetime.now(UTC))
-    return await _waited(call, answer, query.wait) if query.wait else answer
 
 
-def _order(call: Call, body: NewDownload) -> DownloadOrder:
-    task_id, seal = f"dl_{secrets.token_hex(12)}", call.services.sealer.seal
+async def _found_or_started(call: Call, body: NewDownload, key: str | None) -> DownloadAnswer:
+    task_id = f"dl_{secrets.token_hex(12)}"
+    if key is None:
+        return await _started(call, body, task_id)
+    fingerprint = idempotency.fingerprint(body)
+    owner = await idempotency.claim(call.services.database, call.project_id, key, fingerprint, task_id)
+    if owner != task_id:
+        # The first request may have got no further than its claim: then this one starts the download.
+        with suppress(Missing):
+            return await _replayed(call, owner)
+    return await _started(call, body, owner)
+
+
+async def _replayed(call: Call, task_id: str) -> DownloadAnswer:
+    answer = await board(call).read(call.project_id, task_id)
+    _tell(call, "Idempotency-Replayed", "true")
+    return answer
+
+
+async def _started(call: Call, body: NewDownload, task_id: str) -> DownloadAnswer:
+    order = _order(call, body, task_id)
+    await quotas.admit(call, order)
+    try:
+        if order.inline_key is not None:
+            await _put_rows(call, order.inline_key, len(body.data or ()))
+        if not await starting.start(call.services, order):
+            return await _replayed(call, task_id)
+    except Exception:
+        await release_active(call.services.database, order.project_id, order.operator_id, task_id)
+        raise
+    return answers.of_run(task_id, answers.asked(order), Status(), datetime.now(UTC))
+
+
+def _tell(call: Call, header: str, value: str) -> None:
+    call.request[HEADERS] = {**call.request.get(HEADERS, {}), header: value}
+
+
+def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
+    seal, settings = call.services.sealer.seal, call.services.settings.downloads
     name = body.file_name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     return DownloadOrder(
         task_id=task_id,
@@ -93,7 +134,7 @@ def _order(call: Call, body: NewDownload) -> DownloadOrder:
         file_name=clean_file_name(name, body.type),
         source_url=seal(body.source_url) if body.source_url else None,
         source_headers=seal(json.dumps(body.headers)) if body.headers else None,
-        inline_key=f"inline/{call.project_id}/{task_id}.json" if body.data is not None else None,
+        inline_key=places.inline(call.project_id, task_id) if body.data is not None else None,
         type=body.type,
         operator_id=body.operator_id,
         page_size=body.page_size,
@@ -108,6 +149,10 @@ def _order(call: Call, body: NewDownload) -> DownloadOrder:
         template=body.template,
         expires_in_seconds=body.expires_in,
         max_exec_seconds=body.max_exec_time,
+        max_task_retries=settings.max_task_retries,
+        slice_seconds=settings.slice_seconds,
+        rerun_pause_seconds=settings.rerun_pause_seconds,
+        resume_window_seconds=settings.resume_window_seconds,
     )
 
 
@@ -116,11 +161,6 @@ async def _put_rows(call: Call, key: str, count: int) -> None:
     sent = msgspec.json.decode(await call.request.read(), type=_Inline)
     page = b'{"total":%d,"data":%b}' % (count, bytes(sent.data))
     await call.services.objects.put(key, page, content_type="application/json")
-
-
-def fingerprint(body: NewDownload) -> bytes:
-    """What tells two requests with the same key apart: all that they ask for, whatever its spelling."""
-    return hashlib.sha256(json.dumps(body.model_dump(mode="json"), sort_keys=True).encode()).digest()
 
 
 async def _waited(call: Call, answer: DownloadAnswer, seconds: int) -> DownloadAnswer | web.StreamResponse:

@@ -12,7 +12,7 @@ from temporalio.common import (
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from api.downloads.answers import Asked
+from api.downloads import answers
 from api.downloads.board import ASKED_MEMO
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State, Status
@@ -37,7 +37,6 @@ async def start(services: Services, order: DownloadOrder, *, again: bool = False
         SearchAttributePair(temporal.PROJECT, order.project_id),
         SearchAttributePair(temporal.STATE, State.PENDING),
     ]
-    asked = Asked(type=order.type, file_name=order.file_name, operator_id=order.operator_id)
     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         await services.engine.start_workflow(
@@ -49,7 +48,11 @@ async def start(services: Services, order: DownloadOrder, *, again: bool = False
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             task_timeout=timedelta(seconds=services.settings.engine.task_timeout_seconds),
             search_attributes=TypedSearchAttributes(attributes),
-            memo={downloads.NAME_MEMO: order.file_name, ASKED_MEMO: asked, downloads.STATUS_MEMO: Status()},
+            memo={
+                downloads.NAME_MEMO: order.file_name,
+                ASKED_MEMO: answers.asked(order),
+                downloads.STATUS_MEMO: Status(),
+            },
             static_summary=f"export to {order.file_name}",
         )
     except WorkflowAlreadyStartedError:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from api import quotas
 from api.downloads import answers, starting
 from api.downloads.answers import DownloadAnswer
 from api.downloads.board import missing
@@ -15,7 +16,7 @@ from api.downloads.room import TaskPath, board, routes
 from api.routes import Access, Call
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import Phase, State
-from domain.faults import Conflict
+from domain.faults import Conflict, Exhausted, FaultRecord
 from infra.tables.downloads import Download
 from workflows import downloads
 from workflows.downloads import DownloadWorkflow
@@ -45,7 +46,7 @@ async def delete(call: Call, path: TaskPath) -> DownloadAnswer:
     "/v1/downloads/{task_id}/retry",
     access=Access.PROJECT,
     status=HTTPStatus.ACCEPTED,
-    problems={"download_not_failed": Conflict},
+    problems={"download_not_failed": Conflict, quotas.CODE: Exhausted},
 )
 async def retry(call: Call, path: TaskPath) -> DownloadAnswer:
     """Retry a failed download, under the same id.
@@ -60,7 +61,9 @@ async def retry(call: Call, path: TaskPath) -> DownloadAnswer:
             f"This download is {answer.state}; only a failed one can be retried.",
             "Wait for its end, or start a new download.",
         )
-    await _process_again(call, row)
+    order = DownloadOrder.model_validate(row.request)
+    await quotas.admit(call, order)
+    await _process_again(call, row, order)
     return await _taken_up(call, row)
 
 
@@ -77,9 +80,9 @@ async def _cancel(call: Call, task_id: str) -> DownloadAnswer:
     return await board(call).read(call.project_id, task_id)
 
 
-async def _process_again(call: Call, row: Download) -> None:
+async def _process_again(call: Call, row: Download, order: DownloadOrder) -> None:
     """By a signal, if the run still waits for one; else by a new run."""
-    if answers.of_row(row).fault is not None and row.fault and row.fault.get("retryable"):
+    if row.fault is not None and FaultRecord.model_validate(row.fault).retryable:
         try:
             await _handle(call, row.task_id).signal(DownloadWorkflow.retry)
         except RPCError as error:
@@ -87,7 +90,7 @@ async def _process_again(call: Call, row: Download) -> None:
                 raise
         else:
             return
-    await starting.start(call.services, DownloadOrder.model_validate(row.request), again=True)
+    await starting.start(call.services, order, again=True)
 
 
 async def _taken_up(call: Call, before: Download) -> DownloadAnswer:

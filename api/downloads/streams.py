@@ -13,13 +13,14 @@ from aiohttp import WSCloseCode, web
 from pydantic import Field
 
 from api import auth
+from api.downloads import watching
 from api.downloads.answers import DownloadAnswer
 from api.downloads.room import TaskPath, routes, watches
-from api.downloads.watching import Ending, Subscription
+from api.downloads.subscription import Ending, Subscription
 from api.models import Request
 from api.problems import Refusal
 from api.routes import Access, Call
-from domain.faults import Denied
+from domain.faults import Denied, Exhausted
 from infra import log
 
 SEND_SECONDS = 10.0
@@ -47,26 +48,38 @@ class Reconnection(Request):
     )
 
 
-@routes.get("/v1/downloads/ws", access=Access.PROJECT, status=HTTPStatus.SWITCHING_PROTOCOLS)
+@routes.get(
+    "/v1/downloads/ws",
+    access=Access.PROJECT,
+    status=HTTPStatus.SWITCHING_PROTOCOLS,
+    problems={watching.TOO_MANY_STREAMS: Exhausted},
+)
 async def watch_project(call: Call) -> web.WebSocketResponse:
     """Watch all downloads of the project by WebSocket.
 
     Each message is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last
     minute, then every change.
     """
-    async with watches(call).of_project(call.project_id) as watcher:
-        return await _by_socket(call, watcher)
+    with watches(call).stream(call.project_id):
+        async with watches(call).of_project(call.project_id) as watcher:
+            return await _by_socket(call, watcher)
 
 
-@routes.get("/v1/downloads/{task_id}/ws", access=Access.PROJECT, status=HTTPStatus.SWITCHING_PROTOCOLS)
+@routes.get(
+    "/v1/downloads/{task_id}/ws",
+    access=Access.PROJECT,
+    status=HTTPStatus.SWITCHING_PROTOCOLS,
+    problems={watching.TOO_MANY_STREAMS: Exhausted},
+)
 async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
     """Watch a download by WebSocket.
 
     Each message is the download as `GET /v1/downloads/{task_id}` shows it: at once, and then whenever it changed. After
     the one that tells the end the connection is closed with code 1000; 1001 and 1013 mean to connect again.
     """
-    async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-        return await _by_socket(call, watcher)
+    with watches(call).stream(call.project_id):
+        async with watches(call).of_download(call.project_id, path.task_id) as watcher:
+            return await _by_socket(call, watcher)
 
 
 @routes.get(
@@ -74,6 +87,7 @@ async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
     access=Access.PROJECT,
     media_type="text/event-stream",
     also={HTTPStatus.NO_CONTENT: ""},
+    problems={watching.TOO_MANY_STREAMS: Exhausted},
 )
 async def events(call: Call, path: TaskPath, headers: Reconnection) -> web.StreamResponse:
     """Watch a download by server-sent events.
@@ -81,8 +95,9 @@ async def events(call: Call, path: TaskPath, headers: Reconnection) -> web.Strea
     Each event is the download as `GET /v1/downloads/{task_id}` shows it. The stream ends after the one that tells the
     end; who connects again with its id gets 204.
     """
-    async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-        return await _by_events(call, watcher, headers.last_event_id)
+    with watches(call).stream(call.project_id):
+        async with watches(call).of_download(call.project_id, path.task_id) as watcher:
+            return await _by_events(call, watcher, headers.last_event_id)
 
 
 async def _by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:

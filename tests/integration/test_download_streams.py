@@ -1,0 +1,241 @@
+"""Watching downloads: WebSocket, server-sent events, waiting; one poller however many watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import aiohttp
+import pytest
+from temporalio.client import WorkflowHandle
+
+from infra.settings import Settings
+from tests import watchers
+from tests.door import opened
+from tests.exports import Exports, expected, exporting, parsed
+from tests.stack import eventually
+
+SEED = 8
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker and source; streams are pinged twice a second."""
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 0.5})})
+    async with exporting(settings) as running:
+        yield running
+
+
+async def slow_download(exports: Exports, rows: int = 4_000) -> str:
+    """A download of forty pages that takes about two seconds."""
+    return await exports.start(exports.source.url(rows=rows, seed=SEED, delay_ms=50), page_size=100)
+
+
+async def test_a_websocket_tells_progress_and_the_end(exports: Exports) -> None:
+    """Rows only grow, phases go forward, the last message is the final answer, and then the socket is closed."""
+    task_id = await slow_download(exports)
+    async with watchers.socket(exports.door, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
+        messages = await watchers.heard(socket)
+
+    rows = [message["rows"] for message in messages]
+    assert rows == sorted(rows)
+    assert any(0 < count < 4_000 for count in rows)
+    assert messages[0]["state"] in ("pending", "running")
+    assert messages[-1] == await exports.status(task_id)
+    assert (messages[-1]["state"], messages[-1]["label"]) == ("succeeded", "处理成功")
+    assert socket.close_code == aiohttp.WSCloseCode.OK
+
+
+async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Exports) -> None:
+    """Who comes late hears the end at once."""
+    status = await exports.run(exports.source.url(rows=10))
+    async with watchers.socket(exports.door, exports.key, f"/v1/downloads/{status['task_id']}/ws") as socket:
+        assert await watchers.heard(socket) == [status]
+
+
+async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Exports) -> None:
+    """One socket tells starts, progress and ends of everything that the project makes."""
+    _, stranger = await exports.door.make_project("stranger")
+    foreign = {"source_url": exports.source.url(rows=10)}
+    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+        made = {await slow_download(exports), await slow_download(exports)}
+        assert (await exports.door.ask("POST", "/v1/downloads", key=stranger, json=foreign)).status == 202
+        messages: list[watchers.Answer] = []
+        while sum(message["state"] == "succeeded" for message in messages) < 2:
+            messages.append(await socket.receive_json(timeout=30))
+
+    assert {message["task_id"] for message in messages} == made
+    assert {"running", "succeeded"} <= {message["state"] for message in messages}
+    for task_id in made:
+        rows = [message["rows"] for message in messages if message["task_id"] == task_id]
+        assert rows == sorted(rows)
+
+
+async def test_a_project_s_socket_begins_with_what_runs(exports: Exports) -> None:
+    """Who connects in the middle is told what is under way."""
+    task_id = await slow_download(exports)
+    await eventually(lambda: running(exports, task_id))
+    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+        first = await socket.receive_json(timeout=10)
+    assert first["task_id"] == task_id
+
+
+async def running(exports: Exports, task_id: str) -> bool:
+    """Whether it is listed as running."""
+    reply = await exports.door.ask("GET", "/v1/downloads?state=running", key=exports.key)
+    return task_id in [item["task_id"] for item in reply.body["items"]]
+
+
+async def test_events_tell_progress_and_the_end(exports: Exports) -> None:
+    """Server-sent events say the same as the WebSocket, each under an id of its own."""
+    task_id = await slow_download(exports)
+    async with watchers.events(exports.door, exports.key, task_id) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert answer.headers["Cache-Control"] == "no-store"
+        told = await watchers.told(answer)
+
+    rows = [event.data["rows"] for event in told]
+    assert rows == sorted(rows)
+    assert any(0 < count < 4_000 for count in rows)
+    assert told[-1].data == await exports.status(task_id)
+    assert len({event.identity for event in told}) == len(told)
+
+
+async def test_events_go_on_where_a_browser_left(exports: Exports) -> None:
+    """What was heard last is not told again, and who has heard the end is told to stop asking."""
+    status = await exports.run(exports.source.url(rows=10))
+    async with watchers.events(exports.door, exports.key, status["task_id"]) as answer:
+        (last,) = await watchers.told(answer)
+    assert last.data == status
+    async with watchers.events(exports.door, exports.key, status["task_id"], last.identity) as again:
+        assert again.status == 204
+    async with watchers.events(exports.door, exports.key, status["task_id"], "unknown") as other:
+        assert [event.data for event in await watchers.told(other)] == [status]
+
+
+async def test_quiet_streams_are_pinged(exports: Exports) -> None:
+    """While nothing happens a comment goes out, so that no proxy takes the line for dead."""
+    task_id = await exports.start(exports.source.url(rows=1_000, delay_ms=1_500), page_size=100)
+    async with watchers.events(exports.door, exports.key, task_id) as answer:
+        text = ""
+        while ": ping\n\n" not in text:
+            text += (await answer.content.readany()).decode()
+
+
+async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty watchers and a caller who asks all the time cost the engine two questions a second, not forty."""
+    asked: list[float] = []
+    describe = WorkflowHandle.describe
+
+    async def counted(handle: WorkflowHandle[object, object], **options: object) -> object:
+        asked.append(asyncio.get_running_loop().time())
+        return await describe(handle, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WorkflowHandle, "describe", counted)
+    task_id = await slow_download(exports)
+    path = f"/v1/downloads/{task_id}/ws"
+
+    async def watch() -> list[watchers.Answer]:
+        async with watchers.socket(exports.door, exports.key, path) as socket:
+            return await watchers.heard(socket)
+
+    told, status = await asyncio.gather(asyncio.gather(*(watch() for _ in range(20))), exports.ended(task_id))
+
+    assert all(messages[-1] == status for messages in told)
+    assert len(asked) >= 3
+    assert all(later - earlier >= 0.45 for earlier, later in pairwise(asked))
+
+
+async def test_a_plain_request_is_told_to_upgrade(exports: Exports) -> None:
+    """The address of a socket says what it is, to those who may know that it is there."""
+    for path in ("/v1/downloads/ws", f"/v1/downloads/{await slow_download(exports)}/ws"):
+        reply = await exports.door.ask("GET", path, key=exports.key)
+        assert (reply.status, reply.code) == (426, "upgrade_required")
+
+
+async def test_a_revoked_key_ends_its_streams(exports: Exports) -> None:
+    """A stream does not outlive the key that opened it."""
+    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+        revoked = await exports.door.as_admin("POST", f"/v1/projects/{exports.project_id}/revoke")
+        assert revoked.status == 200
+        message = await socket.receive(timeout=10)
+    assert message.type is aiohttp.WSMsgType.CLOSE
+    assert message.data == aiohttp.WSCloseCode.POLICY_VIOLATION
+
+
+async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
+    """One project cannot take all connections of a process; a stream that ends makes room."""
+    async with opened(settings, streams_per_project=2) as door:
+        _, key = await door.make_project()
+        async with watchers.socket(door, key, "/v1/downloads/ws"):
+            async with watchers.socket(door, key, "/v1/downloads/ws"):
+                reply = await door.ask("GET", "/v1/downloads/ws", key=key)
+                assert (reply.status, reply.code) == (429, "too_many_streams")
+                assert int(reply.headers["Retry-After"]) > 0
+
+            async def has_room() -> bool:
+                return (await door.ask("GET", "/v1/downloads/ws", key=key)).status == 426
+
+            await eventually(has_room)
+
+
+async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
+    """A deployment does not wait for its watchers: they are told to connect again."""
+    async with aiohttp.ClientSession() as session:
+        async with opened(settings) as door:
+            _, key = await door.make_project()
+            headers = {"Authorization": f"Bearer {key}"}
+            made = await door.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
+            task = f"{door.address}/v1/downloads/{made.body['task_id']}"
+            sockets = [await session.ws_connect(f"{task}/ws", headers=headers)]
+            sockets.append(await session.ws_connect(f"{door.address}/v1/downloads/ws", headers=headers))
+            events = await session.get(f"{task}/events", headers=headers)
+            reading = [asyncio.create_task(watchers.heard(socket)) for socket in sockets]
+            waiting = asyncio.create_task(
+                session.post(f"{door.address}/v1/downloads?wait=60", headers=headers, json={"data": []})
+            )
+            await eventually(lambda: listed_all(door.address, session, headers))
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < 5
+        await asyncio.gather(*reading)
+        assert [socket.close_code for socket in sockets] == [aiohttp.WSCloseCode.GOING_AWAY] * 2
+        assert "data: " in await events.text()
+        assert (await waiting).status == 202
+
+
+async def listed_all(address: str, session: aiohttp.ClientSession, headers: dict[str, str]) -> bool:
+    """Whether the server has work under way; asking is enough to let it begin."""
+    async with session.get(f"{address}/v1/downloads", headers=headers) as answer:
+        return answer.status == 200
+
+
+async def test_waiting_gets_the_file_itself(exports: Exports) -> None:
+    """A small export is one request: the answer is the file, under its name."""
+    reply = await exports.door.session.post(
+        f"{exports.door.address}/v1/downloads?wait=30",
+        headers={"Authorization": f"Bearer {exports.key}"},
+        json={"source_url": exports.source.url(rows=100, seed=SEED), "file_name": "对账"},
+    )
+    assert reply.status == 200
+    assert parsed(await reply.read()) == expected(SEED, range(100))
+    assert reply.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert "filename*=UTF-8''%E5%AF%B9%E8%B4%A6.csv" in reply.headers["Content-Disposition"]
+    assert (await exports.door.ask("GET", reply.headers["Location"], key=exports.key)).body["state"] == "succeeded"
+
+
+async def test_waiting_ends_in_time(exports: Exports) -> None:
+    """What is not ready in time goes on in the background, and the answer says where it stands."""
+    wanted = {"source_url": exports.source.url(rows=1_000, delay_ms=300), "page_size": 100}
+    reply = await exports.door.ask("POST", "/v1/downloads?wait=1", key=exports.key, json=wanted)
+    assert (reply.status, reply.body["state"]) == (202, "running")
+    assert (await exports.ended(reply.body["task_id"]))["state"] == "succeeded"
+
+
+async def test_waiting_tells_a_failure(exports: Exports) -> None:
+    """An export that fails in time is a problem with the source's sentence, and says which download it was."""
+    wanted = {"source_url": f"{exports.source.base}/rows?faults=404&rate=1"}
+    reply = await exports.door.ask("POST", "/v1/downloads?wait=30", key=exports.key, json=wanted)
+    assert (reply.status, reply.code) == (502, "download_failed")
+    assert "answered 404" in reply.body["detail"]
+    assert (await exports.door.ask("GET", reply.headers["Location"], key=exports.key)).body["state"] == "failed"
