@@ -49,6 +49,7 @@ STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 
 WIDENINGS_MAX = 3
+CANCEL_AGAIN_SECONDS = 1.0
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 _STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__])
@@ -109,6 +110,8 @@ class DownloadWorkflow:
             if processing.done():
                 return processing.result()
             await _stopped(processing)
+            if _has_succeeded(processing):
+                return processing.result()
             return self._failed(_took_too_long(self._order.max_exec_seconds))
         except asyncio.CancelledError:
             await _stopped(processing)
@@ -311,10 +314,23 @@ class DownloadWorkflow:
 
 
 async def _stopped(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until what they started has ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    """Cancel tasks and wait until what they started has ended.
+
+    A cancellation is lost on a task whose activity completes in that very moment, so it is said again. Who waits here
+    may be told again, too, and waits all the same: what comes next is to wipe, and nobody may be writing then.
+    """
+    while running := [task for task in tasks if not task.done()]:
+        for task in running:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+
+
+def _has_succeeded(processing: asyncio.Task[Outcome]) -> bool:
+    """Whether it came to a good end while it was being stopped."""
+    if processing.cancelled() or processing.exception() is not None:
+        return False
+    return processing.result().state is State.SUCCEEDED
 
 
 async def _regardless(step: Coroutine[Any, Any, None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -71,14 +72,16 @@ async def rows_of(exports: Exports, outcome: Outcome) -> list[list[str]]:
     return parsed(await exports.services.objects.get(outcome.file.key))
 
 
-async def test_cancelling_really_stops(exports: Exports) -> None:
-    """No upload, chunk or file is left, and the source is not asked any more."""
-    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=20))
+@pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
+async def test_cancelling_really_stops(exports: Exports, slice_seconds: float) -> None:
+    """No upload, chunk or file is left, and the source is not asked any more, however often ranges are handed back."""
+    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=20), slice_seconds=slice_seconds)
     await at(handle, Phase.FETCHING)
     await eventually(lambda: exports.source.requests(page_size=PAGE_SIZE))
 
     await handle.cancel()
-    outcome = await handle.result()
+    async with asyncio.timeout(8):
+        outcome = await handle.result()
     asked = dict(exports.source.requests(page_size=PAGE_SIZE))
 
     assert outcome.state is State.CANCELLED
@@ -142,12 +145,14 @@ async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: E
     assert (outcome.state, await exports.leftovers()) == (State.FAILED, [])
 
 
-async def test_a_download_that_takes_too_long_fails(exports: Exports) -> None:
+@pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
+async def test_a_download_that_takes_too_long_fails(exports: Exports, slice_seconds: float) -> None:
     """Its time is over whatever it is doing, and the reason is told."""
-    url = exports.source.url(rows=50_000, delay_ms=200)
+    url = exports.source.url(rows=50_000, delay_ms=50)
 
-    _, handle = await start(exports, url, max_exec_seconds=2, resume_window_seconds=0)
-    outcome = await handle.result()
+    _, handle = await start(exports, url, max_exec_seconds=2, resume_window_seconds=0, slice_seconds=slice_seconds)
+    async with asyncio.timeout(12):
+        outcome = await handle.result()
 
     assert outcome.state is State.FAILED
     assert outcome.fault is not None
