@@ -1,0 +1,115 @@
+"""One process' permits, moment by moment: what it says it may use is never less than what it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from domain.sharing import Share
+from infra.limits.limiter import Sharing
+from infra.limits.pool import Pool
+from tests.stack import eventually
+
+LIMIT = 4
+TTL = timedelta(seconds=0.5)
+
+
+class Books:
+    """The other side: answers with what a script says, when it is told to, and keeps what was declared."""
+
+    def __init__(self) -> None:
+        self.share = Share(usable=LIMIT, permits=LIMIT)
+        self.declared: list[tuple[int, int]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def ask(self, *, in_use: int, demand: int) -> Share:
+        """One question."""
+        self.declared.append((in_use, demand))
+        share = Share(self.share.usable, max(self.share.usable, in_use))
+        await self.open.wait()
+        return share
+
+
+@pytest.fixture
+def books() -> Books:
+    """The books."""
+    return Books()
+
+
+@pytest.fixture
+async def pool(books: Books) -> AsyncIterator[Pool]:
+    """A pool that holds four permits, all idle."""
+    pool = Pool(books.ask, Sharing(LIMIT, turn=TTL / 10, ttl=TTL))
+    await asyncio.gather(*(pool.take() for _ in range(LIMIT)))
+    for _ in range(LIMIT):
+        pool.give_back()
+    yield pool
+    await pool.close()
+
+
+async def asked(books: Books) -> None:
+    """Wait for the next question."""
+    before = len(books.declared)
+    await eventually(lambda: len(books.declared) > before)
+
+
+async def test_what_may_come_into_use_before_the_answer_is_declared(books: Books, pool: Pool) -> None:
+    """While it asks, it hands out what it has; so that much is declared, though nothing is in use yet."""
+    books.open.clear()
+    await asked(books)
+    for _ in range(LIMIT):
+        await pool.take()
+    assert books.declared[-1][0] == LIMIT
+    books.open.set()
+
+
+async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: Pool) -> None:
+    """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
+    for _ in range(LIMIT):
+        await pool.take()
+    books.share = Share(usable=1, permits=1)
+    await asked(books)
+    await asked(books)
+    waiting = asyncio.create_task(pool.take())
+    for left in (3, 2, 1):
+        pool.give_back()
+        await asked(books)
+        assert books.declared[-1][0] == left
+        assert not waiting.done()
+    pool.give_back()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: Pool) -> None:
+    """Cancelled between its grant and its next step, a request passes the permit to the next one."""
+    for _ in range(LIMIT):
+        await pool.take()
+    first, second = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
+    await asyncio.sleep(0)
+    pool.give_back()
+    first.cancel()
+    await asyncio.wait_for(second, 1)
+    assert first.cancelled()
+
+
+async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, pool: Pool) -> None:
+    """Its permits may be another's by now: nothing begins with what has expired, not even once."""
+    books.open.clear()
+    time.sleep(TTL.total_seconds() + 0.05)  # noqa: ASYNC251 (nothing runs meanwhile: that is the case)
+    waiting = asyncio.create_task(pool.take())
+    await asked(books)
+    assert not waiting.done()
+    books.open.set()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_an_empty_pool_ends(books: Books, pool: Pool) -> None:
+    """Unused for two renewals, everything was declared as given back."""
+    books.share = Share(usable=0, permits=0)
+    await eventually(lambda: pool.ended)
+    assert books.declared[-1] == (0, 0)
