@@ -203,6 +203,9 @@ class DownloadWorkflow:
             )
             self._course.range_rows[pages.index] = report.rows
             self._tell_rows()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return report
 
