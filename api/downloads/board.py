@@ -23,6 +23,9 @@ from workflows import downloads
 LOOK_SECONDS = 0.5
 """For how long what the engine said is good enough: it is asked twice a second about a run, whoever wants to know."""
 
+LOOKS_AT_A_TIME = 16
+"""However many runs are watched, the engine has no more questions of ours to answer at once."""
+
 ASKED_MEMO = "asked"
 
 _ENDED_BY_HAND = FaultRecord(
@@ -50,6 +53,7 @@ class Board:
         self._database = services.database
         self._engine = services.engine
         self._looks: dict[Key, asyncio.Task[Sight]] = {}
+        self._turns = asyncio.Semaphore(LOOKS_AT_A_TIME)
 
     async def read(self, project_id: str, task_id: str) -> DownloadAnswer:
         """Where it stands.
@@ -113,7 +117,8 @@ class Board:
         """The workflow's own word, and on top the rows that running fetchers reported."""
         handle = self._engine.get_workflow_handle(downloads.workflow_id(project_id, task_id))
         try:
-            description = await handle.describe()
+            async with self._turns:
+                description = await handle.describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

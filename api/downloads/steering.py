@@ -53,8 +53,8 @@ async def retry(call: Call, path: TaskPath) -> DownloadAnswer:
 
     It goes on from what was fetched if that is recent and the source still has as many rows, else it starts again.
     """
+    answer = await board(call).read(call.project_id, path.task_id)
     row = await board(call).row(call.project_id, path.task_id)
-    answer = answers.of_row(row) if row else await board(call).read(call.project_id, path.task_id)
     if row is None or answer.state is not State.FAILED:
         raise Conflict(
             "download_not_failed",

@@ -1,0 +1,170 @@
+"""Lists of downloads: filters, pages, and nothing of another project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from infra import services
+from infra.settings import Settings
+from infra.tables.downloads import Download
+from tests.door import Door, opened
+
+pytestmark = pytest.mark.stack
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def row(number: int, project_id: str, **changes: Any) -> Download:
+    """The row of a download that succeeded *number* minutes past noon."""
+    task_id = f"dl_{number:024d}"
+    moment = NOON + timedelta(minutes=number)
+    values: dict[str, Any] = {
+        "task_id": task_id,
+        "project_id": project_id,
+        "operator_id": f"op-{number % 3}",
+        "file_name": f"Report_{number}.csv",
+        "type": "csv",
+        "state": "succeeded",
+        "created_at": moment,
+        "started_at": moment,
+        "finished_at": moment + timedelta(seconds=10),
+        "processings": 1,
+        "total_rows": 1_000,
+        "rows": 1_000,
+        "bytes": 5_000,
+        "file": {},
+        "expires_at": datetime(2100, 1, 1, tzinfo=UTC),
+        "request": {},
+    }
+    return Download(**values | changes)
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+async def fill(door: Door, *rows: Download) -> None:
+    """Put rows into the catalogue."""
+    async with services.connect(door.settings) as held, held.database.session() as session:
+        session.add_all(rows)
+
+
+async def listed(door: Door, key: str, **query: str | int) -> list[int]:
+    """The numbers of the downloads that a query finds, in order."""
+    reply = await door.ask("GET", f"/v1/downloads?{urlencode(query)}", key=key)
+    assert reply.status == 200, reply.body
+    return [int(item["task_id"].removeprefix("dl_")) for item in reply.body["items"]]
+
+
+async def test_pages_hold_everything_once_newest_first(door: Door) -> None:
+    """The cursor of each page leads to the next, also among downloads of the same moment."""
+    project_id, key = await door.make_project()
+    moments = [NOON + timedelta(minutes=number // 4) for number in range(23)]
+    await fill(door, *(row(number, project_id, created_at=moment) for number, moment in enumerate(moments)))
+    seen: list[int] = []
+    cursor: dict[str, str] = {}
+    while True:
+        reply = await door.ask("GET", f"/v1/downloads?{urlencode({'limit': 5, **cursor})}", key=key)
+        seen += [int(item["task_id"].removeprefix("dl_")) for item in reply.body["items"]]
+        if reply.body["next_cursor"] is None:
+            break
+        cursor = {"cursor": reply.body["next_cursor"]}
+    assert seen == list(reversed(range(23)))
+
+
+async def test_each_filter_selects(door: Door) -> None:
+    """State, operator, type, a part of the name, and times; several together narrow down."""
+    project_id, key = await door.make_project()
+    await fill(
+        door,
+        *(row(number, project_id) for number in range(6)),
+        row(6, project_id, state="failed", fault={"code": "x", "message": "y"}, file=None, expires_at=None),
+        row(7, project_id, state="running", rows=None, bytes=None, finished_at=None, file=None, expires_at=None),
+        row(8, project_id, expires_at=NOON),
+        row(9, project_id, state="expired", type="parquet", file_name="50%_销售.parquet"),
+    )
+    times = {"created_after": "2026-01-01T12:02:00Z", "created_before": "2026-01-01T20:04:00+08:00"}
+    expected: list[tuple[dict[str, str | int], list[int]]] = [
+        ({"state": "succeeded"}, [5, 4, 3, 2, 1, 0]),
+        ({"state": "failed"}, [6]),
+        ({"state": "running"}, [7]),
+        ({"state": "expired"}, [9, 8]),
+        ({"state": "pending"}, []),
+        ({"type": "parquet"}, [9]),
+        ({"operator_id": "op-1"}, [7, 4, 1]),
+        ({"file_name": "PORT_5"}, [5]),
+        ({"file_name": "%_销"}, [9]),
+        ({"file_name": "_"}, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
+        (dict(times), [3, 2]),
+        ({"operator_id": "op-1", "state": "succeeded", "limit": 1}, [4]),
+    ]
+    assert [await listed(door, key, **query) for query, _ in expected] == [numbers for _, numbers in expected]
+
+
+async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
+    """State and label, sizes and times; a file whose time is over has expired before anything swept it away."""
+    project_id, key = await door.make_project()
+    await fill(door, row(1, project_id), row(2, project_id, expires_at=NOON))
+    reply = await door.ask("GET", "/v1/downloads", key=key)
+    gone, kept = reply.body["items"]
+    assert kept == {
+        "task_id": "dl_" + "0" * 23 + "1",
+        "state": "succeeded",
+        "label": "处理成功",
+        "type": "csv",
+        "file_name": "Report_1.csv",
+        "operator_id": "op-1",
+        "rows": 1_000,
+        "total": 1_000,
+        "bytes": 5_000,
+        "processings": 1,
+        "fault": None,
+        "created_at": "2026-01-01T12:01:00Z",
+        "started_at": "2026-01-01T12:01:00Z",
+        "finished_at": "2026-01-01T12:01:10Z",
+        "expires_at": "2100-01-01T00:00:00Z",
+    }
+    assert (gone["state"], gone["label"]) == ("expired", "已过期")
+    alone = await door.ask("GET", f"/v1/downloads/{kept['task_id']}", key=key)
+    assert alone.body == {**kept, "phase": "done", "fetchers": None, "rows_per_second": 100}
+
+
+async def test_another_project_s_downloads_are_not_there(door: Door) -> None:
+    """Lists hold the caller's own, whatever is asked for; a stranger's cursor opens nothing."""
+    mine, theirs = await door.make_project("mine"), await door.make_project("theirs")
+    await fill(door, row(1, mine[0]), row(2, mine[0]), row(3, theirs[0]))
+    assert await listed(door, mine[1]) == [2, 1]
+    page = await door.ask("GET", "/v1/downloads?limit=1", key=mine[1])
+    assert await listed(door, theirs[1], cursor=page.body["next_cursor"]) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("state=done", "state: “done” is not one of"),
+        ("type=excel", "type: “excel” is not one of 'csv' or 'parquet'"),
+        ("created_after=yesterday", "created_after: “yesterday” is not a time such as 2026-01-31T08:00:00Z"),
+        ("created_after=2026-01-01T00:00:00", "created_after: input should have timezone info"),
+        ("created_before=0001-01-01T00:00:00%2B23:59", "created_before: it is outside 1970–2200"),
+        ("limit=0", "limit: “0” is outside 1–200"),
+        ("limit=201", "limit: “201” is outside 1–200"),
+        ("file_name=", "file_name: it has 0 characters; send 1–200."),
+        ("operator=7", "operator: there is no such field; did you mean operator_id?"),
+        ("cursor=nonsense", "This cursor is not one of ours."),
+        ("state=failed&state=running", "state: it is given more than once; give it once."),
+    ],
+)
+async def test_wrong_queries_are_told(door: Door, query: str, sentence: str) -> None:
+    """A filter that cannot be is an error, not an empty list."""
+    _, key = await door.make_project()
+    reply = await door.ask("GET", f"/v1/downloads?{query}", key=key)
+    assert reply.status == 422
+    assert sentence in reply.body["detail"]
