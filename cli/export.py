@@ -44,8 +44,9 @@ from infra import settings
 KEY_VARIABLE = "HAULAGE_API_KEY"
 KEY_FILE = "export-key"
 PROJECT_NAME = "haulage export"
+# A wrong address should be told at once; a running export outlives a restart of the API.
+FIRST_PATIENCE_SECONDS = 3.0
 CANCEL_PATIENCE_SECONDS = 5.0
-LOCAL_PATIENCE_SECONDS = 10.0
 
 
 class NowhereToGo(Exception):
@@ -83,8 +84,9 @@ def headers(lines: Sequence[str]) -> dict[str, str] | None:
 
 
 async def _export(place: Place, request: DownloadRequest, out: Path | None, show: Show) -> tuple[Saved, Download]:
+    async with Client(place.url, place.key, patience_seconds=FIRST_PATIENCE_SECONDS) as first:
+        download = await first.create(request)
     async with Client(place.url, place.key) as client:
-        download = await client.create(request)
         try:
             async for download in client.watch(download.task_id):  # noqa: B020 (each is the last word so far)
                 show.download(download)
@@ -125,7 +127,7 @@ async def _place(url: str | None, data_dir: Path) -> Place:
 
 async def _new_key(url: str, admin_key: str) -> str:
     """The key of a project of this machine's own, made at the first export."""
-    transport = Transport(url, admin_key, LOCAL_PATIENCE_SECONDS)
+    transport = Transport(url, admin_key, FIRST_PATIENCE_SECONDS)
     await transport.open()
     try:
         made = await transport.json("POST", "/v1/projects", json={"name": PROJECT_NAME})

@@ -1,0 +1,206 @@
+"""`haulage export` as people and scripts type it: files, sentences and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from cli import surroundings
+from infra.embedded.record import Recorded, Run
+from infra.settings import Settings
+from tests.exports import Exports, expected, exporting, parsed
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[2]
+SEED = 8
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker and source."""
+    async with exporting(settings) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its one answer."""
+        answer: dict[str, Any] = json.loads(self.out)
+        return answer
+
+
+async def command(*arguments: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """Type it, in a shell without settings of its own."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cli", "export", *arguments, cwd=ROOT, env={**clean, **env}, stdout=pipe, stderr=pipe
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> Ended:
+    """Wait for it."""
+    out, err = await process.communicate()
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def remotely(exports: Exports, *arguments: str) -> Ended:
+    """Against the test's API, by its address and key."""
+    env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": exports.key}
+    return await end(await command(*arguments, env=env))
+
+
+async def test_the_file_equals_its_source(exports: Exports, tmp_path: Path) -> None:
+    """Every row is there; without a terminal progress is plain lines on standard error."""
+    out = tmp_path / "orders.csv"
+
+    ended = await remotely(exports, exports.source.url(rows=1_234, seed=SEED), "--out", str(out), "--page-size", "100")
+
+    assert ended.code == 0, ended.err
+    assert parsed(out.read_bytes()) == expected(SEED, range(1_234))
+    assert ended.out.startswith(f"{out}: 1,234 rows, {out.stat().st_size:,} bytes")
+    assert "\x1b" not in ended.err
+    assert "1,234 of 1,234 rows" in ended.err
+
+
+async def test_json_is_one_object(exports: Exports, tmp_path: Path) -> None:
+    """For scripts."""
+    out = tmp_path / "orders.csv"
+
+    ended = await remotely(exports, exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json")
+
+    told = ended.json
+    assert told.pop("seconds") > 0
+    assert told.pop("task_id").startswith("dl_")
+    assert told == {"state": "succeeded", "file": str(out), "rows": 10, "bytes": out.stat().st_size}
+
+
+async def test_parquet(exports: Exports, tmp_path: Path) -> None:
+    """Another type, the same way."""
+    out = tmp_path / "orders.parquet"
+
+    ended = await remotely(exports, exports.source.url(rows=1_000, seed=SEED), "--type", "parquet", "--out", str(out))
+
+    assert ended.code == 0, ended.err
+    assert pq.read_table(out).num_rows == 1_000
+
+
+async def test_what_reaches_the_source_and_the_file(exports: Exports, tmp_path: Path) -> None:
+    """Encoding and guard as asked for."""
+    out = tmp_path / "orders.csv"
+    source = exports.source.url(rows=10, seed=SEED)
+
+    ended = await remotely(exports, source, "--out", str(out), "--encoding", "gb18030", "--no-guard")
+
+    assert ended.code == 0, ended.err
+    written = out.read_bytes().decode("gb18030")
+    assert parsed(written.encode()) == expected(SEED, range(10))
+
+
+async def test_a_failed_export(exports: Exports, tmp_path: Path) -> None:
+    """The sentence says why; no file appears."""
+    source = exports.source.base + "/nothing-here"
+
+    ended = await remotely(exports, source, "--out", str(tmp_path / "out.csv"), "--json")
+
+    assert ended.code == 1
+    assert (ended.json["state"], ended.json["code"]) == ("failed", "source_status")
+    assert ended.json["error"].startswith("The source answered 404 for page 0.")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code", "sentence"),
+    [
+        ((), {}, 2, "haulage: No API was named, and no `haulage up` runs"),
+        (("--api", "http://127.0.0.1:9"), {}, 2, "haulage: http://127.0.0.1:9 needs a key"),
+        (("--api", "http://127.0.0.1:9"), {"HAULAGE_API_KEY": "k"}, 3, "haulage: http://127.0.0.1:9 does not answer"),
+        (("--header", "no colon"), {}, 2, "is no header"),
+    ],
+)
+async def test_what_keeps_it_from_beginning(
+    tmp_path: Path, arguments: tuple[str, ...], env: dict[str, str], code: int, sentence: str
+) -> None:
+    """It says what is missing, and nothing was started."""
+    ended = await end(
+        await command("http://127.0.0.1:1/rows", "--data-dir", str(tmp_path), *arguments, env={"COLUMNS": "200", **env})
+    )
+
+    assert ended.code == code
+    assert sentence in ended.err
+
+
+async def test_a_refused_request(exports: Exports) -> None:
+    """A key that does not fit, and a request that is wrong, are the caller's to mend."""
+    env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": "hlg_wrong"}
+    source = exports.source.url(rows=1)
+
+    assert (await end(await command(source, env=env))).code == 2
+    ended = await remotely(exports, source, "--page-size", "7")
+
+    assert ended.code == 2
+    assert "page_size" in ended.err
+
+
+async def test_ctrl_c_cancels(exports: Exports, tmp_path: Path) -> None:
+    """The server stops too, and nothing of the export stays."""
+    env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": exports.key}
+    source = exports.source.url(rows=50_000, delay_ms=50)
+    process = await command(source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
+    await eventually(lambda: 5 in exports.source.requests(page_size=100))
+
+    process.send_signal(signal.SIGINT)
+
+    assert (await end(process)).code == 130
+
+    async def states() -> list[str]:
+        reply = await exports.door.ask("GET", "/v1/downloads", key=exports.key)
+        return [item["state"] for item in reply.body["items"] if item["state"] == "cancelled"]
+
+    assert await eventually(states) == ["cancelled"]
+    assert await exports.leftovers() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_beside_a_running_house(exports: Exports, tmp_path: Path) -> None:
+    """Where `haulage up` runs, no address and no key are needed; the project is made once."""
+    host, port = exports.door.host_and_port
+    admin = exports.door.settings.api.admin_key.get_secret_value()
+    variables = {
+        surroundings.TELLING: "postgresql://unused",
+        "HAULAGE_API__HOST": host,
+        "HAULAGE_API__PORT": str(port),
+        "HAULAGE_API__ADMIN_KEY": admin,
+    }
+    (tmp_path / "run.json").write_text(Run(supervisor=Recorded.of(os.getpid())).model_dump_json())
+    source = exports.source.url(rows=10, seed=SEED)
+
+    with surroundings.told(tmp_path, variables):
+        for number in range(2):
+            out = tmp_path / f"{number}.csv"
+            ended = await end(await command(source, "--data-dir", str(tmp_path), "--out", str(out), env={}))
+            assert ended.code == 0, ended.err
+
+    names = [item["name"] for item in (await exports.door.as_admin("GET", "/v1/projects")).body["items"]]
+    assert names.count("haulage export") == 1
+    assert (tmp_path / "export-key").stat().st_mode & 0o077 == 0
