@@ -84,11 +84,14 @@ async def test_the_file_equals_its_source(exports: Exports, tmp_path: Path) -> N
 
 
 async def test_json_is_one_object(exports: Exports, tmp_path: Path) -> None:
-    """For scripts."""
+    """For scripts; bars are for terminals, on standard error."""
     out = tmp_path / "orders.csv"
+    env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": exports.key, "FORCE_COLOR": "1"}
 
-    ended = await remotely(exports, exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json")
+    ended = await end(await command(exports.source.url(rows=10, seed=SEED), "--out", str(out), "--json", env=env))
 
+    assert "10 of 10 rows" in ended.err
+    assert "\x1b" in ended.err
     told = ended.json
     assert told.pop("seconds") > 0
     assert told.pop("task_id").startswith("dl_")
