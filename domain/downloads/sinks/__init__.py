@@ -1,7 +1,7 @@
 """Sinks: how the rows of a page become bytes, and what the joined bytes of all pages are.
 
 Whatever the sink, bytes of pages can be joined in order: `head` stands once before everything, each page after it. For
-CSV what comes out is the file. For Parquet it is an Arrow stream of raw JSON cells, the *staging format*, because the
+CSV what comes out is the file. For Parquet it is Arrow messages of raw JSON cells, the *staging format*, because the
 type of a column is known only when its last cell has been seen; assembly renders the file from it.
 """
 
