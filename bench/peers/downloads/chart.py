@@ -7,7 +7,7 @@ import sys
 
 from matplotlib.figure import Figure  # type: ignore[import-not-found]  # in the peer's environment alone
 
-PANELS = {"rate": "rows a second", "cpu_us": "CPU µs for a row", "peak_mb": "peak memory, MB"}
+PANELS = {"rate": "rows a second", "cpu_us": "CPU µs for a row, own processes", "peak_mb": "peak memory, MB"}
 COLOURS = ("#0b6e4f", "#6b7280", "#c2410c", "#7c3aed")
 
 
