@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
@@ -33,12 +34,24 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
     app.on_response_prepare.append(middleware.dress)
     gate = app[GATE] = Gate(services.database, settings)
+    paths = {route.path for room in rooms for route in room}
     for room in rooms:
         if room.attach:
             room.attach(app, services)
         for route in room:
-            app.router.add_route(route.method, route.path, endpoint(route, services, gate))
+            app.router.add_route(route.method, resource(route.path, paths), endpoint(route, services, gate))
     return app
+
+
+def resource(path: str, paths: Collection[str]) -> str:
+    """A path as aiohttp matches it: a variable never stands for a word that another path has in its place."""
+    for variable in re.finditer(r"{(\w+)}", path):
+        before = path[: variable.start()]
+        words = {other.removeprefix(before).partition("/")[0] for other in paths if other.startswith(before)}
+        taken = "|".join(sorted(re.escape(word) for word in words if not word.startswith("{")))
+        if taken:
+            path = path.replace(variable[0], f"{{{variable[1]}:(?!(?:{taken})(?:/|$))[^/]+}}")
+    return path
 
 
 async def serve(settings: Settings) -> None:

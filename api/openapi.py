@@ -55,6 +55,7 @@ _WITH_BODY: dict[str, HTTPStatus] = {
     "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 }
 
+_STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
 
@@ -187,7 +188,7 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
 def _without_model(status: HTTPStatus, media_type: str) -> Json:
     if status in _BODILESS:
         return {"description": status.phrase}
-    return _response(status.phrase, media_type, {} if media_type == JSON else {"type": "string"})
+    return _response(status.phrase, media_type, {} if media_type in _STRUCTURED else {"type": "string"})
 
 
 def _response(description: str, media_type: str, schema: Json) -> Json:

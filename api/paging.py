@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from pydantic import Field
@@ -65,9 +65,11 @@ def decode(cursor: str) -> Position:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")
         match = _CURSOR.fullmatch(text)
         moment = datetime.fromisoformat(match[1]) if match else None
-    except (binascii.Error, ValueError):
+        # An offset may carry a time past the end of the calendar, where the database cannot follow.
+        moment = moment.astimezone(UTC) if moment and moment.tzinfo else None
+    except (binascii.Error, ValueError, OverflowError):
         match = moment = None
-    if match is None or moment is None or moment.tzinfo is None:
+    if match is None or moment is None:
         raise Invalid(
             "cursor_invalid", "This cursor is not one of ours.", "Send next_cursor of the page before as it is."
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select, tuple_
 
-from api import paging
+from api import paging, sentences
 from api.downloads import answers
 from api.downloads.answers import DownloadAnswer, ListedDownload
 from api.downloads.room import TaskPath, board, routes
@@ -20,6 +21,7 @@ from domain.downloads.status import State
 from domain.faults import Invalid
 from infra.tables.downloads import Download
 
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
@@ -29,7 +31,14 @@ def _sensible(moment: datetime) -> datetime:
     return moment
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+def _written_out(moment: object) -> object:
+    # pydantic would take a bare number for seconds since 1970.
+    if not isinstance(moment, str) or _DATE.match(moment) is None:
+        raise ValueError(f"{sentences.shown(moment)} is not a time such as 2026-01-31T08:00:00Z; send one like it.")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_sensible)]
 
 
 class Wanted(PageQuery):

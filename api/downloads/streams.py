@@ -62,7 +62,7 @@ async def watch_project(call: Call) -> web.WebSocketResponse:
     """
     with watches(call).stream(call.project_id):
         async with watches(call).of_project(call.project_id) as watcher:
-            return await _by_socket(call, watcher)
+            return await by_socket(call, watcher)
 
 
 @routes.get(
@@ -79,7 +79,7 @@ async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
     """
     with watches(call).stream(call.project_id):
         async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-            return await _by_socket(call, watcher)
+            return await by_socket(call, watcher)
 
 
 @routes.get(
@@ -97,10 +97,11 @@ async def events(call: Call, path: TaskPath, headers: Reconnection) -> web.Strea
     """
     with watches(call).stream(call.project_id):
         async with watches(call).of_download(call.project_id, path.task_id) as watcher:
-            return await _by_events(call, watcher, headers.last_event_id)
+            return await by_events(call, watcher, headers.last_event_id)
 
 
-async def _by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
+async def by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
+    """Tell a watcher everything over a WebSocket."""
     ping_seconds = call.services.settings.api.ping_seconds
     socket = web.WebSocketResponse(
         heartbeat=ping_seconds, timeout=CLOSE_SECONDS, max_msg_size=MESSAGE_MAX_BYTES, compress=False
@@ -128,7 +129,8 @@ async def _until_closed(socket: web.WebSocketResponse, watcher: Subscription) ->
     watcher.end(Ending.LEFT)
 
 
-async def _by_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
+async def by_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
+    """Tell a watcher everything as server-sent events, but not again what was heard last."""
     settings = call.services.settings.api
     first = await watcher.news()
     if first and first[-1].state.final and _event_id(first[-1]) == heard:

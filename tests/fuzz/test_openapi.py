@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings import Settings
+from infra.settings import PartyQuotas, QuotaSettings, Settings
 from tests.door import Door, opened
+from tests.exports import working
 
 pytestmark = pytest.mark.stack
 
@@ -21,13 +22,19 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 
 @pytest.fixture
 async def door(settings: Settings) -> AsyncIterator[Door]:
-    """The whole API."""
-    async with opened(settings) as door:
+    """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
+    plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
+    downloads = settings.downloads.model_copy(update={"quotas": QuotaSettings(project=plenty, operator=plenty)})
+    guard = settings.guard.model_copy(update={"ports": []})
+    settings = settings.model_copy(update={"downloads": downloads, "guard": guard})
+    async with opened(settings) as door, working(settings):
         yield door
 
 
-async def fuzz(door: Door, key: str, *tags: str, folder: Path) -> tuple[int, str]:
+async def fuzz(door: Door, key: str, *tags: str, folder: Path, without: tuple[str, ...] = ()) -> tuple[int, str]:
     """Run schemathesis with a key over the operations of some rooms; its exit code and what it printed."""
+    # A document cannot say which text is one of our cursors or a reachable URL, nor that 1.0 is no integer to us.
+    excluded = ",".join(("positive_data_acceptance", *without))
     process = await asyncio.create_subprocess_exec(
         SCHEMATHESIS,
         "run",
@@ -37,8 +44,7 @@ async def fuzz(door: Door, key: str, *tags: str, folder: Path) -> tuple[int, str
         f"--seed={SEED}",
         f"--max-examples={EXAMPLES_MAX}",
         "--checks=all",
-        # A document cannot say which text is one of our cursors or a reachable URL, nor that 1.0 is no integer to us.
-        "--exclude-checks=positive_data_acceptance",
+        f"--exclude-checks={excluded}",
         "--no-shrink",
         "--no-color",
         "--warnings=off",
@@ -65,5 +71,6 @@ async def test_the_administration_keeps_its_word(door: Door, tmp_path: Path) -> 
 async def test_the_rooms_keep_their_word(door: Door, tmp_path: Path) -> None:
     """The same for what a project's key opens."""
     _, key = await door.make_project()
-    code, output = await fuzz(door, key, "downloads", "webhooks", folder=tmp_path)
+    # To delete a download is to cancel it: the catalogue keeps what became of it.
+    code, output = await fuzz(door, key, "downloads", "webhooks", folder=tmp_path, without=("use_after_free",))
     assert code == 0, output

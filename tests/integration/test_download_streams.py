@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import aiohttp
 import pytest
+from aiohttp import web
+from pydantic import Field
+from sqlalchemy import text
 from temporalio.client import WorkflowHandle
 
+from api import projects
+from api.downloads import answers, streams
+from api.downloads.answers import Asked
+from api.downloads.subscription import Subscription
+from api.models import Request
+from api.routes import Access, Call, Routes
+from domain.downloads.request import FileType
+from domain.downloads.status import Status
+from domain.faults import FaultRecord
 from infra.settings import Settings
 from tests import watchers
 from tests.door import opened
@@ -17,6 +31,10 @@ from tests.exports import Exports, expected, exporting, parsed
 from tests.stack import eventually
 
 SEED = 8
+END_LISTENERS = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND query LIKE 'LISTEN %'"
+)
 
 
 @pytest.fixture
@@ -147,11 +165,73 @@ async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.M
     assert all(later - earlier >= 0.45 for earlier, later in pairwise(asked))
 
 
+async def test_what_could_not_be_heard_is_caught_up_with(exports: Exports) -> None:
+    """A break of the database connection that ends are told over loses none of them, nor a start."""
+    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+        async with exports.services.database.session() as session:
+            ended = await session.execute(END_LISTENERS)
+        assert ended.scalars().all() == [True]
+        task_id = await exports.start(exports.source.url(rows=10))
+        message = await socket.receive_json(timeout=10)
+        while message["state"] != "succeeded":
+            message = await socket.receive_json(timeout=10)
+    assert message["task_id"] == task_id
+
+
+class Kind(Request):
+    """Which kind of stream."""
+
+    kind: str = Field(pattern="^(ws|events)$")
+
+
+async def keep_telling(watcher: Subscription) -> None:
+    """Tell news that are long, without end."""
+    fault = FaultRecord(code="x", message="x" * 8_000)
+    for rows in itertools.count():
+        status = Status(rows=rows, fault=fault)
+        kept = Asked(type=FileType.CSV, file_name="x.csv", operator_id=None)
+        watcher.tell(answers.of_run("dl_1", kept, status, datetime.now(UTC)))
+        await asyncio.sleep(0)
+
+
+async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opens a stream and never reads it holds neither memory nor a connection for long."""
+    monkeypatch.setattr(streams, "SEND_SECONDS", 0.2)
+    toys, ended = Routes("toys", "A stream without end."), asyncio.Event()
+
+    @toys.get("/toys/{kind}", access=Access.PROJECT)
+    async def flood(call: Call, path: Kind) -> web.StreamResponse:
+        """Tell more than anybody reads."""
+        watcher = Subscription()
+        telling = asyncio.create_task(keep_telling(watcher))
+        try:
+            if path.kind == "ws":
+                return await streams.by_socket(call, watcher)
+            return await streams.by_events(call, watcher, None)
+        finally:
+            telling.cancel()
+            ended.set()
+
+    async with opened(settings, [projects.routes, toys]) as door:
+        _, key = await door.make_project()
+        for kind in ("ws", "events"):
+            ended.clear()
+            _, writer = await asyncio.open_connection(*door.host_and_port, limit=1_024)
+            upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            upgrade += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            head = f"GET /toys/{kind} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+            writer.write(f"{head}{upgrade if kind == 'ws' else ''}\r\n".encode())
+            await asyncio.wait_for(ended.wait(), 30)
+            writer.close()
+
+
 async def test_a_plain_request_is_told_to_upgrade(exports: Exports) -> None:
     """The address of a socket says what it is, to those who may know that it is there."""
     for path in ("/v1/downloads/ws", f"/v1/downloads/{await slow_download(exports)}/ws"):
         reply = await exports.door.ask("GET", path, key=exports.key)
         assert (reply.status, reply.code) == (426, "upgrade_required")
+    other = await exports.door.ask("DELETE", "/v1/downloads/ws", key=exports.key)
+    assert (other.status, other.headers["Allow"]) == (405, "GET")
 
 
 async def test_a_revoked_key_ends_its_streams(exports: Exports) -> None:

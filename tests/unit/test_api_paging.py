@@ -28,6 +28,13 @@ def test_other_text_is_refused_with_a_sentence(cursor: str) -> None:
         paging.decode(cursor)
 
 
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01T00:00:00"])
+def test_a_time_that_no_database_holds_is_refused(moment: str) -> None:
+    """A made-up cursor cannot carry a time past the calendar's ends, nor one without an offset."""
+    with pytest.raises(Invalid, match="Send next_cursor"):
+        paging.decode(base64.urlsafe_b64encode(f"{moment} name".encode()).decode())
+
+
 def test_a_page_names_the_next_only_when_one_follows() -> None:
     """The surplus row is not shown; it only says that there is more."""
     moment = datetime(2026, 1, 1, tzinfo=UTC)

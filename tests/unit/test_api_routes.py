@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROOMS
+from api.app import ROOMS, resource
 from api.models import Answer, Request
 from api.routes import Access, Call, Route, Routes
 
@@ -92,6 +92,20 @@ def test_a_row_that_cannot_work_is_refused(
     """The mistake is told when the room is imported, not when the first caller meets it."""
     with pytest.raises(TypeError, match=sentence):
         Routes("things", "").get(path, access=access)(handler)
+
+
+@pytest.mark.parametrize(
+    ("path", "others", "pattern"),
+    [
+        ("/things/{thing_id}", [], "/things/{thing_id}"),
+        ("/things/{thing_id}/parts", ["/things/{thing_id}"], "/things/{thing_id}/parts"),
+        ("/things/{thing_id}", ["/things/ws"], "/things/{thing_id:(?!(?:ws)(?:/|$))[^/]+}"),
+        ("/things/{thing_id}", ["/things/a.b/c", "/things/ws"], "/things/{thing_id:(?!(?:a\\.b|ws)(?:/|$))[^/]+}"),
+    ],
+)
+def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
+    """So that what a word's own address allows is told without what its neighbours allow."""
+    assert resource(path, [path, *others]) == pattern
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,136 @@
+"""Watchers: told the newest word, never going backwards, dropped when they cannot keep up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.downloads import board, poller, subscription
+from api.downloads.answers import DownloadAnswer
+from api.downloads.board import Board
+from api.downloads.poller import Poller
+from api.downloads.subscription import Ending, Subscription
+from domain.downloads.request import FileType
+from domain.downloads.status import Phase, State
+
+
+def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadAnswer:
+    """Where a download stands."""
+    return DownloadAnswer(
+        task_id=task_id,
+        state=state,
+        label=state.label,
+        type=FileType.CSV,
+        file_name="x.csv",
+        operator_id=None,
+        rows=rows,
+        total=100,
+        processings=1,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        phase=Phase.FETCHING,
+        rows_per_second=speed,
+    )
+
+
+class Script(Board):
+    """A board on which others wrote before what is read, look by look."""
+
+    def __init__(self, looks: Sequence[DownloadAnswer | Exception]) -> None:
+        self._script = iter(looks)
+
+    async def read(self, project_id: str, task_id: str) -> DownloadAnswer:
+        """The next line."""
+        found = next(self._script)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def progress(self, project_id: str, before: DownloadAnswer) -> DownloadAnswer:
+        """The next line."""
+        return await self.read(project_id, before.task_id)
+
+
+async def told(looks: Sequence[DownloadAnswer | Exception]) -> list[DownloadAnswer]:
+    """All that a watcher hears while a poller looks."""
+    watcher, heard = Subscription(), []
+    polling = Poller(Script(looks), ("prj_1", "dl_1"), {})
+    polling.watchers.add(watcher)
+    while (news := await watcher.news()) is not None:
+        heard += news
+    await polling.task
+    return heard
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause between looks."""
+    monkeypatch.setattr(poller, "LOOK_SECONDS", 0.0)
+
+
+DONE = answer(rows=100, state=State.SUCCEEDED)
+
+
+@given(st.lists(st.integers(0, 99), max_size=20))
+def test_rows_never_go_backwards(rows: list[int]) -> None:
+    """Whatever a killed fetcher or a lost heartbeat makes of the figures, and the last word is the end."""
+    heard = asyncio.run(told([*map(answer, rows), DONE]))
+    shown = [each.rows for each in heard]
+    assert shown == sorted(set(shown))
+    assert heard[-1] == DONE
+
+
+async def test_what_did_not_change_is_not_told() -> None:
+    """A new average alone is no news."""
+    heard = await told([answer(1), answer(1, speed=2), answer(2), DONE])
+    assert [each.rows for each in heard] == [1, 2, 100]
+
+
+async def test_an_outage_ends_no_watch() -> None:
+    """The next look may succeed."""
+    heard = await told([answer(1), ConnectionError("the engine is away"), answer(2), DONE])
+    assert [each.rows for each in heard] == [1, 2, 100]
+
+
+async def test_what_is_missing_ends_the_watch() -> None:
+    """There is nothing to wait for."""
+    assert await told([answer(1), board.missing("dl_1")]) == [answer(1)]
+
+
+async def test_a_slow_watcher_hears_the_newest_word_only() -> None:
+    """Of each download the last one, in the order in which they first had news."""
+    watcher = Subscription()
+    for rows in range(50):
+        watcher.tell(answer(rows, task_id="dl_1"))
+        watcher.tell(answer(rows, task_id="dl_2"))
+    news = await watcher.news()
+    assert [(each.task_id, each.rows) for each in news or []] == [("dl_1", 49), ("dl_2", 49)]
+
+
+async def test_a_watcher_with_a_long_backlog_is_dropped() -> None:
+    """What a watcher does not take is not kept for ever."""
+    watcher = Subscription()
+    for number in range(subscription.BACKLOG_MAX + 1):
+        watcher.tell(answer(task_id=f"dl_{number}"))
+    assert await watcher.news() is None
+    assert watcher.ending is Ending.TOO_SLOW
+
+
+async def test_the_last_word_is_heard_before_the_end() -> None:
+    """What was told before the end still arrives, what is told after it does not."""
+    watcher = Subscription()
+    watcher.tell(DONE)
+    watcher.end(Ending.FINISHED)
+    watcher.end(Ending.STOPPING)
+    watcher.tell(answer(1))
+    assert [await watcher.news(), await watcher.news()] == [[DONE], None]
+    assert watcher.ending is Ending.FINISHED
+
+
+async def test_a_quiet_time_has_no_news() -> None:
+    """Whoever asks with a patience gets an empty list, and can say that it is still there."""
+    assert await Subscription().news(0.0) == []
