@@ -163,7 +163,10 @@ class DownloadWorkflow:
                 DownloadSteps.probe,
                 ProbeOrder(order=self._order, earlier=course.probe, columns=course.new_columns),
                 start_to_close_timeout=_PROBE_SECONDS,
+                heartbeat_timeout=_HEARTBEAT_SECONDS,
                 retry_policy=_PATIENTLY,
+                # It opens an upload: nobody may wipe before it has ended.
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
             )
             course.is_fetching = True

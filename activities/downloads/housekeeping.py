@@ -17,6 +17,7 @@ from domain.downloads.housekeeping import Kept, Swept
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
 from infra import log
+from infra.limits import Limiter
 from infra.objects import Listed
 from infra.services import Services
 from infra.tables.downloads import Download
@@ -56,6 +57,7 @@ class DownloadHousekeeping:
     @activity.defn(name="download_sweep")
     async def sweep(self) -> Swept:
         """Remove what no running download will come back to: it is a day old, and its workflow is over."""
+        await Limiter(self._database).sweep()
         before = datetime.now(UTC) - ABANDONED_AFTER
         uploads = await self._objects.list_uploads(places.FILES) + await self._objects.list_uploads(places.STAGING)
         stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]

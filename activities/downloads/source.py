@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import Callable
 from typing import Protocol, TypeVar
-from urllib.parse import urlsplit
 
+from domain import egress
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
@@ -95,7 +95,7 @@ class _Url:
         self._gate = services.gate
         self._settings = services.settings.downloads
         self._headers = {"Accept": "application/json", **headers}
-        self._host = urlsplit(url).netloc
+        self._host = str(egress.read_url(url).host)
         bare = url.split("#", 1)[0]
         self._stem = bare + ("&" if "?" in bare else "?")
 

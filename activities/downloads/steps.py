@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -24,10 +23,10 @@ from domain.downloads.status import FetchProgress, StoredFile
 from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, ProbeOrder, RangeReport, RecordOrder
 from domain.faults import SourceFault
 from infra import quotas
+from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
 from infra.services import Services
 
-HEARTBEAT_SECONDS = 1.0
 COLUMNS_MAX = 2_000
 COLUMN_NAMES_MAX_CHARACTERS = 100_000
 
@@ -44,22 +43,26 @@ class DownloadSteps:
     async def record(self, record: RecordOrder) -> None:
         """Enter the download into the catalogue, or say that it is processed once more."""
         await catalogue.record(self._database, record)
+        # However it was started: also by a retry, or by a start whose answer was lost.
+        await quotas.hold_active(self._database, record.order)
 
     @activity.defn(name="download_probe")
     async def probe(self, ask: ProbeOrder) -> Probe:
         """Learn the total and the columns; keep what is staged if that is allowed, else open a new upload."""
         order, earlier = ask.order, ask.earlier
-        extent, columns = await self._look(order, self._source(order))
-        columns += [name for name in ask.columns if name not in columns]
-        _require_usable(columns)
-        if earlier and (earlier.extent, earlier.columns) == (extent, columns) and await self._is_recent(order):
-            return earlier.model_copy(update={"resumed": True})
-        # An attempt that died after it opened an upload left it behind, too.
-        await self._wipe(order)
-        upload_id = await self._objects.begin_upload(
-            places.upload(order), content_type=sinks.sink_for(order).content_type, metadata={"task": order.task_id}
-        )
-        return Probe(extent=extent, columns=columns, upload_id=upload_id)
+        async with beating():
+            extent, columns = await self._look(order, self._source(order))
+            columns += [name for name in ask.columns if name not in columns]
+            _require_usable(columns)
+            if earlier and (earlier.extent, earlier.columns) == (extent, columns) and await self._is_recent(order):
+                return earlier.model_copy(update={"resumed": True})
+            # An attempt that died after it opened an upload left it behind, too.
+            await self._wipe(order)
+            content_type = sinks.sink_for(order).content_type
+            upload_id = await self._objects.begin_upload(
+                places.upload(order), content_type=content_type, metadata={"task": order.task_id}
+            )
+            return Probe(extent=extent, columns=columns, upload_id=upload_id)
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
@@ -70,7 +73,7 @@ class DownloadSteps:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
             stager = await Stager.resume(self._objects, order, fetch.probe.upload_id, fetch.pages)
-            async with _heartbeats(fetch.pages.index, stager):
+            async with beating(lambda: [FetchProgress(range=fetch.pages.index, rows=stager.rows)]):
                 report = await Fetching(self._source(order), stager, fetch).run(
                     until=time.monotonic() + fetch.slice_seconds
                 )
@@ -84,7 +87,7 @@ class DownloadSteps:
     @activity.defn(name="download_assemble")
     async def assemble(self, assemble: AssembleOrder) -> StoredFile:
         """Make the staged ranges one object, check it, and write its manifest last."""
-        async with _heartbeats(0, None):
+        async with beating():
             with _staging_lost():
                 file = await Assembly(self._objects, assemble).run()
             await self._objects.delete_prefix(places.staging(assemble.order))
@@ -149,21 +152,3 @@ def _staging_lost() -> Iterator[None]:
         yield
     except (UploadMissing, ObjectMissing) as error:
         raise StagingError(str(error)) from error
-
-
-@asynccontextmanager
-async def _heartbeats(range_index: int, stager: Stager | None) -> AsyncIterator[None]:
-    """Say every second that we live and how far we are, while the body runs."""
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat(FetchProgress(range=range_index, rows=stager.rows if stager else 0))
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,15 +38,19 @@ class Client:
                 assert answer is None or answer.status >= 500, await answer.text()
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def start(self, source_url: str, **request: Any) -> str:
-        """Ask for a download; its task id."""
-        answer = await self.call("POST", "/v1/downloads", 202, json={"source_url": source_url, **request})
+    async def start(self, source_url: str, *, key: str | None = None, **request: Any) -> str:
+        """Ask for a download, once however often the request is repeated; its task id."""
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        body = {"source_url": source_url, **request}
+        answer = await self.call("POST", "/v1/downloads", 202, json=body, headers=headers)
         task_id: str = (await answer.json())["task_id"]
         return task_id
 
-    async def until(self, task_id: str, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def until(
+        self, task_id: str, reached: Callable[[dict[str, Any]], bool], patience_seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         """Watch a download until it is where it should be, or at its end."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience_seconds):
             while True:
                 answer = await self.call("GET", f"/v1/downloads/{task_id}", 200)
                 status: dict[str, Any] = await answer.json()
@@ -53,9 +58,14 @@ class Client:
                     return status
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def ended(self, task_id: str) -> dict[str, Any]:
+    async def ended(self, task_id: str, patience_seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Watch a download to its end."""
-        return await self.until(task_id, lambda _: False)
+        return await self.until(task_id, lambda _: False, patience_seconds)
+
+    async def is_fetching(self, task_id: str) -> bool:
+        """Whether its rows are on their way."""
+        status: dict[str, Any] = await (await self.call("GET", f"/v1/downloads/{task_id}", 200)).json()
+        return bool(status["phase"] == "fetching" and status["rows"])
 
     async def file(self, task_id: str) -> bytes:
         """The finished file."""

@@ -90,6 +90,19 @@ async def test_cancelling_really_stops(exports: Exports, slice_seconds: float) -
     assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
 
 
+@pytest.mark.parametrize("delay_ms", [0, 30, 60, 90, 120, 150])
+async def test_cancelling_at_any_moment_leaves_nothing(exports: Exports, delay_ms: int) -> None:
+    """Also while the source is looked at, before and after the upload is opened."""
+    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=40))
+    await asyncio.sleep(delay_ms / 1000)
+
+    await handle.cancel()
+    outcome = await handle.result()
+
+    assert outcome.state is State.CANCELLED
+    assert await exports.leftovers() == []
+
+
 async def test_a_failure_that_may_pass_is_processed_again(exports: Exports) -> None:
     """A page that fails for longer than its retries costs another processing, which goes on from what is staged."""
     url = exports.source.url(rows=2_000, seed=SEED, faults="5xx", rate=1, only_page=7, fail_first=9)
