@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aiohttp
-from prometheus_client import REGISTRY, Counter, Histogram, generate_latest
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, generate_latest
 
 ACTIVITIES = Histogram(
     "haulage_activity_seconds", "Time an activity attempt took, by outcome.", ["activity", "outcome"]
@@ -11,6 +11,8 @@ ACTIVITIES = Histogram(
 ROWS = Counter("haulage_download_rows", "Rows fetched from sources.")
 PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcome.", ["outcome"])
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
+WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
+LOOKS = Counter("haulage_download_looks", "Times that the engine was asked how a download goes.")
 
 
 async def page(sdk_address: str) -> bytes:

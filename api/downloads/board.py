@@ -15,7 +15,7 @@ from api.downloads import answers
 from api.downloads.answers import Asked, DownloadAnswer
 from domain.downloads.status import FetchProgress, Phase, State, Status, with_progress
 from domain.faults import FaultRecord, Missing
-from infra import temporal
+from infra import metrics, temporal
 from infra.services import Services
 from infra.tables.downloads import Download
 from workflows import downloads
@@ -118,6 +118,7 @@ class Board:
         handle = self._engine.get_workflow_handle(downloads.workflow_id(project_id, task_id))
         try:
             async with self._turns:
+                metrics.LOOKS.inc()
                 description = await handle.describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:

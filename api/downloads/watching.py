@@ -18,7 +18,7 @@ from api.downloads.poller import Poller
 from api.downloads.subscription import Ending, Subscription
 from domain.downloads.status import State
 from domain.faults import Exhausted
-from infra import log
+from infra import log, metrics
 from infra.database import LISTENING, Database
 from infra.services import Services
 from infra.tables.downloads import Download
@@ -105,7 +105,8 @@ class Watches:
         poller.add(watcher, first)
         self._end_if_stopping(watcher)
         try:
-            yield watcher
+            with metrics.WATCHERS.track_inprogress():
+                yield watcher
         finally:
             poller.watchers.discard(watcher)
             self._drop_unwatched([poller])
@@ -121,7 +122,8 @@ class Watches:
                 if poller.last is not None:
                     watcher.tell(poller.last)
             self._end_if_stopping(watcher)
-            yield watcher
+            with metrics.WATCHERS.track_inprogress():
+                yield watcher
         finally:
             self._projects[project_id].discard(watcher)
             if not self._projects[project_id]:

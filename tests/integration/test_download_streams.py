@@ -26,7 +26,7 @@ from domain.downloads.status import Status
 from domain.faults import FaultRecord
 from infra.settings import Settings
 from tests import watchers
-from tests.door import opened
+from tests.door import Door, opened
 from tests.exports import Exports, expected, exporting, parsed
 from tests.stack import eventually
 
@@ -275,7 +275,7 @@ async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
             waiting = asyncio.create_task(
                 session.post(f"{door.address}/v1/downloads?wait=60", headers=headers, json={"data": []})
             )
-            await eventually(lambda: listed_all(door.address, session, headers))
+            await eventually(lambda: has_watchers(door, 4))
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 5
         await asyncio.gather(*reading)
@@ -284,10 +284,10 @@ async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
         assert (await waiting).status == 202
 
 
-async def listed_all(address: str, session: aiohttp.ClientSession, headers: dict[str, str]) -> bool:
-    """Whether the server has work under way; asking is enough to let it begin."""
-    async with session.get(f"{address}/v1/downloads", headers=headers) as answer:
-        return answer.status == 200
+async def has_watchers(door: Door, count: int) -> bool:
+    """Whether so many are told of downloads, as the process' own figures say."""
+    reply = await door.ask("GET", "/metrics")
+    return f"haulage_download_watchers {count:.1f}\n" in reply.body
 
 
 async def test_waiting_gets_the_file_itself(exports: Exports) -> None:
