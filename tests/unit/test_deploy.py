@@ -186,7 +186,7 @@ def test_the_object_store_takes_the_embedded_flags() -> None:
     given = dict(argument.removeprefix("-").split("=", 1) for argument in command[1:])
     elsewhere = {"ip.bind", "volume.preStopSeconds"}
 
-    assert {name: value for name, value in flags.store().items() if name not in elsewhere}.items() <= given.items()
+    assert {name: value for name, value in flags.store_alone().items() if name not in elsewhere}.items() <= given.items()
 
 
 def test_the_engine_reads_the_dynamic_configuration() -> None:
