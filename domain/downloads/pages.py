@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from domain.downloads import utf8
 from domain.faults import SourceFault
 
 Row = tuple[msgspec.Raw, ...]
@@ -15,6 +16,7 @@ _Cells = dict[str, msgspec.Raw]
 
 _NULL = msgspec.Raw(b"null")
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
+_SURROGATE = re.compile(rb"\\u[dD]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -152,14 +154,12 @@ def _text(body: bytes) -> bytes:
     It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
     character in any encoding; encoders write it for text that was cut in the middle.
     """
-    try:
-        if not body.isascii():
-            body.decode()
-    except UnicodeDecodeError as error:
-        fault = _not_json(body, str(error))
+    if not utf8.is_valid(body):
+        fault = _not_json(body, "it is not UTF-8")
         fault.transient = True
-        raise fault from None
-    if b"\\ud" not in body and b"\\uD" not in body:
+        raise fault
+    first_escape = body.find(b"\\")
+    if first_escape < 0 or not _SURROGATE.search(body, first_escape):
         return body
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
 
