@@ -21,7 +21,7 @@ from domain import projects
 from domain import webhooks as rules
 from domain.faults import Conflict, Invalid
 from domain.sealed import Sealed
-from domain.webhooks import State, WebhookEvent, WebhookOrder
+from domain.webhooks import DeliveryState, WebhookEvent, WebhookOrder
 from infra import log
 from infra.tables.downloads import Download
 from infra.tables.projects import Project
@@ -95,7 +95,9 @@ class ShownDelivery(Answer):
     delivery_id: str = Field(description="the `webhook-id` of every attempt")
     type: str = Field(description="what happened", examples=["download.succeeded"])
     receiver: str = Field(description="host and port of the callback address")
-    state: State = Field(description="`disabled`: the receiver answered 410, so nothing is sent until you redeliver")
+    state: DeliveryState = Field(
+        description="`disabled`: the receiver answered 410, so nothing is sent until you redeliver"
+    )
     created_at: AwareDatetime
     next_attempt_at: AwareDatetime | None
     finished_at: AwareDatetime | None
@@ -165,7 +167,7 @@ async def redeliver(call: Call, path: DeliveryPath) -> ShownDelivery:
         attempts = await _last_attempts(session, [row.delivery_id])
     await _start(call, row)
     log.get(__name__).info("webhook_redelivered", delivery_id=row.delivery_id)
-    return _show(row, attempts).model_copy(update={"state": State.PENDING, "finished_at": None})
+    return _show(row, attempts).model_copy(update={"state": DeliveryState.PENDING, "finished_at": None})
 
 
 async def _start(call: Call, row: Delivery) -> None:
@@ -234,7 +236,7 @@ def _show(row: Delivery, attempts: Mapping[str, list[DeliveryAttempt]]) -> Shown
         delivery_id=row.delivery_id,
         type=row.event_type,
         receiver=row.receiver,
-        state=State(row.state),
+        state=DeliveryState(row.state),
         created_at=row.created_at,
         next_attempt_at=row.next_attempt_at,
         finished_at=row.finished_at,

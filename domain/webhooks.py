@@ -32,7 +32,7 @@ _BUSY = frozenset({429, 502, 503, 504})
 _TEXT_LIMITS = (BODY_MAX_BYTES, 2_000, 500, 100)
 
 
-class State(StrEnum):
+class DeliveryState(StrEnum):
     """How a delivery stands."""
 
     PENDING = "pending"
@@ -90,7 +90,7 @@ class AttemptOrder(BaseModel):
 class Progress(BaseModel):
     """Where a delivery stands after an attempt."""
 
-    state: State = State.PENDING
+    state: DeliveryState = DeliveryState.PENDING
     number: int = 0
     status: int | None = None
     error: str | None = None
@@ -117,14 +117,14 @@ def judge(number: int, answered: Answered, pauses: Sequence[float], chance: floa
         pauses: The ladder: seconds between attempts.
         chance: From 0 to 1, spreads the attempts of many deliveries that failed at once.
     """
-    state, pause = State.PENDING, None
+    state, pause = DeliveryState.PENDING, None
     match answered.status:
         case status if status is not None and 200 <= status < 300:
-            state = State.SUCCEEDED
+            state = DeliveryState.SUCCEEDED
         case HTTPStatus.GONE:
-            state = State.DISABLED
+            state = DeliveryState.DISABLED
         case _ if answered.hopeless or number > len(pauses):
-            state = State.FAILED
+            state = DeliveryState.FAILED
         case status:
             pause = pauses[number - 1] * (1 + JITTER * chance)
             if status in _BUSY:

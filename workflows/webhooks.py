@@ -15,7 +15,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.webhooks.steps import WebhookSteps
-    from domain.webhooks import AttemptOrder, Progress, State, WebhookOrder
+    from domain.webhooks import AttemptOrder, DeliveryState, Progress, WebhookOrder
     from infra import temporal
 
 QUEUE = "webhooks"
@@ -42,7 +42,7 @@ def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
         [
             SearchAttributePair(temporal.ROOM, ROOM),
             SearchAttributePair(temporal.PROJECT, order.project_id),
-            SearchAttributePair(temporal.STATE, State.PENDING),
+            SearchAttributePair(temporal.STATE, DeliveryState.PENDING),
         ]
     )
 
@@ -88,7 +88,7 @@ class WebhookDelivery:
     async def run(self, order: WebhookOrder) -> Progress:
         """Read this as the story."""
         self._tell(Progress(state=await self._enter()))
-        if self._progress.state is State.DISABLED and not self._asked:
+        if self._progress.state is DeliveryState.DISABLED and not self._asked:
             return self._progress
         for number in itertools.count(1):
             self._asked = False
@@ -109,7 +109,7 @@ class WebhookDelivery:
         """Where the delivery stands."""
         return self._progress
 
-    async def _enter(self) -> State:
+    async def _enter(self) -> DeliveryState:
         # Local, so that a new delivery needs no slot among attempts that wait for slow receivers.
         return await workflow.execute_local_activity_method(
             WebhookSteps.enter,

@@ -11,17 +11,17 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain import egress
-from domain.webhooks import Progress, State, WebhookOrder
+from domain.webhooks import DeliveryState, Progress, WebhookOrder
 from infra.database import Database
 from infra.tables.webhooks import Delivery, DeliveryAttempt
 
 
-async def enter(database: Database, order: WebhookOrder, url: str) -> State:
+async def enter(database: Database, order: WebhookOrder, url: str) -> DeliveryState:
     """Enter a delivery, or open it again; where the receiver said 410 before, it ends here unless a person asked."""
     now, endpoint = datetime.now(UTC), _endpoint(order.project_id, url)
     async with database.session() as session:
         disabled = not order.redelivery and await _is_disabled(session, endpoint)
-        state = State.DISABLED if disabled else State.PENDING
+        state = DeliveryState.DISABLED if disabled else DeliveryState.PENDING
         standing = {
             "state": state,
             "next_attempt_at": None if disabled else now,
@@ -80,10 +80,10 @@ async def book(
 
 async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:
     """Whether the receiver's last word was 410: nobody redelivered there with success since."""
-    words = (State.SUCCEEDED, State.DISABLED)
+    words = (DeliveryState.SUCCEEDED, DeliveryState.DISABLED)
     statement = select(Delivery.state).where(Delivery.endpoint == endpoint, col(Delivery.state).in_(words))
     last = await session.exec(statement.order_by(col(Delivery.finished_at).desc()).limit(1))
-    return last.first() == State.DISABLED
+    return last.first() == DeliveryState.DISABLED
 
 
 def _endpoint(project_id: str, url: str) -> bytes:

@@ -12,7 +12,7 @@ from activities.webhooks import ledger, signing
 from domain import webhooks
 from domain.faults import SourceFault
 from domain.sealed import Sealed
-from domain.webhooks import Answered, AttemptOrder, Progress, State, WebhookOrder
+from domain.webhooks import Answered, AttemptOrder, DeliveryState, Progress, WebhookOrder
 from infra import heartbeats, log
 from infra.database import Database
 from infra.http import GuardedClient
@@ -33,7 +33,7 @@ class WebhookSteps:
         self._settings = settings
 
     @activity.defn(name="webhook_enter")
-    async def enter(self, order: WebhookOrder) -> State:
+    async def enter(self, order: WebhookOrder) -> DeliveryState:
         """Enter the delivery into the ledger."""
         return await ledger.enter(self._database, order, self._sealer.open(order.url))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.webhooks import Progress, State
+from domain.webhooks import DeliveryState, Progress
 from infra.settings import Settings
 from sims.source import running_source
 from tests.deliveries import DATA, TASK_ID, delivering, make_order, start, verified
@@ -174,7 +174,7 @@ async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
         asked = await handle.query(webhooks.WebhookDelivery.status)
         history = (await handle.fetch_history()).to_json()
 
-    assert result == asked == Progress(state=State.SUCCEEDED, number=1, status=200)
+    assert result == asked == Progress(state=DeliveryState.SUCCEEDED, number=1, status=200)
     assert "planted-key" not in history
     assert secret not in history
 

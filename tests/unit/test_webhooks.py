@@ -15,7 +15,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from domain import webhooks
 from domain.sealed import Sealed
-from domain.webhooks import Answered, State, WebhookEvent, WebhookOrder
+from domain.webhooks import Answered, DeliveryState, WebhookEvent, WebhookOrder
 from infra.settings import WebhookSettings
 
 SECRET = webhooks.secret_text(bytes(range(36)))
@@ -163,7 +163,7 @@ def test_the_ladder_is_the_standard_s() -> None:
     taken = [webhooks.judge(number, Answered(status=500), LADDER, 0.0) for number in range(1, 11)]
 
     assert [progress.pause_seconds for progress in taken] == [*LADDER, None]
-    assert [progress.state for progress in taken] == [State.PENDING] * 9 + [State.FAILED]
+    assert [progress.state for progress in taken] == [DeliveryState.PENDING] * 9 + [DeliveryState.FAILED]
 
 
 @given(st.integers(1, 9), st.floats(0, 1))
@@ -177,21 +177,24 @@ def test_jitter_only_spreads(number: int, chance: float) -> None:
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [(code, State.SUCCEEDED) for code in (200, 201, 202, 204, 299)]
-    + [(410, State.DISABLED)]
-    + [(code, State.PENDING) for code in (100, 199, 300, 301, 302, 304, 307, 308, 400, 401, 404, 409, 429, 500, 503)],
+    [(code, DeliveryState.SUCCEEDED) for code in (200, 201, 202, 204, 299)]
+    + [(410, DeliveryState.DISABLED)]
+    + [
+        (code, DeliveryState.PENDING)
+        for code in (100, 199, 300, 301, 302, 304, 307, 308, 400, 401, 404, 409, 429, 500, 503)
+    ],
 )
-def test_only_2xx_is_success(status: int, state: State) -> None:
+def test_only_2xx_is_success(status: int, state: DeliveryState) -> None:
     """Redirects are failures, and 410 ends it."""
     assert webhooks.judge(1, Answered(status=status), LADDER, 0.0).state is state
-    assert (webhooks.describe(status, b"") is None) == (state is State.SUCCEEDED)
+    assert (webhooks.describe(status, b"") is None) == (state is DeliveryState.SUCCEEDED)
 
 
 def test_what_cannot_go_better_is_not_tried_again() -> None:
     """An address that we never call is called no more often for waiting."""
     progress = webhooks.judge(1, Answered(error="private", hopeless=True), LADDER, 0.0)
 
-    assert (progress.state, progress.pause_seconds) == (State.FAILED, None)
+    assert (progress.state, progress.pause_seconds) == (DeliveryState.FAILED, None)
 
 
 @pytest.mark.parametrize(

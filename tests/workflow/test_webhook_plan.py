@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
-from domain.webhooks import State, WebhookOrder
+from domain.webhooks import DeliveryState, WebhookOrder
 from infra.settings import Settings
 from tests.deliveries import Handle, delivering, make_order, start
 from tests.stack import eventually
@@ -52,7 +52,7 @@ async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
 
         assert len({message.headers["webhook-id"] for message in deliveries.receiver.received()}) == 1
         assert len(deliveries.receiver.received()) == 10
-    assert (result.state, result.number) == (State.FAILED, 10)
+    assert (result.state, result.number) == (DeliveryState.FAILED, 10)
     assert len(shown["last_attempts"]) == 10
     for gap, pause in zip(gaps, settings.webhooks.retry_pauses_seconds, strict=True):
         assert pause <= gap <= pause * 1.1 + 5
