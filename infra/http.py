@@ -7,7 +7,7 @@ import errno
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ from infra.settings import GuardSettings
 
 HEADERS_MAX_COUNT = 128
 HEADER_MAX_BYTES = 8190
+EXCERPT_SECONDS = 1.0
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 # A path and query in these characters goes out as it was written, because a source may have signed it.
@@ -43,7 +44,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Head):
-    """A whole answer, decompressed. Redirects are answers like any other."""
+    """An answer with its body, decompressed. Redirects are answers like any other."""
 
     body: bytes
 
@@ -97,11 +98,17 @@ class GuardedClient:
             return await exchange.answer(max_bytes)
 
     async def post(
-        self, url: str, *, body: bytes, headers: Mapping[str, str] = NO_HEADERS, max_bytes: int, timeout_seconds: float
+        self,
+        url: str,
+        *,
+        body: bytes,
+        headers: Mapping[str, str] = NO_HEADERS,
+        excerpt_bytes: int,
+        timeout_seconds: float,
     ) -> Answer:
-        """Send a body and read the whole answer."""
+        """Send a body. The head of the answer counts; of its body there is an excerpt, if one came at once."""
         async with self._exchange("POST", url, headers, body, timeout_seconds) as exchange:
-            return await exchange.answer(max_bytes)
+            return await exchange.excerpt(excerpt_bytes)
 
     @asynccontextmanager
     async def stream(
@@ -171,26 +178,40 @@ class _Exchange:
         body = b"".join([chunk async for chunk in self.chunks(max_bytes)])
         return Answer(self.response.status, self.response.headers, body)
 
+    async def excerpt(self, max_bytes: int) -> Answer:
+        """The beginning of the body: one that is long, slow, damaged or broken off takes nothing from the head."""
+        body = bytearray()
+        with suppress(SourceFault, TimeoutError):
+            async with asyncio.timeout(EXCERPT_SECONDS):
+                async for piece in self._pieces():
+                    body += piece
+                    if len(body) >= max_bytes:
+                        break
+        return Answer(self.response.status, self.response.headers, bytes(body[:max_bytes]))
+
     async def chunks(self, max_bytes: int) -> AsyncIterator[bytes]:
         """The body as it comes, inflated."""
+        announced = self.response.content_length or 0
+        if announced > max_bytes and "Content-Encoding" not in self.response.headers:
+            raise self._too_large(max_bytes)
+        received = 0
+        async for piece in self._pieces():
+            received += len(piece)
+            if received > max_bytes:
+                raise self._too_large(max_bytes)
+            yield piece
+
+    def _pieces(self) -> AsyncIterator[bytes]:
         match self.response.headers.get("Content-Encoding", "").lower():
             case "" | "identity":
-                if (self.response.content_length or 0) > max_bytes:
-                    raise self._too_large(max_bytes)
-                pieces = self._wire()
+                return self._wire()
             case "gzip" | "x-gzip":
-                pieces = self._inflated()
+                return self._inflated()
             case other:
                 raise _unreachable(
                     f"{self.target} answered in the encoding {other[:40]!r}; only gzip or none was asked for.",
                     "Let the source heed the header Accept-Encoding.",
                 )
-        received = 0
-        async for piece in pieces:
-            received += len(piece)
-            if received > max_bytes:
-                raise self._too_large(max_bytes)
-            yield piece
 
     async def _wire(self) -> AsyncIterator[bytes]:
         with _told_as_faults(self.target):

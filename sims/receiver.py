@@ -30,6 +30,7 @@ class Ask(BaseModel):
     location: str = Field(default="", description="where redirects lead")
     delay_ms: int = Field(default=0, ge=0, description="how long each answer takes")
     text: str = ""
+    repeat: int = Field(default=1, ge=1, description="how often the text is said")
 
     def answer(self, place: int) -> int | Literal["reset"]:
         """What the message at this place (from 0) is answered."""
@@ -93,4 +94,6 @@ def _answer(request: web.Request, ask: Ask, answer: int | Literal["reset"]) -> w
             request.transport.abort()
         return web.Response()
     headers = {"Retry-After": ask.retry_after, "Location": ask.location} if answer >= 300 else {}
-    return web.Response(status=answer, text=ask.text, headers={name: value for name, value in headers.items() if value})
+    return web.Response(
+        status=answer, text=ask.text * ask.repeat, headers={name: value for name, value in headers.items() if value}
+    )

@@ -20,7 +20,7 @@ from infra.sealing import Sealer
 from infra.settings import WebhookSettings
 from infra.tables.webhooks import Delivery
 
-ANSWER_MAX_BYTES = 1024 * 1024
+ANSWER_EXCERPT_BYTES = 4096
 
 
 class WebhookSteps:
@@ -67,7 +67,7 @@ class WebhookSteps:
                 self._sealer.open(Sealed(token=delivery.url)),
                 body=body,
                 headers=webhooks.headers(delivery.delivery_id, moment, body, secrets),
-                max_bytes=ANSWER_MAX_BYTES,
+                excerpt_bytes=ANSWER_EXCERPT_BYTES,
                 timeout_seconds=self._settings.timeout_seconds,
             )
         except SourceFault as fault:

@@ -152,6 +152,15 @@ async def test_a_slow_receiver_is_not_waited_for(settings: Settings) -> None:
     assert shown["last_attempts"][0]["duration_seconds"] < 5
 
 
+async def test_a_receiver_that_answers_at_length_has_taken_it(settings: Settings) -> None:
+    """A 2xx counts, whatever comes with it."""
+    async with delivering(settings, **LONG) as deliveries:
+        order = await deliveries.send(deliveries.receiver.url(repeat=300_000, text="thanks! "))
+        shown = await deliveries.became(order, "succeeded", 1)
+
+    assert shown["last_attempts"][0]["error"] is None
+
+
 async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
     """Retry-After of a 429 puts the next attempt off."""
     async with delivering(settings, **SHORT) as deliveries:

@@ -159,6 +159,25 @@ async def test_stream() -> None:
                 assert [chunk async for chunk in chunks] == []
 
 
+@pytest.mark.parametrize(
+    ("script", "excerpt"),
+    [
+        pytest.param(says(answer(b"x" * 10)), b"x" * 10, id="short"),
+        pytest.param(says(answer(b"x" * 2_000_000)), b"x" * 100, id="long"),
+        pytest.param(says(answer(gzip.compress(b"x" * 2_000_000), GZIP)), b"x" * 100, id="swelling"),
+        pytest.param(drips(OK + b"Content-Length: 100000\r\n\r\n", b""), b"", id="never sent"),
+        pytest.param(says(OK + b"Content-Length: 20\r\n\r\nhello"), b"hello", id="broken off"),
+        pytest.param(says(answer(b"this is not gzip", GZIP)), b"", id="damaged"),
+        pytest.param(says(answer(b"what?", "Content-Encoding: br")), b"", id="unreadable"),
+    ],
+)
+async def test_the_head_of_an_answer_to_a_post_counts(script: Script, excerpt: bytes) -> None:
+    """Whatever becomes of its body, the answer is one, with as much of the body as was asked for and could be had."""
+    async with reachable(script) as (here, client):
+        got = await client.post(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=5)
+    assert (got.status, got.body) == (200, excerpt)
+
+
 @pytest.mark.parametrize("error", [TimeoutError("mine"), ConnectionResetError("mine"), ValueError("mine")])
 async def test_callers_own_errors(error: Exception) -> None:
     """What goes wrong in the caller's hands while it reads a stream is not blamed on the source."""
@@ -186,7 +205,7 @@ async def test_requests_as_written() -> None:
     async with reachable(says(answer(b"rows", "Set-Cookie: a=b")), keep_alive=True) as (here, client):
         for rest in ("a/%7Eb?sign=%2b%2B/==&q=[1]", "c d?名=值"):
             await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=5)
-        await client.post(here.url, body=b"", max_bytes=10, timeout_seconds=5)
+        await client.post(here.url, body=b"", excerpt_bytes=10, timeout_seconds=5)
     assert here.connections == 1
     lines = [head.split(b"\r\n")[0] for head in here.heads]
     assert lines[0] == b"GET /a/%7Eb?sign=%2b%2B/==&q=[1] HTTP/1.1"
