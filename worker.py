@@ -13,6 +13,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
+from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
 from infra.services import Services
 from infra.settings import EngineSettings
@@ -48,6 +49,7 @@ def table(services: Services) -> list[Queue]:
                 download.finish,
                 housekeeping.expire,
                 housekeeping.sweep,
+                WebhookHousekeeping(services).purge,
             ],
             slots=50,
         ),

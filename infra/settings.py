@@ -154,6 +154,7 @@ class WebhookSettings(BaseModel):
         default=[5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400],
         description="pauses between attempts; when the list ends, the delivery has failed",
     )
+    kept_days: int = Field(default=30, ge=1, description="how long deliveries that ended are listed")
 
 
 class Settings(BaseSettings):

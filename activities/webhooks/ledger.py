@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -76,6 +76,15 @@ async def book(
                 finished_at=now if pause is None else None,
             )
         )
+
+
+async def purge(database: Database, before: datetime, limit: int) -> int:
+    """Remove deliveries that ended before, and tell how many; with the last word of a receiver goes its 410."""
+    over = select(Delivery.delivery_id).where(col(Delivery.finished_at) < before).limit(limit)
+    # What is being opened again at this moment is left alone.
+    chosen = over.with_for_update(skip_locked=True)
+    async with database.session() as session:
+        return (await session.exec(delete(Delivery).where(col(Delivery.delivery_id).in_(chosen)))).rowcount
 
 
 async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:

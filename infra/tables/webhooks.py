@@ -38,6 +38,7 @@ class Delivery(Row, table=True):
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_webhook_deliveries_task_id_created_at", "task_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
+        Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
 
     delivery_id: str = Field(primary_key=True, sa_type=Text)

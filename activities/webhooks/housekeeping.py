@@ -1,0 +1,33 @@
+"""Housekeeping of the webhook room: deliveries that nobody will ask about any more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+
+from activities.webhooks import ledger
+from infra import log
+from infra.services import Services
+
+BATCH = 1_000
+
+
+class WebhookHousekeeping:
+    """The activity that keeps the ledger of deliveries short."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._kept = timedelta(days=services.settings.webhooks.kept_days)
+
+    @activity.defn(name="webhook_purge")
+    async def purge(self) -> int:
+        """Remove what ended long ago, with its attempts, a batch at a time; tell how many deliveries that were."""
+        before = datetime.now(UTC) - self._kept
+        purged = 0
+        while batch := await ledger.purge(self._database, before, BATCH):
+            purged += batch
+            activity.heartbeat()
+        if purged:
+            log.get(__name__).info("deliveries_purged", deliveries=purged)
+        return purged

@@ -1,0 +1,72 @@
+"""The ledger of deliveries forgets what ended long ago, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+from sqlmodel import col, select
+from temporalio.testing import ActivityEnvironment
+
+from activities.webhooks import housekeeping
+from activities.webhooks.housekeeping import WebhookHousekeeping
+from domain.webhooks import WebhookOrder
+from infra.settings import Settings
+from infra.tables.webhooks import Delivery, DeliveryAttempt
+from tests.deliveries import Deliveries, delivering
+
+pytestmark = pytest.mark.stack
+
+LONG = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
+
+
+async def aged(deliveries: Deliveries, order: WebhookOrder, days: float) -> None:
+    """Put a delivery back in time."""
+    moment = datetime.now(UTC) - timedelta(days=days)
+    values = {"created_at": moment, "finished_at": moment}
+    async with deliveries.services.database.session() as session:
+        await session.exec(update(Delivery).where(col(Delivery.delivery_id) == order.delivery_id).values(**values))
+
+
+async def purge(deliveries: Deliveries) -> int:
+    """Run the activity."""
+    return await ActivityEnvironment().run(WebhookHousekeeping(deliveries.services).purge)
+
+
+async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch by batch; what ended lately stays, and so does what is still tried, however old it is."""
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    async with delivering(settings, **LONG) as deliveries:
+        orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(4)]
+        trying = await deliveries.send(deliveries.receiver.url(tag="busy", answers="503"))
+        for order in orders:
+            await deliveries.became(order, "succeeded", 1)
+        await deliveries.became(trying, "pending", 1)
+        for order in orders[:3]:
+            await aged(deliveries, order, 7.01)
+        await aged(deliveries, orders[3], 6.99)
+        long_ago = datetime.now(UTC) - timedelta(days=100)
+        async with deliveries.services.database.session() as session:
+            mine = col(Delivery.delivery_id) == trying.delivery_id
+            await session.exec(update(Delivery).where(mine).values(created_at=long_ago))
+
+        assert (await purge(deliveries), await purge(deliveries)) == (3, 0)
+
+        async with deliveries.services.database.session() as session:
+            left = (await session.exec(select(Delivery.delivery_id))).all()
+            attempts = (await session.exec(select(DeliveryAttempt.delivery_id))).all()
+    assert set(left) == set(attempts) == {orders[3].delivery_id, trying.delivery_id}
+
+
+async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settings) -> None:
+    """Nobody could redeliver what is no longer listed, so the 410 is forgotten with its delivery."""
+    async with delivering(settings, **LONG) as deliveries:
+        url = deliveries.receiver.url(answers="410,200")
+        gone = await deliveries.send(url)
+        await deliveries.became(gone, "disabled", 1)
+        await aged(deliveries, gone, 8)
+
+        assert await purge(deliveries) == 1
+
+        await deliveries.became(await deliveries.send(url), "succeeded", 1)
