@@ -17,7 +17,7 @@ from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads, webhooks
+from workflows import downloads, fetching, webhooks
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -54,7 +54,7 @@ def table(services: Services) -> list[Queue]:
             slots=50,
         ),
         Queue(
-            name=downloads.FETCH_QUEUE,
+            name=fetching.FETCH_QUEUE,
             workflows=[],
             activities=[download.fetch_range],
             slots=services.settings.worker.fetch_slots,
@@ -78,7 +78,7 @@ def workflows() -> list[type]:
 
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
-    return (downloads.QUEUE, downloads.FETCH_QUEUE, webhooks.QUEUE)
+    return (downloads.QUEUE, fetching.FETCH_QUEUE, webhooks.QUEUE)
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -27,11 +27,9 @@ with workflow.unsafe.imports_passed_through():
         AssembleOrder,
         Course,
         DownloadRun,
-        FetchOrder,
         FinishOrder,
         Probe,
         ProbeOrder,
-        RangeReport,
         RecordOrder,
     )
     from domain.faults import FaultRecord
@@ -39,17 +37,16 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks import WebhookEvent, WebhookOrder
     from infra import temporal
     from workflows import webhooks
+    from workflows.fetching import Fetchers, stopped
     from workflows.outcomes import fault_of, is_type
 
 Argument = TypeVar("Argument")
 
-FETCH_QUEUE = "downloads-fetch"
 QUEUE = "downloads"
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 
 WIDENINGS_MAX = 3
-CANCEL_AGAIN_SECONDS = 1.0
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 _STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__])
@@ -81,6 +78,7 @@ class DownloadWorkflow:
         self._course = run.course or Course(began=workflow.now())
         self._status = Status()
         self._is_retry_wanted = False
+        self._fetchers = Fetchers(self._order, self._course, self._tell_rows)
 
     @workflow.run
     async def run(self, run: DownloadRun) -> Outcome:
@@ -109,12 +107,12 @@ class DownloadWorkflow:
             await workflow.wait([processing], timeout=max(0.0, (deadline - workflow.now()).total_seconds()))
             if processing.done():
                 return processing.result()
-            await _stopped(processing)
+            await stopped(processing)
             if _has_succeeded(processing):
                 return processing.result()
             return self._failed(_took_too_long(self._order.max_exec_seconds))
         except asyncio.CancelledError:
-            await _stopped(processing)
+            await stopped(processing)
             await _regardless(self._discard())
             return Outcome(state=State.CANCELLED, total=self._status.total)
 
@@ -140,7 +138,7 @@ class DownloadWorkflow:
         while True:
             probe, ranges = await self._opened()
             try:
-                new_columns = await self._fetch(probe, ranges)
+                new_columns = await self._fetchers.fetch(probe, ranges, self._status.fetchers)
                 if not new_columns:
                     return await self._assemble(probe, len(ranges))
                 self._widen(new_columns)
@@ -155,7 +153,7 @@ class DownloadWorkflow:
         course = self._course
         if not course.is_fetching or course.probe is None:
             course.processings += 1
-            course.range_rows = []
+            course.done, course.done_rows = [], 0
             self._status = Status(processings=course.processings, started_at=workflow.now())
             self._tell(State.RUNNING, Phase.PROBING)
             await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
@@ -171,46 +169,11 @@ class DownloadWorkflow:
             )
             course.is_fetching = True
         extent = course.probe.extent
-        count = 1 if course.one_fetcher else plan.fetchers(extent.total, extent.page_size)
-        self._status.total, self._status.fetchers = extent.total, count
+        fetchers = 1 if course.one_fetcher else plan.fetchers(extent.total, extent.page_size)
+        self._status.total, self._status.fetchers = extent.total, fetchers
         self._status.processings, self._status.started_at = course.processings, course.began
+        count = plan.range_count(extent.total, course.probe.row_bytes, fetchers)
         return course.probe, plan.ranges(extent.total, extent.page_size, count)
-
-    async def _fetch(self, probe: Probe, ranges: list[PageRange]) -> list[str]:
-        """Fetch all ranges; the first that fails ends the others. Says which columns turned up on the way."""
-        self._course.range_rows = self._course.range_rows or [0] * len(ranges)
-        self._tell_rows()
-        fetching = [asyncio.create_task(self._fetch_range(probe, pages)) for pages in ranges]
-        try:
-            reports = await asyncio.gather(*fetching)
-        except (ActivityError, asyncio.CancelledError):
-            await _stopped(*fetching)
-            raise
-        if not all(report.done for report in reports):
-            workflow.continue_as_new(DownloadRun(order=self._order, course=self._course))
-        return list(dict.fromkeys(name for report in reports for name in report.new_columns))
-
-    async def _fetch_range(self, probe: Probe, pages: PageRange) -> RangeReport:
-        """Slice by slice, so that other projects' fetchers get their turn in between."""
-        while True:
-            report = await workflow.execute_activity_method(
-                DownloadSteps.fetch_range,
-                FetchOrder(order=self._order, probe=probe, pages=pages, slice_seconds=self._order.slice_seconds),
-                task_queue=FETCH_QUEUE,
-                start_to_close_timeout=_LONG_SECONDS,
-                heartbeat_timeout=_HEARTBEAT_SECONDS,
-                retry_policy=_STRICTLY,
-                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                priority=Priority(fairness_key=self._order.project_id),
-                summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
-            )
-            self._course.range_rows[pages.index] = report.rows
-            self._tell_rows()
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError
-            if report.done or workflow.info().is_continue_as_new_suggested():
-                return report
 
     async def _assemble(self, probe: Probe, ranges: int) -> StoredFile:
         self._tell(State.RUNNING, Phase.ASSEMBLING)
@@ -301,9 +264,8 @@ class DownloadWorkflow:
             retry_policy=_PATIENTLY,
         )
 
-    def _tell_rows(self) -> None:
-        self._status.range_rows = list(self._course.range_rows)
-        self._status.rows = sum(self._course.range_rows)
+    def _tell_rows(self, rows: int, under_way: dict[int, int]) -> None:
+        self._status.rows, self._status.under_way = rows, under_way
         self._tell(State.RUNNING, Phase.FETCHING)
 
     def _tell(self, state: State, phase: Phase) -> None:
@@ -317,19 +279,6 @@ class DownloadWorkflow:
         workflow.set_current_details(
             f"**{state}** ({state.label}), {phase}: {self._status.rows:,}{total} rows, {self._order.file_name}"
         )
-
-
-async def _stopped(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until what they started has ended.
-
-    A cancellation is lost on a task whose activity completes in that very moment, so it is said again. Who waits here
-    may be told again, too, and waits all the same: what comes next is to wipe, and nobody may be writing then.
-    """
-    while running := [task for task in tasks if not task.done()]:
-        for task in running:
-            task.cancel()
-        with suppress(asyncio.CancelledError):
-            await workflow.wait(running, timeout=CANCEL_AGAIN_SECONDS)
 
 
 def _has_succeeded(processing: asyncio.Task[Outcome]) -> bool:

@@ -40,7 +40,7 @@ class Assembly:
             return None
 
     async def _write(self) -> Manifest:
-        ledgers = [await self._ledger(index) for index in range(self._ranges)]
+        ledgers = await asyncio.gather(*(self._ledger(index) for index in range(self._ranges)))
         rows = sum(ledger.rows for ledger in ledgers)
         if self._probe.extent.exact and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")

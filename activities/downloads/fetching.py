@@ -65,9 +65,9 @@ class Fetching:
         known = set(self._reader.columns)
         number = self._stager.next_page + 1
         while self._fetch.pages.end is None or number < self._fetch.pages.end:
-            _, keys = await self._source.read(number, self._fetch.probe.extent.page_size, first_look)
-            names.update(dict.fromkeys(key for key in keys if key not in known))
-            if not keys and self._fetch.pages.end is None:
+            page = await self._source.read(number, self._fetch.probe.extent.page_size, first_look)
+            names.update(dict.fromkeys(key for key in page.columns if key not in known))
+            if not page.rows and self._fetch.pages.end is None:
                 break
             number += 1
         return list(names)

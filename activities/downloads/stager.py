@@ -7,9 +7,9 @@ import hashlib
 import time
 
 from domain.downloads import places, staging
-from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, PartRecord, TailRecord
+from domain.downloads.steps import FetchOrder
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -20,9 +20,12 @@ SECURE_EVERY_SECONDS = 5.0
 class Stager:
     """One attempt at one range. Pages come in order; after `add` returns, a page is gathered, not yet secured."""
 
-    def __init__(self, objects: ObjectStore, order: DownloadOrder, ledger: Ledger, gathered: bytes = b"") -> None:
+    def __init__(
+        self, objects: ObjectStore, order: DownloadOrder, ledger: Ledger, ranges: int, gathered: bytes = b""
+    ) -> None:
         self._objects = objects
         self._order = order
+        self._ranges = ranges
         self.ledger = ledger
         self.rows = ledger.rows
         self.next_page = ledger.next_page
@@ -32,17 +35,18 @@ class Stager:
         self._secured_at = time.monotonic()
 
     @classmethod
-    async def resume(cls, objects: ObjectStore, order: DownloadOrder, upload_id: str, pages: PageRange) -> Stager:
+    async def resume(cls, objects: ObjectStore, fetch: FetchOrder) -> Stager:
         """Go on from what an earlier attempt at the same upload secured, or start afresh."""
+        order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
         fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
         try:
             ledger = Ledger.model_validate_json(await objects.get(places.ledger(order, pages.index)))
         except ObjectMissing:
-            return cls(objects, order, fresh)
+            return cls(objects, order, fresh, fetch.ranges)
         if ledger.upload_id != upload_id:
-            return cls(objects, order, fresh)
+            return cls(objects, order, fresh, fetch.ranges)
         gathered = await objects.get(ledger.tail.key) if ledger.tail else b""
-        return cls(objects, order, ledger, gathered)
+        return cls(objects, order, ledger, fetch.ranges, gathered)
 
     @property
     def staged_bytes(self) -> int:
@@ -71,8 +75,8 @@ class Stager:
             await self.secure()
 
     async def finish(self) -> Ledger:
-        """Everything is gathered: secure the rest as the last part of a large range, as the tail of a small one."""
-        if self.ledger.parts and self._buffer:
+        """Everything is gathered: the rest is a part, or the tail of a range that is too small for one."""
+        if self._buffer and (self.ledger.parts or len(self._buffer) >= staging.PART_MIN_BYTES):
             await self._upload(len(self._buffer), self.next_page, self.rows)
         else:
             await self.secure()
@@ -90,7 +94,7 @@ class Stager:
 
     async def _upload(self, end: int, next_page: int, rows: int) -> None:
         data = bytes(memoryview(self._buffer)[:end])
-        number = staging.part_number(self.ledger.range, len(self.ledger.parts))
+        number = staging.part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
         part, digest = await asyncio.gather(
             self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data),
             asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),

@@ -15,7 +15,7 @@ from activities.downloads.fetching import Fetching
 from activities.downloads.source import Source, source_of
 from activities.downloads.stager import Stager
 from domain.downloads import places, plan, sinks
-from domain.downloads.pages import first_look
+from domain.downloads.pages import PageReader, first_look
 from domain.downloads.plan import Extent
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import StagingError, StagingExpired
@@ -51,7 +51,7 @@ class DownloadSteps:
         """Learn the total and the columns; keep what is staged if that is allowed, else open a new upload."""
         order, earlier = ask.order, ask.earlier
         async with beating():
-            extent, columns = await self._look(order, self._source(order))
+            extent, columns, row_bytes = await self._look(order)
             columns += [name for name in ask.columns if name not in columns]
             _require_usable(columns)
             if earlier and (earlier.extent, earlier.columns) == (extent, columns) and await self._is_recent(order):
@@ -62,7 +62,7 @@ class DownloadSteps:
             upload_id = await self._objects.begin_upload(
                 places.upload(order), content_type=content_type, metadata={"task": order.task_id}
             )
-            return Probe(extent=extent, columns=columns, upload_id=upload_id)
+            return Probe(extent=extent, columns=columns, row_bytes=row_bytes, upload_id=upload_id)
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
@@ -72,7 +72,7 @@ class DownloadSteps:
         if activity.info().attempt > 1 and not await self._is_recent(order):
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
-            stager = await Stager.resume(self._objects, order, fetch.probe.upload_id, fetch.pages)
+            stager = await Stager.resume(self._objects, fetch)
             async with beating(lambda: [FetchProgress(range=fetch.pages.index, rows=stager.rows)]):
                 report = await Fetching(self._source(order), stager, fetch).run(
                     until=time.monotonic() + fetch.slice_seconds
@@ -112,14 +112,18 @@ class DownloadSteps:
     def _source(self, order: DownloadOrder) -> Source:
         return source_of(self._services, order)
 
-    async def _look(self, order: DownloadOrder, source: Source) -> tuple[Extent, list[str]]:
-        """One row tells the total, the first page the columns."""
-        total, columns = await source.read(0, 1, first_look)
+    async def _look(self, order: DownloadOrder) -> tuple[Extent, list[str], float]:
+        """One row tells the total, the first page the columns and what a row weighs."""
+        source = self._source(order)
+        first = await source.read(0, 1, first_look)
+        total = first.total
         if total is None or total > 1:
-            _, columns = await source.read(0, order.page_size, first_look)
+            first = await source.read(0, order.page_size, first_look)
         # Rows that came with the request are one page, whatever their number.
         page_size = order.page_size if order.inline_key is None else max(1, total or 0)
-        return Extent(total=total, page_size=page_size, gaps_allowed=order.force_continue), columns
+        extent = Extent(total=total, page_size=page_size, gaps_allowed=order.force_continue)
+        encoded = sinks.sink_for(order).page(PageReader(first.columns).read(first.text).rows)
+        return extent, first.columns, len(encoded) / max(1, first.rows)
 
     async def _is_recent(self, order: DownloadOrder) -> bool:
         """Whether something was staged within the resume window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -120,7 +121,17 @@ class PageReader:
             raise NewColumns([name for name in keys if name not in self.columns], _place(error)) from None
 
 
-def first_look(body: bytes) -> tuple[int | None, list[str]]:
+@dataclass(frozen=True)
+class FirstLook:
+    """What a page tells somebody who knows nothing of the source yet."""
+
+    total: int | None
+    columns: list[str]
+    rows: int
+    text: bytes
+
+
+def first_look(body: bytes) -> FirstLook:
     """The total of a page, if it tells one, and the keys of its rows in the order in which they first appear.
 
     Raises:
@@ -131,7 +142,7 @@ def first_look(body: bytes) -> tuple[int | None, list[str]]:
         rows = msgspec.json.decode(inner.data, type=list[_Cells])
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
-    return _total(bytes(inner.total)), _keys(rows)
+    return FirstLook(_total(bytes(inner.total)), _keys(rows), len(rows), body)
 
 
 def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:

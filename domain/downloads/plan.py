@@ -9,6 +9,9 @@ from domain.faults import SourceFault
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
 MAX_FETCHERS = 5
+# What the range of a parallel plan should weigh: one part of the final upload, with room for rows that vary.
+RANGE_BYTES = 10 * 1024 * 1024
+MAX_RANGES = 500
 
 
 class PageRange(BaseModel):
@@ -88,6 +91,13 @@ def fetchers(total: int | None, page_size: int) -> int:
     if total is None or page_count(total, page_size) <= LINEAR_MAX_PAGES:
         return 1
     return min(MAX_FETCHERS, max(1, total // (page_size * PAGES_PER_FETCHER)))
+
+
+def range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
+    """How many ranges the fetchers share: one each, and more of a large source, so that no fetcher is left waiting."""
+    if total is None or fetchers == 1:
+        return 1
+    return max(fetchers, min(MAX_RANGES, int(total * row_bytes / RANGE_BYTES)))
 
 
 def ranges(total: int | None, page_size: int, count: int) -> list[PageRange]:

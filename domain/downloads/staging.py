@@ -1,6 +1,6 @@
 """Staging: what a fetcher has secured, and how the pieces of all fetchers become one object.
 
-Every fetcher owns a block of part numbers of the final multipart upload. Full parts are final bytes and are uploaded at
+Every range owns a block of part numbers of the final multipart upload. Full parts are final bytes and are uploaded at
 once; what is not yet enough for a part lies in a *tail*, an object of its own, until it is. The ledger of a range says
 how far both reach, and is what a retry goes on from.
 """
@@ -17,7 +17,7 @@ PART_BYTES: Final = 8 * MIB
 # A part is cut only when enough is left that what follows can never be under the store's minimum.
 PART_MIN_BYTES: Final = 5 * MIB
 CUT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
-PARTS_PER_RANGE: Final = 1_900
+MAX_PARTS: Final = 9_999
 
 
 class PartRecord(BaseModel):
@@ -92,11 +92,16 @@ class StagingExpired(Exception):
     """What is staged is older than the resume window: the source may have changed, so the download starts again."""
 
 
-def part_number(range_index: int, position: int) -> int:
-    """The number of a range's part at *position*, counted from 0."""
-    if position >= PARTS_PER_RANGE:
-        raise OverflowError(f"Range {range_index} needs more than {PARTS_PER_RANGE} parts.")
-    return range_index * PARTS_PER_RANGE + position + 1
+def part_number(range_index: int, position: int, ranges: int) -> int:
+    """The number of a range's part at *position*, counted from 0: every range owns an equal block of them.
+
+    Raises:
+        StagingError: The range has more parts than its block; one fetcher has all of them to itself.
+    """
+    block = MAX_PARTS // ranges
+    if position >= block:
+        raise StagingError(f"range {range_index} of {ranges} needs more than {block} parts")
+    return range_index * block + position + 1
 
 
 def join(ledgers: Sequence[Ledger]) -> list[Piece]:
@@ -109,15 +114,15 @@ def join(ledgers: Sequence[Ledger]) -> list[Piece]:
     for ledger in ledgers:
         pieces.extend(UploadedPiece(part=part) for part in ledger.parts)
         if ledger.tail is not None:
-            _append_tail(pieces, ledger, ledger.tail)
+            _append_tail(pieces, ledger.tail, part_number(ledger.range, len(ledger.parts), len(ledgers)))
     if any(piece.bytes < PART_MIN_BYTES for piece in pieces[:-1]):
         raise StagingError(f"sizes of pieces: {[piece.bytes for piece in pieces]}")
     return pieces
 
 
-def _append_tail(pieces: list[Piece], ledger: Ledger, tail: TailRecord) -> None:
+def _append_tail(pieces: list[Piece], tail: TailRecord, number: int) -> None:
     last = pieces[-1] if pieces else None
     if isinstance(last, GatheredPiece) and min(last.bytes, tail.bytes) < PART_MIN_BYTES:
         last.tails.append(tail)
     else:
-        pieces.append(GatheredPiece(number=part_number(ledger.range, len(ledger.parts)), tails=[tail]))
+        pieces.append(GatheredPiece(number=number, tails=[tail]))

@@ -60,8 +60,8 @@ class Status(BaseModel):
     state: State = State.PENDING
     phase: Phase = Phase.WAITING
     rows: int = 0
-    range_rows: list[int] = []
-    """Rows of each fetcher's range, as far as the workflow knows."""
+    under_way: dict[int, int] = {}
+    """Of these rows, those of ranges that are being fetched: running fetchers know better."""
     total: int | None = None
     fetchers: int = 0
     processings: int = 0
@@ -78,10 +78,10 @@ class FetchProgress(BaseModel):
 
 def with_progress(status: Status, beats: Sequence[FetchProgress]) -> Status:
     """The status with what running fetchers say on top of what the workflow knows of their ranges."""
-    rows = dict(enumerate(status.range_rows))
-    for beat in beats:
-        rows[beat.range] = max(beat.rows, rows.get(beat.range, 0))
-    return status.model_copy(update={"rows": max(status.rows, sum(rows.values()))})
+    more = sum(
+        max(0, beat.rows - status.under_way.get(beat.range, 0)) for beat in beats if beat.range in status.under_way
+    )
+    return status.model_copy(update={"rows": status.rows + more})
 
 
 class StoredFile(BaseModel):

@@ -17,6 +17,8 @@ class Probe(BaseModel):
 
     extent: Extent
     columns: list[str]
+    row_bytes: float
+    """What a row of the first page weighs, encoded."""
     upload_id: str
     resumed: bool = False
     """Whether it goes on from what an earlier processing staged."""
@@ -36,7 +38,9 @@ class Course(BaseModel):
     one_fetcher: bool = False
     new_columns: list[str] = []
     widenings: int = 0
-    range_rows: list[int] = []
+    done: list[int] = []
+    """Ranges that are staged whole."""
+    done_rows: int = 0
 
 
 class DownloadRun(BaseModel):
@@ -61,6 +65,7 @@ class FetchOrder(BaseModel):
     order: DownloadOrder
     probe: Probe
     pages: PageRange
+    ranges: int
     slice_seconds: float
 
 

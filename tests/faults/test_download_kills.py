@@ -62,7 +62,7 @@ async def test_finished_ranges_are_not_fetched_again(running: House) -> None:
         assert parsed(await caller.file(task_id)) == expected(4, range(ROWS))
 
     asked = await _requests(running, "ranges")
-    ranges = plan.ranges(ROWS, PAGE_SIZE, plan.fetchers(ROWS, PAGE_SIZE))
+    ranges = plan.ranges(ROWS, PAGE_SIZE, plan.fetchers(ROWS, PAGE_SIZE))  # too light for more ranges than fetchers
     assert 0 < len(staged) < len(ranges)
     # Page 0 is asked for once more, to learn the columns.
     pages = [page for index in staged for page in range(ranges[index].first or 1, ranges[index].end or 0)]

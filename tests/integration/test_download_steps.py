@@ -101,13 +101,15 @@ def order_of(held: Services, url: str) -> DownloadOrder:
     )
 
 
-def fetch_of(order: DownloadOrder, probe: Probe, pages: PageRange, slice_seconds: float = 60.0) -> FetchOrder:
-    return FetchOrder(order=order, probe=probe, pages=pages, slice_seconds=slice_seconds)
+def fetch_of(
+    order: DownloadOrder, probe: Probe, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
+) -> FetchOrder:
+    return FetchOrder(order=order, probe=probe, pages=pages, ranges=ranges, slice_seconds=slice_seconds)
 
 
 async def fetch_all(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: list[PageRange]) -> None:
     for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, probe, pages))
+        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, probe, pages, len(ranges)))
 
 
 async def assemble(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: int) -> None:
@@ -194,7 +196,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     order = order_of(held, source.url(rows=rows, seed=SEED))
     probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
-    number = staging.part_number(0, 0)
+    number = staging.part_number(0, 0, 1)
     await held.objects.put_part(places.data(order), probe.upload_id, number, b"x" * staging.PART_BYTES)
 
     with suppress(StagingError):

@@ -37,15 +37,25 @@ Fingerprint = dict[str, list[str]]
 
 
 def read() -> dict[str, Fingerprint]:
-    """For each workflow, for each of its methods, the commands and the calls of its own methods."""
+    """For each workflow, and each class that it leaves work to, the commands and the calls of its own methods."""
     found = {}
     for path in sorted((ROOT / "workflows").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and any(
-                "workflow.defn" in ast.unparse(each) for each in node.decorator_list
-            ):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and (_is_workflow(node) or "workflow." in ast.unparse(node)):
                 found[node.name] = _of_class(node)
     return found
+
+
+def workflows() -> set[str]:
+    """The names of the workflows themselves."""
+    modules = (ast.parse(path.read_text()) for path in (ROOT / "workflows").rglob("*.py"))
+    return {
+        node.name for tree in modules for node in tree.body if isinstance(node, ast.ClassDef) and _is_workflow(node)
+    }
+
+
+def _is_workflow(node: ast.ClassDef) -> bool:
+    return any("workflow.defn" in ast.unparse(each) for each in node.decorator_list)
 
 
 def committed() -> dict[str, Fingerprint]:

@@ -39,4 +39,4 @@ async def test_recorded_histories_replay(path: Path) -> None:
 
 def test_every_workflow_has_a_history() -> None:
     """A workflow without a recorded history is guarded by nothing."""
-    assert {path.parent.name for path in HISTORIES} == set(fingerprints.read())
+    assert {path.parent.name for path in HISTORIES} == fingerprints.workflows()

@@ -40,6 +40,23 @@ def test_ranges_cover_every_page_once_and_in_order(total: int, page_size: int, c
     assert max(pages) - min(pages) <= 1
 
 
+@pytest.mark.parametrize(
+    ("total", "row_bytes", "fetchers", "expected"),
+    [
+        (None, 100.0, 1, 1),
+        (200_000, 100.0, 1, 1),  # a linear plan is one range
+        (250_000, 100.0, 5, 5),  # 25 MB: one range each
+        (1_000_000, 120.0, 5, 11),  # 120 MB: ranges of one part
+        (100_000_000, 120.0, 5, 500),
+    ],
+)
+def test_large_sources_have_more_ranges_than_fetchers(
+    total: int | None, row_bytes: float, fetchers: int, expected: int
+) -> None:
+    """A range weighs about one part, so that fetchers end together, and there are never too many."""
+    assert plan.range_count(total, row_bytes, fetchers) == expected
+
+
 def test_no_total_means_one_fetcher_without_end() -> None:
     """Where the source does not tell its total, one fetcher goes on until there is no more."""
     assert plan.fetchers(None, 500) == 1

@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from domain.downloads import staging
 from domain.downloads.staging import MIB, GatheredPiece, Ledger, PartRecord, StagingError, TailRecord, UploadedPiece
 
+RANGES = 5
 
-def ledger(index: int, parts: list[int], tail: int | None) -> Ledger:
+
+def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES) -> Ledger:
     return Ledger(
         upload_id="u",
         range=index,
         next_page=0,
         parts=[
-            PartRecord(number=staging.part_number(index, place), bytes=size, etag="e", sha256="s")
+            PartRecord(number=staging.part_number(index, place, ranges), bytes=size, etag="e", sha256="s")
             for place, size in enumerate(parts)
         ],
         tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s"),
@@ -33,7 +35,7 @@ def test_large_ranges_stay_as_they_were_uploaded() -> None:
     pieces = staging.join([ledger(0, [8 * MIB, 6 * MIB], None), ledger(1, [8 * MIB, 5 * MIB], None)])
 
     numbers = [piece.part.number for piece in pieces if isinstance(piece, UploadedPiece)]
-    assert numbers == [1, 2, staging.PARTS_PER_RANGE + 1, staging.PARTS_PER_RANGE + 2]
+    assert numbers == [1, 2, staging.MAX_PARTS // RANGES + 1, staging.MAX_PARTS // RANGES + 2]
 
 
 def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
@@ -43,9 +45,11 @@ def test_a_small_range_before_a_large_one_cannot_be_joined() -> None:
 
 
 def test_a_block_of_part_numbers_is_never_overrun() -> None:
-    """A range that is too large is an error, not another range's part."""
-    with pytest.raises(OverflowError):
-        staging.part_number(0, staging.PARTS_PER_RANGE)
+    """A range that is too large is an error, not another range's part; one range has all numbers to itself."""
+    with pytest.raises(StagingError):
+        staging.part_number(0, staging.MAX_PARTS // RANGES, RANGES)
+    assert staging.part_number(0, staging.MAX_PARTS - 1, 1) == staging.MAX_PARTS
+    assert staging.part_number(RANGES - 1, staging.MAX_PARTS // RANGES - 1, RANGES) <= staging.MAX_PARTS
 
 
 sizes = st.integers(1, 13 * MIB)
@@ -54,7 +58,7 @@ sizes = st.integers(1, 13 * MIB)
 @given(st.lists(st.tuples(st.lists(st.integers(5 * MIB, 13 * MIB), max_size=3), sizes), min_size=1, max_size=5))
 def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], int]]) -> None:
     """Numbers ascend, all bytes are there, and only the last piece may be small."""
-    ledgers = [ledger(index, parts, None if parts else tail) for index, (parts, tail) in enumerate(ranges)]
+    ledgers = [ledger(index, parts, None if parts else tail, len(ranges)) for index, (parts, tail) in enumerate(ranges)]
     try:
         pieces = staging.join(ledgers)
     except StagingError:
@@ -63,6 +67,6 @@ def test_joined_pieces_are_valid_and_lose_nothing(ranges: list[tuple[list[int], 
 
     numbers = [piece.part.number if isinstance(piece, UploadedPiece) else piece.number for piece in pieces]
     assert numbers == sorted(set(numbers))
-    assert numbers[-1] <= 10_000
+    assert numbers[-1] <= staging.MAX_PARTS
     assert sum(piece.bytes for piece in pieces) == sum(sum(parts) or tail for parts, tail in ranges)
     assert all(piece.bytes >= staging.PART_MIN_BYTES for piece in pieces[:-1])
