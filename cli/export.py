@@ -83,6 +83,17 @@ def headers(lines: Sequence[str]) -> dict[str, str] | None:
     return {name.strip(): value.strip() for name, _, value in pairs} or None
 
 
+async def new_key(url: str, admin_key: str, project_name: str) -> str:
+    """The key of a project made for this machine's own exports."""
+    transport = Transport(url, admin_key, FIRST_PATIENCE_SECONDS)
+    await transport.open()
+    try:
+        made = await transport.json("POST", "/v1/projects", json={"name": project_name})
+    finally:
+        await transport.close()
+    return str(made["key"]["api_key"])
+
+
 async def _export(place: Place, request: DownloadRequest, out: Path | None, show: Show) -> tuple[Saved, Download]:
     async with Client(place.url, place.key, patience_seconds=FIRST_PATIENCE_SECONDS) as first:
         download = await first.create(request)
@@ -120,20 +131,9 @@ async def _place(url: str | None, data_dir: Path) -> Place:
     kept = data_dir / KEY_FILE
     key = os.environ.get(KEY_VARIABLE) or _read(kept)
     if key is None:
-        key = await _new_key(local, api.admin_key.get_secret_value())
+        key = await new_key(local, api.admin_key.get_secret_value(), PROJECT_NAME)
         _keep(kept, key)
     return Place(local, key)
-
-
-async def _new_key(url: str, admin_key: str) -> str:
-    """The key of a project of this machine's own, made at the first export."""
-    transport = Transport(url, admin_key, FIRST_PATIENCE_SECONDS)
-    await transport.open()
-    try:
-        made = await transport.json("POST", "/v1/projects", json={"name": PROJECT_NAME})
-    finally:
-        await transport.close()
-    return str(made["key"]["api_key"])
 
 
 def _read(path: Path) -> str | None:
