@@ -1,15 +1,20 @@
-"""The plan of housekeeping, run by a schedule: expire batch by batch, then sweep."""
+"""The plan of housekeeping, run by a schedule: expire batch by batch, sweep, purge what was told long ago."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.housekeeping import DownloadHousekeeping
+    from activities.webhooks.housekeeping import WebhookHousekeeping
     from domain.downloads.housekeeping import Swept
+
+Report = TypeVar("Report")
 
 _SECONDS = timedelta(minutes=10)
 _HEARTBEAT_SECONDS = timedelta(seconds=30)
@@ -19,22 +24,20 @@ _TRIES = RetryPolicy(maximum_attempts=5)
 
 @workflow.defn
 class HousekeepingWorkflow:
-    """Keeps the store to what somebody still wants."""
+    """Keeps store and tables to what somebody still wants."""
 
     @workflow.run
     async def run(self) -> Swept:
         """Read this as the story."""
-        while (
-            await workflow.execute_activity_method(
-                DownloadHousekeeping.expire,
-                start_to_close_timeout=_SECONDS,
-                heartbeat_timeout=_HEARTBEAT_SECONDS,
-                retry_policy=_TRIES,
-            )
-        ).more:
+        while (await self._step(DownloadHousekeeping.expire)).more:
             pass
+        swept = await self._step(DownloadHousekeeping.sweep)
+        await self._step(WebhookHousekeeping.purge)
+        return swept
+
+    async def _step(self, method: Callable[[Any], Awaitable[Report]]) -> Report:
         return await workflow.execute_activity_method(
-            DownloadHousekeeping.sweep,
+            method,  # type: ignore[arg-type] # the SDK's protocol asks for a parameter that is named `self`
             start_to_close_timeout=_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_TRIES,

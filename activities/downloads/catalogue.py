@@ -30,7 +30,7 @@ async def record(database: Database, record: RecordOrder) -> None:
         file_name=order.file_name,
         type=order.type,
         request=order.model_dump(mode="json"),
-        created_at=now,
+        created_at=order.created_at or now,
         started_at=now,
         **begun,
     )

@@ -19,7 +19,7 @@ from domain.downloads.pages import PageReader, first_look
 from domain.downloads.plan import Extent
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import StagingError, StagingExpired
-from domain.downloads.status import FetchProgress, StoredFile
+from domain.downloads.status import FetchProgress, State, StoredFile
 from domain.downloads.steps import AssembleOrder, FetchOrder, FinishOrder, Probe, ProbeOrder, RangeReport, RecordOrder
 from domain.faults import SourceFault
 from infra import quotas
@@ -102,7 +102,8 @@ class DownloadSteps:
     async def finish(self, finish: FinishOrder) -> None:
         """Write the end into the catalogue and tell who listens."""
         order, file = finish.order, finish.outcome.file
-        if file is not None and order.inline_key is not None:
+        # A failed download may still be retried with the rows that came with it; those go with the next sweep.
+        if order.inline_key is not None and finish.outcome.state is not State.FAILED:
             await self._objects.delete(order.inline_key)
         await catalogue.finish(self._database, finish)
         await quotas.release_active(

@@ -118,7 +118,7 @@ async def _started(call: Call, body: NewDownload, task_id: str) -> DownloadAnswe
     except Exception:
         await release_active(call.services.database, order.project_id, order.operator_id, task_id)
         raise
-    return answers.of_run(task_id, answers.asked(order), Status(), datetime.now(UTC))
+    return answers.of_run(task_id, answers.asked(order), Status(), order.created_at or datetime.now(UTC))
 
 
 def _tell(call: Call, header: str, value: str) -> None:
@@ -126,12 +126,13 @@ def _tell(call: Call, header: str, value: str) -> None:
 
 
 def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
-    seal, settings = call.services.sealer.seal, call.services.settings.downloads
-    name = body.file_name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    seal, settings, now = call.services.sealer.seal, call.services.settings.downloads, datetime.now(UTC)
+    name = body.file_name or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     return DownloadOrder(
         task_id=task_id,
         project_id=call.project_id,
         file_name=clean_file_name(name, body.type),
+        created_at=now,
         source_url=seal(body.source_url) if body.source_url else None,
         source_headers=seal(json.dumps(body.headers)) if body.headers else None,
         inline_key=places.inline(call.project_id, task_id) if body.data is not None else None,

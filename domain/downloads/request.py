@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -53,6 +54,8 @@ class DownloadOrder(BaseModel):
     task_id: str
     project_id: str
     file_name: str
+    created_at: datetime | None = None
+    """When it was asked for; a workflow that was started by hand does not say."""
     source_url: Sealed | None = None
     source_headers: Sealed | None = None
     """A JSON object of header names and values."""
