@@ -15,15 +15,20 @@ from infra.tables.idempotency import IdempotencyKey
 
 HEADER = "Idempotency-Key"
 KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
+ROWS = "data"
 
 
-def fingerprint(body: BaseModel) -> bytes:
+def fingerprint(body: BaseModel, rows: bytes = b"") -> bytes:
     """What tells two requests with the same key apart: all that they ask for, whatever its spelling.
 
     What is left out is the same as its default, so that a key outlives new fields.
+
+    Args:
+        body: What was asked for.
+        rows: The rows that came along, in the caller's own text: once parsed, digits and the order of keys are lost.
     """
-    asked = body.model_dump(mode="json", exclude_defaults=True)
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()
+    asked = body.model_dump(mode="json", exclude_defaults=True, exclude={ROWS})
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode() + rows).digest()
 
 
 async def claim(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:

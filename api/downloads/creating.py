@@ -92,7 +92,7 @@ async def _found_or_started(call: Call, body: NewDownload, key: str | None) -> D
     task_id = f"dl_{secrets.token_hex(12)}"
     if key is None:
         return await _started(call, body, task_id)
-    fingerprint = idempotency.fingerprint(body)
+    fingerprint = idempotency.fingerprint(body, b"" if body.data is None else await _sent_rows(call))
     owner = await idempotency.claim(call.services.database, call.project_id, key, fingerprint, task_id)
     if owner != task_id:
         # The first request may have got no further than its claim: then this one starts the download.
@@ -159,9 +159,12 @@ def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
 
 async def _put_rows(call: Call, key: str, count: int) -> None:
     """Lay the rows down as a source would answer them, in the caller's own spelling: no number loses a digit."""
-    sent = msgspec.json.decode(await call.request.read(), type=_Inline)
-    page = b'{"total":%d,"data":%b}' % (count, bytes(sent.data))
+    page = b'{"total":%d,"data":%b}' % (count, await _sent_rows(call))
     await call.services.objects.put(key, page, content_type="application/json")
+
+
+async def _sent_rows(call: Call) -> bytes:
+    return bytes(msgspec.json.decode(await call.request.read(), type=_Inline).data)
 
 
 async def _waited(call: Call, answer: DownloadAnswer, seconds: int) -> DownloadAnswer | web.StreamResponse:

@@ -218,6 +218,23 @@ async def test_the_same_key_with_another_body_is_refused(exports: Exports) -> No
     assert first.body["task_id"] != third.body["task_id"]
 
 
+async def test_the_same_key_with_other_digits_is_refused(exports: Exports) -> None:
+    """Rows that come along are the same when their text is: neither digits nor the order of columns are overlooked."""
+
+    async def ask(rows: str) -> tuple[int, str]:
+        headers = {"Idempotency-Key": "order-4711", "Content-Type": "application/json"}
+        reply = await exports.door.ask(
+            "POST", "/v1/downloads", key=exports.key, data=f'{{"data": {rows}}}', headers=headers
+        )
+        return reply.status, reply.body.get("code", reply.body.get("task_id"))
+
+    first = await ask('[{"a": 1.0, "b": 2}]')
+    assert first[0] == 202
+    assert await ask('[{"a": 1.0, "b": 2}]') == first
+    for other in ('[{"a": 1.00000000000000000001, "b": 2}]', '[{"b": 2, "a": 1.0}]'):
+        assert await ask(other) == (422, "idempotency_key_reused")
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "two words", "schlüssel"])
 async def test_a_key_that_is_none_is_told(exports: Exports, key: str) -> None:
     """1 to 255 visible ASCII characters."""
