@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select, tuple_
 
-from api import paging, sentences
+from api import auth, paging, sentences
 from api.downloads import answers
 from api.downloads.answers import DownloadAnswer, ListedDownload
+from api.downloads.pending import pending
 from api.downloads.room import TaskPath, board, routes
-from api.paging import Page, PageQuery
+from api.paging import Page, PageQuery, Position
 from api.routes import Access, Call
 from domain.downloads.request import FileType
 from domain.downloads.status import State
-from domain.faults import Invalid
+from domain.faults import Invalid, Missing
 from infra.tables.downloads import Download
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -44,20 +45,46 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(
 class Wanted(PageQuery):
     """Which downloads to list."""
 
+    project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
+    task_id: str | None = Field(default=None, max_length=64)
     state: State | None = None
+    status: State | None = Field(default=None, description="the same as `state`; send one of them")
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
     created_after: Moment | None = Field(default=None, description="at or after this time")
     created_before: Moment | None = Field(default=None, description="before this time")
 
+    @property
+    def in_state(self) -> State | None:
+        """The state under either name."""
+        return self.state or self.status
 
-@routes.get("/v1/downloads", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
+    @model_validator(mode="after")
+    def _one_state(self) -> Self:
+        if self.state and self.status and self.state is not self.status:
+            raise ValueError(f"it asks for state {self.state} and status {self.status}; send one of them.")
+        return self
+
+
+@routes.get("/v1/downloads", access=Access.PROJECT, problems={"cursor_invalid": Invalid, "not_found": Missing})
 async def browse(call: Call, query: Wanted) -> Page[ListedDownload]:
     """List the project's downloads, newest first.
 
-    A download appears as soon as a worker takes it up. How far a running one is, is told when it is asked for alone.
+    A download appears as soon as a worker takes it up, before that under `state=pending` only. How far a running one
+    is, is told when it is asked for alone.
     """
+    if query.project_id not in (None, call.project_id):
+        raise auth.not_here()
+    found = await _recorded(call, query)
+    if query.in_state is State.PENDING:
+        waiting = await pending(call.services, call.project_id)
+        found = sorted([*found, *(one for one in waiting if _is_wanted(one, query))], key=_position, reverse=True)
+    return paging.page(found, query.limit, lambda one: one, _position)
+
+
+async def _recorded(call: Call, query: Wanted) -> list[ListedDownload]:
+    """What the catalogue holds: a page, and one more if another page follows."""
     statement = (
         select(Download)
         .where(Download.project_id == call.project_id, *_conditions(query))
@@ -67,8 +94,24 @@ async def browse(call: Call, query: Wanted) -> Page[ListedDownload]:
     if query.after:
         statement = statement.where(tuple_(Download.created_at, Download.task_id) < query.after)
     async with call.services.database.session() as session:
-        rows = (await session.exec(statement)).all()
-    return paging.page(rows, query.limit, answers.listed, lambda row: (row.created_at, row.task_id))
+        return [answers.listed(row) for row in await session.exec(statement)]
+
+
+def _position(one: ListedDownload) -> Position:
+    return one.created_at, one.task_id
+
+
+def _is_wanted(one: ListedDownload, query: Wanted) -> bool:
+    """The filters once more, for what is not in the catalogue."""
+    return (
+        query.task_id in (None, one.task_id)
+        and query.type in (None, one.type)
+        and query.operator_id in (None, one.operator_id)
+        and (query.file_name or "").lower() in one.file_name.lower()
+        and (query.created_after is None or one.created_at >= query.created_after)
+        and (query.created_before is None or one.created_at < query.created_before)
+        and (query.after is None or _position(one) < query.after)
+    )
 
 
 @routes.get("/v1/downloads/{task_id}", access=Access.PROJECT)
@@ -81,10 +124,10 @@ async def read(call: Call, path: TaskPath) -> DownloadAnswer:
 
 
 def _conditions(query: Wanted) -> list[ColumnElement[bool]]:
-    exact = {Download.type: query.type, Download.operator_id: query.operator_id}
+    exact = {Download.task_id: query.task_id, Download.type: query.type, Download.operator_id: query.operator_id}
     conditions = [col(column) == value for column, value in exact.items() if value is not None]
-    if query.state is not None:
-        conditions.append(_is_in(query.state))
+    if query.in_state is not None:
+        conditions.append(_is_in(query.in_state))
     if query.file_name is not None:
         conditions.append(col(Download.file_name).icontains(query.file_name, autoescape=True))
     if query.created_after is not None:

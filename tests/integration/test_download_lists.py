@@ -13,6 +13,7 @@ from infra import services
 from infra.settings import Settings
 from infra.tables.downloads import Download
 from tests.door import Door, opened
+from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -95,6 +96,11 @@ async def test_each_filter_selects(door: Door) -> None:
     expected: list[tuple[dict[str, str | int], list[int]]] = [
         ({"state": "succeeded"}, [5, 4, 3, 2, 1, 0]),
         ({"state": "failed"}, [6]),
+        ({"status": "failed"}, [6]),
+        ({"status": "failed", "state": "failed"}, [6]),
+        ({"project_id": project_id, "status": "running"}, [7]),
+        ({"task_id": "dl_" + "0" * 23 + "3"}, [3]),
+        ({"task_id": "dl_" + "0" * 23 + "3", "status": "failed"}, []),
         ({"state": "running"}, [7]),
         ({"state": "expired"}, [9, 8]),
         ({"state": "pending"}, []),
@@ -146,11 +152,55 @@ async def test_another_project_s_downloads_are_not_there(door: Door) -> None:
     assert await listed(door, theirs[1], cursor=page.body["next_cursor"]) == []
 
 
+async def test_another_project_s_id_is_not_there(door: Door) -> None:
+    """Only the caller's own project can be named, whether or not the other exists."""
+    (mine, key), (theirs, _) = await door.make_project("mine"), await door.make_project("theirs")
+    assert (await door.ask("GET", f"/v1/downloads?project_id={mine}", key=key)).status == 200
+    for stranger in (theirs, "nobody"):
+        reply = await door.ask("GET", f"/v1/downloads?project_id={stranger}", key=key)
+        assert (reply.status, reply.code) == (404, "not_found")
+
+
+async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
+    """Without a worker there are no rows; the downloads are listed all the same, by page and filter, newest first."""
+    project_id, key = await door.make_project()
+    _, stranger = await door.make_project("stranger")
+    task_ids: list[str] = []
+    for number in range(3):
+        body = {"data": [{"a": 1}], "operator_id": f"op-{number % 2}", "file_name": f"Waiting_{number}"}
+        started = await door.ask("POST", "/v1/downloads", key=key, json=body)
+        assert started.status == 202, started.body
+        task_ids.insert(0, started.body["task_id"])
+
+    async def found(key: str = key, **query: str) -> list[str]:
+        reply = await door.ask("GET", f"/v1/downloads?{urlencode({'status': 'pending', **query})}", key=key)
+        assert reply.status == 200, reply.body
+        return [item["task_id"] for item in reply.body["items"]]
+
+    async def all_are_found() -> bool:
+        return await found() == task_ids
+
+    await eventually(all_are_found)
+    assert await found(operator_id="op-0") == [task_ids[0], task_ids[2]]
+    assert await found(task_id=task_ids[1], file_name="waiting_1", type="csv", project_id=project_id) == [task_ids[1]]
+    assert (
+        await found(type="parquet")
+        == await found(key=stranger)
+        == await found(created_before="2026-01-01T00:00:00Z")
+        == []
+    )
+    first = await door.ask("GET", "/v1/downloads?state=pending&limit=2", key=key)
+    assert [item["task_id"] for item in first.body["items"]] == task_ids[:2]
+    assert {item["label"] for item in first.body["items"]} == {"待处理"}
+    assert await found(cursor=first.body["next_cursor"]) == task_ids[2:]
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
         ("state=done", "state: “done” is not one of"),
         ("type=excel", "type: “excel” is not one of 'csv' or 'parquet'"),
+        ("state=failed&status=running", "The query: it asks for state failed and status running; send one of them."),
         ("created_after=yesterday", "created_after: “yesterday” is not a time such as 2026-01-31T08:00:00Z"),
         ("created_after=2026-01-01T00:00:00", "created_after: input should have timezone info"),
         ("created_before=0001-01-01T00:00:00%2B23:59", "created_before: it is outside 1970–2200"),

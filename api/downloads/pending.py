@@ -1,0 +1,52 @@
+"""Downloads that no worker has taken up: they have no row yet, so the engine is asked for them."""
+
+from __future__ import annotations
+
+from sqlmodel import col, select
+from temporalio.client import WorkflowExecution
+
+from api.downloads.answers import Asked, ListedDownload
+from api.downloads.board import ASKED_MEMO
+from domain.downloads import places
+from domain.downloads.status import State
+from infra import temporal
+from infra.services import Services
+from infra.tables.downloads import Download
+
+LOOKED_THROUGH_MAX = 1_000
+"""However many a project has waiting, a list looks no further: quotas keep far fewer active."""
+
+
+async def pending(services: Services, project_id: str) -> list[ListedDownload]:
+    """The project's downloads that wait for their first processing, by what the engine was given with them."""
+    query = (
+        f"{temporal.PROJECT.name} = '{project_id}' AND {temporal.STATE.name} = '{State.PENDING}' "
+        "AND WorkflowType = 'DownloadWorkflow' AND ExecutionStatus = 'Running'"
+    )
+    runs = services.engine.list_workflows(query, limit=LOOKED_THROUGH_MAX)
+    found = [await _listed(run, run.id.removeprefix(places.workflow_id(project_id, ""))) async for run in runs]
+    begun = await _recorded(services, [one.task_id for one in found])
+    return [one for one in found if one.task_id not in begun]
+
+
+async def _listed(run: WorkflowExecution, task_id: str) -> ListedDownload:
+    asked = await run.memo_value(ASKED_MEMO, type_hint=Asked)
+    return ListedDownload(
+        task_id=task_id,
+        state=State.PENDING,
+        label=State.PENDING.label,
+        type=asked.type,
+        file_name=asked.file_name,
+        operator_id=asked.operator_id,
+        rows=0,
+        total=None,
+        processings=0,
+        created_at=run.start_time,
+    )
+
+
+async def _recorded(services: Services, task_ids: list[str]) -> set[str]:
+    """Those that have a row: taken up since the engine's index was written, or retried and listed by their row."""
+    statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
+    async with services.database.session() as session:
+        return set((await session.exec(statement)).all())
