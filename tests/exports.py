@@ -34,6 +34,17 @@ class Exports:
     services: Services
     project_id: str
     key: str
+    worker: Working
+
+    async def stop_worker(self) -> None:
+        """Ask the worker to stop, as SIGTERM does, and wait until it has."""
+        await self.worker.stop()
+
+    @asynccontextmanager
+    async def working_again(self) -> AsyncIterator[None]:
+        """Another worker in its place."""
+        async with working(self.services.settings):
+            yield
 
     async def start(self, source_url: str, **request: Any) -> str:
         """Ask for a download; its task id."""
@@ -94,20 +105,33 @@ async def exporting(settings: Settings) -> AsyncIterator[Exports]:
                 ),
             }
         )
-        async with opened(settings) as door, working(settings) as held:
+        async with opened(settings) as door, working(settings) as running:
             project_id, key = await door.make_project()
-            yield Exports(door, source, held, project_id, key)
+            yield Exports(door, source, running.services, project_id, key, running)
+
+
+@dataclass(frozen=True)
+class Working:
+    """A worker in this process."""
+
+    services: Services
+    stopping: asyncio.Event
+    serving: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """Ask it to stop and wait until it has; twice is once."""
+        self.stopping.set()
+        await self.serving
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[Services]:
+async def working(settings: Settings) -> AsyncIterator[Working]:
     """A worker of all queues, in this process."""
     stop = asyncio.Event()
     async with services.connect(settings) as held:
-        serving = asyncio.create_task(worker.serve(held, worker.names(), stop))
-        yield held
-        stop.set()
-        await serving
+        running = Working(held, stop, asyncio.create_task(worker.serve(held, worker.names(), stop)))
+        yield running
+        await running.stop()
 
 
 def parsed(data: bytes) -> list[list[str]]:

@@ -51,8 +51,8 @@ WIDENINGS_MAX = 3
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 _STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__])
 _STEP_SECONDS = timedelta(seconds=30)
-# Probing retries a page by itself for up to half a minute of pauses, each answer taking its time.
-_PROBE_SECONDS = timedelta(minutes=10)
+# Probing retries pages by itself, with pauses as long as the source asks for.
+_PROBE_SECONDS = timedelta(hours=1)
 _LONG_SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
@@ -199,7 +199,10 @@ class DownloadWorkflow:
         if is_type(error, StagingError.__name__) and not self._course.one_fetcher:
             self._course.one_fetcher = True
             return True
-        return is_type(error, StagingExpired.__name__)
+        if is_type(error, StagingExpired.__name__):
+            self._course.expirations += 1
+            return True
+        return False
 
     async def _finish(self, outcome: Outcome) -> None:
         keeps_staging = outcome.fault is not None and outcome.fault.retryable
@@ -262,6 +265,8 @@ class DownloadWorkflow:
             argument,
             start_to_close_timeout=_STEP_SECONDS,
             retry_policy=_PATIENTLY,
+            # What is told of a cancelled download must not come after its end.
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 
     def _tell_rows(self, rows: int, under_way: dict[int, int]) -> None:

@@ -22,6 +22,8 @@ with workflow.unsafe.imports_passed_through():
 
 FETCH_QUEUE = "downloads-fetch"
 CANCEL_AGAIN_SECONDS = 1.0
+# A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
+EXPIRATIONS_MAX = 3
 
 _TELL_EVERY = timedelta(seconds=1)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
@@ -64,6 +66,7 @@ class Fetchers:
         except (ActivityError, asyncio.CancelledError):
             await stopped(*fetching)
             raise
+        self._show()
         if len(self._course.done) < len(ranges):
             workflow.continue_as_new(DownloadRun(order=self._order, course=self._course))
         return list(dict.fromkeys(name for _, names in sorted(self._new_columns.items()) for name in names))
@@ -88,7 +91,12 @@ class Fetchers:
 
     async def _fetch_slice(self, probe: Probe, pages: PageRange, count: int) -> RangeReport:
         fetch = FetchOrder(
-            order=self._order, probe=probe, pages=pages, ranges=count, slice_seconds=self._order.slice_seconds
+            order=self._order,
+            probe=probe,
+            pages=pages,
+            ranges=count,
+            slice_seconds=self._order.slice_seconds,
+            minds_gaps=self._course.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(
             DownloadSteps.fetch_range,

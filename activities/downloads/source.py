@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeVar
 
 from domain import egress
@@ -12,7 +14,7 @@ from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
 from infra.http import Answer
-from infra.objects import ObjectStore
+from infra.objects import ObjectMissing, ObjectStore
 from infra.services import Services
 from infra.settings import DownloadSettings
 
@@ -84,7 +86,14 @@ class _Inline:
         self._key = key
 
     async def body(self, page: int, page_size: int) -> bytes:
-        return await self._objects.get(self._key)
+        try:
+            return await self._objects.get(self._key)
+        except ObjectMissing:
+            raise SourceFault(
+                "inline_rows_gone",
+                "The rows that came with the request are kept for a day and are gone.",
+                "Send them again.",
+            ) from None
 
 
 class _Url:
@@ -131,9 +140,17 @@ def _refused(answer: Answer, page: int) -> SourceFault:
 
 
 def _retry_after(answer: Answer) -> float | None:
-    """Seconds of a Retry-After header; its date form is rare and is left to our own pauses."""
+    """Seconds that a Retry-After header asks for, in either of its forms."""
     value = answer.headers.get("Retry-After", "")
-    return float(value) if value.isascii() and value.isdigit() else None
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _given_up(fault: SourceFault, page: int, retries: int) -> SourceFault:

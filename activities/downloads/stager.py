@@ -49,11 +49,6 @@ class Stager:
         return cls(objects, order, ledger, fetch.ranges, gathered)
 
     @property
-    def staged_bytes(self) -> int:
-        """What parts and tail hold together."""
-        return sum(part.bytes for part in self.ledger.parts) + (self.ledger.tail.bytes if self.ledger.tail else 0)
-
-    @property
     def fresh(self) -> bool:
         """Whether nothing of this range is secured yet."""
         return not self.ledger.parts and self.ledger.tail is None

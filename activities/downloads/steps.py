@@ -68,8 +68,8 @@ class DownloadSteps:
     async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
         """Stage pages of a range, going on from what is secured, until its end or until the slice of time is over."""
         order = fetch.order
-        # A worker that comes back after the window must not mix old rows with new ones.
-        if activity.info().attempt > 1 and not await self._is_recent(order):
+        # Who comes back after the window must not mix old rows with new ones, be it killed or stopped in order.
+        if (activity.info().attempt > 1 or fetch.minds_gaps) and await self._is_recent(order) is False:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
             stager = await Stager.resume(self._objects, fetch)
@@ -118,6 +118,12 @@ class DownloadSteps:
         source = self._source(order)
         first = await source.read(0, 1, first_look)
         total = first.total
+        if total == 0 and first.rows:
+            raise SourceFault(
+                "source_bad_total",
+                f"The source tells a total of 0 and answers {first.rows} rows.",
+                "Answer the number of all rows that match.",
+            )
         if total is None or total > 1:
             first = await source.read(0, order.page_size, first_look)
         # Rows that came with the request are one page, whatever their number.
@@ -126,11 +132,13 @@ class DownloadSteps:
         encoded = sinks.sink_for(order).page(PageReader(first.columns).read(first.text).rows)
         return extent, first.columns, len(encoded) / max(1, first.rows)
 
-    async def _is_recent(self, order: DownloadOrder) -> bool:
-        """Whether something was staged within the resume window."""
+    async def _is_recent(self, order: DownloadOrder) -> bool | None:
+        """Whether what is staged was staged within the resume window; None where nothing is."""
         staged = await self._objects.list(places.staging(order))
+        if not staged:
+            return None
         window = timedelta(seconds=order.resume_window_seconds)
-        return bool(staged) and datetime.now(UTC) - max(each.modified for each in staged) <= window
+        return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _wipe(self, order: DownloadOrder) -> None:
         for prefix in (places.files(order), places.staging(order)):

@@ -23,6 +23,7 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
+_SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
 _PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
@@ -56,6 +57,8 @@ class _Maps(msgspec.Struct):
 
     data: list[_Cells]
     total: msgspec.Raw = _NULL
+    status: Any = None
+    msg: Any = None
 
 
 class PageReader:
@@ -76,6 +79,10 @@ class PageReader:
         text = _text(body)
         try:
             return self._page(text)
+        except SourceFault as fault:
+            # The first page was right, so this one may well be when it is asked for again.
+            fault.transient = True
+            raise
         except msgspec.DecodeError:
             return self._explain(text)
 
@@ -84,12 +91,14 @@ class PageReader:
         names = {f"c{n}": name for n, name in enumerate(self.columns)}
         fields = [(field, msgspec.Raw, _NULL) for field in names]
         row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
-        page = msgspec.defstruct("Page", [("data", list[row]), ("total", msgspec.Raw, _NULL)], gc=False)  # type: ignore[valid-type]
+        outside = [("total", msgspec.Raw, _NULL), ("status", Any, None), ("msg", Any, None)]
+        page = msgspec.defstruct("Page", [("data", list[row]), *outside], gc=False)  # type: ignore[valid-type]
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         as_tuple = msgspec.structs.astuple
 
         def read(text: bytes) -> Page:
             decoded = decoder.decode(text)
+            _require_success(decoded.status, decoded.msg)
             return Page(_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data])
 
         return read
@@ -97,6 +106,7 @@ class PageReader:
     def _by_key(self, text: bytes) -> Page:
         """Rows as maps: for the rare keys that cannot name a field."""
         page = msgspec.json.decode(text, type=_Maps)
+        _require_success(page.status, page.msg)
         known = set(self.columns)
         for place, cells in enumerate(page.data):
             if cells.keys() - known:
@@ -109,7 +119,6 @@ class PageReader:
         try:
             inner = _unwrapped(text)
         except SourceFault as fault:
-            # The first page was right, so this one may well be when it is asked for again.
             fault.transient = True
             raise
         try:
@@ -179,6 +188,7 @@ def _unwrapped(text: bytes) -> _Wrapped:
     """The page itself, out of its envelope if it has one."""
     try:
         page = msgspec.json.decode(text, type=_Wrapped)
+        _require_success(page.status, page.msg)
         if bytes(page.data).startswith(b"{"):
             inner = msgspec.json.decode(page.data, type=_Wrapped)
             page = inner if bytes(inner.data) != b"null" else page
@@ -188,10 +198,23 @@ def _unwrapped(text: bytes) -> _Wrapped:
         ) from None
     except msgspec.DecodeError as error:
         raise _not_json(text, str(error)) from None
+    if bytes(page.data) in (b"null", b"{}", b"[]") and bytes(page.total).strip(b'"') == b"0":
+        # Some languages cannot tell an empty list from an empty map, or from nothing.
+        page.data = msgspec.Raw(b"[]")
     if bytes(page.data) == b"null":
-        said = f" It said: {_excerpt(str(page.msg).encode())}." if page.msg else ""
-        raise SourceFault("source_no_data", f"The source's answer has no `data`.{said}", _PROTOCOL)
+        raise SourceFault("source_no_data", "The source's answer has no `data`.", _PROTOCOL)
     return page
+
+
+def _require_success(status: Any, msg: Any) -> None:
+    """A source that wraps its answers tells its failures in the envelope, with a status of 200 on the wire."""
+    if msg is None or status in _SUCCESSES:
+        return
+    raise SourceFault(
+        "source_refused",
+        f"The source answered status {str(status)[:20]} in its envelope: {_excerpt(str(msg).encode())}.",
+        "Mend the request that the URL makes, or ask the source's owner.",
+    )
 
 
 def _not_json(text: bytes, why: str) -> SourceFault:

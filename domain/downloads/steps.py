@@ -38,6 +38,7 @@ class Course(BaseModel):
     one_fetcher: bool = False
     new_columns: list[str] = []
     widenings: int = 0
+    expirations: int = 0
     done: list[int] = []
     """Ranges that are staged whole."""
     done_rows: int = 0
@@ -67,6 +68,8 @@ class FetchOrder(BaseModel):
     pages: PageRange
     ranges: int
     slice_seconds: float
+    minds_gaps: bool = True
+    """Whether a long time since something was staged means that the download starts again."""
 
 
 class RangeReport(BaseModel):

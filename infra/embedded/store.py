@@ -19,6 +19,7 @@ from infra.embedded.ports import LOOPBACK, Ports
 NAME = "store"
 BUCKET = "haulage"
 REGION = "us-east-1"
+STOP_SECONDS = 3.0
 PROBE_KEY = ".ready"
 PROBE_TIMEOUT_SECONDS = 2.0
 # Every listener of `weed mini` that cannot be switched off; unnamed, each takes a well-known port.

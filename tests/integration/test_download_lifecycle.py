@@ -90,6 +90,52 @@ async def test_cancelling_really_stops(exports: Exports, slice_seconds: float) -
     assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
 
 
+async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
+    exports: Exports, settings: Settings
+) -> None:
+    """An orderly stop hands ranges back; whoever goes on after the window looks at the source anew."""
+    url = exports.source.url(rows=20_000, seed=SEED, delay_ms=20)
+    _, handle = await start(exports, url, slice_seconds=0.5, resume_window_seconds=2)
+    await eventually(lambda: len(exports.source.requests(page_size=PAGE_SIZE)) > 40)
+
+    await exports.stop_worker()
+    seen = dict(exports.source.requests(page_size=PAGE_SIZE))
+    await asyncio.sleep(4)
+    async with exports.working_again():
+        outcome = await handle.result()
+
+    assert await rows_of(exports, outcome) == expected(SEED, range(20_000))
+    assert (await asyncio.wait_for(processings(exports, handle), 10)) == 2
+    asked = exports.source.requests(page_size=PAGE_SIZE)
+    assert all(asked[page] >= 2 for page in list(seen)[:20])
+
+
+async def processings(exports: Exports, handle: Handle) -> int:
+    async with exports.working_again():
+        return (await handle.query(DownloadWorkflow.status)).processings
+
+
+async def test_a_total_of_nothing_with_rows_is_a_fault(exports: Exports) -> None:
+    """Rows are never dropped because of a wrong total."""
+    rows = await exports.services.objects.put("inline/rows.json", b'{"total": 0, "data": [{"a": 1}]}')
+    _, handle = await start(exports, "http://unused.example", inline_key=rows.key)
+
+    outcome = await handle.result()
+
+    assert outcome.fault is not None
+    assert (outcome.fault.code, outcome.state) == ("source_bad_total", State.FAILED)
+
+
+async def test_inline_rows_that_are_gone_are_said_to_be(exports: Exports) -> None:
+    """A retry a day later has nothing to go on from, and says so at once."""
+    _, handle = await start(exports, "http://unused.example", inline_key="inline/gone.json")
+
+    outcome = await handle.result()
+
+    assert outcome.fault is not None
+    assert outcome.fault.code == "inline_rows_gone"
+
+
 @pytest.mark.parametrize("delay_ms", [0, 30, 60, 90, 120, 150])
 async def test_cancelling_at_any_moment_leaves_nothing(exports: Exports, delay_ms: int) -> None:
     """Also while the source is looked at, before and after the upload is opened."""

@@ -248,9 +248,25 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
     await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, probe, pages, slice_seconds=0))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
+    patient = fetch_of(order, probe, pages).model_copy(update={"minds_gaps": False})
 
     with pytest.raises(StagingExpired):
-        await again.run(steps(held).fetch_range, fetch_of(order, probe, pages))
+        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, probe, pages))
+    with pytest.raises(StagingExpired):
+        await again.run(steps(held).fetch_range, patient)
+    assert (await ActivityEnvironment().run(steps(held).fetch_range, patient)).done
+
+
+async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
+    """However long a range had to queue: where nothing is staged, nothing can be mixed."""
+    order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
+    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    again = ActivityEnvironment()
+    again.info = replace(again.info, attempt=2)
+
+    report = await again.run(steps(held).fetch_range, fetch_of(order, probe, PageRange(index=0, first=0, end=3)))
+
+    assert report.done
 
 
 async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:

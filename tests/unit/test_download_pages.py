@@ -40,7 +40,13 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
         (b"[1]", "source_not_object", "not an object: “[1]”"),
         (b'{"total": 1}', "source_no_data", "has no `data`"),
         (b'{"total": 1, "data": null}', "source_no_data", "has no `data`"),
-        (b'{"status": 500, "msg": "no such report", "data": null}', "source_no_data", "It said: “no such report”"),
+        (
+            b'{"status": 500, "msg": "no such report", "data": null}',
+            "source_refused",
+            "status 500 in its envelope: “no such",
+        ),
+        (b'{"status": 403, "msg": "denied", "data": []}', "source_refused", "status 403 in its envelope: “denied”"),
+        (b'{"status": 1, "msg": "x", "data": {"total": 1, "data": []}}', "source_refused", "status 1"),
         (b'{"total": -1, "data": []}', "source_bad_total", "“-1”, not a whole number"),
         (b'{"total": 1.5, "data": []}', "source_bad_total", "“1.5”, not a whole number"),
         (b'{"total": 1, "data": {"a": 1}}', "source_bad_data", "not a list of rows"),
@@ -135,6 +141,7 @@ def test_a_key_that_no_row_had_before_is_named(wrapped: bool) -> None:
         (b'{"data": [{"a": 1.50}]}', None),
         (b'{"data": [{"a": 1.50}], "total": null}', None),
         (b'{"data": [{"a": 1.50}], "total": "1"}', 1),
+        (b'{"data": [{"a": 1.50}], "status": "paid"}', None),  # without a message it is no envelope
     ],
 )
 def test_variations_of_the_protocol(body: bytes, total: int | None) -> None:
@@ -145,3 +152,11 @@ def test_variations_of_the_protocol(body: bytes, total: int | None) -> None:
     assert [[bytes(cell) for cell in row] for row in page.rows] == [[b"1.50"]]
     look = first_look(body)
     assert (look.total, look.columns, look.rows) == (total, ["a"], 1)
+
+
+@pytest.mark.parametrize("data", [b"null", b"{}", b"[]"])
+def test_nothing_may_be_written_in_several_ways(data: bytes) -> None:
+    """A source without rows may say so as its language does."""
+    look = first_look(b'{"total": 0, "data": %b}' % data)
+
+    assert (look.total, look.columns, look.rows) == (0, [], 0)
