@@ -23,6 +23,7 @@ class Client:
     """Calls the API with a project's key."""
 
     session: aiohttp.ClientSession
+    project_id: str = ""
 
     async def call(self, method: str, path: str, status: int, **options: Any) -> aiohttp.ClientResponse:
         """Repeat a request until it is answered as it should be: while parts are down, it cannot."""
@@ -83,5 +84,6 @@ async def client(house: House) -> AsyncIterator[Client]:
         caller = Client(session)
         admin = {"Authorization": f"Bearer {house.admin_key}"}
         answer = await caller.call("POST", "/v1/projects", 201, json={"name": "faults"}, headers=admin)
-        session.headers["Authorization"] = f"Bearer {(await answer.json())['key']['api_key']}"
-        yield caller
+        made = await answer.json()
+        session.headers["Authorization"] = f"Bearer {made['key']['api_key']}"
+        yield Client(session, made["project_id"])

@@ -51,12 +51,28 @@ async def test_secrets_are_nowhere_in_clear(running: House) -> None:
     """A token in a source URL and the keys appear in no history, log, table, page of figures, or byte on the disk."""
     token, control = f"canary{secrets.token_hex(16)}", f"control{secrets.token_hex(16)}"
     async with client(running) as caller:
-        good = await caller.start(f"{running.source}/rows?rows=500&token={token}", page_size=100, file_name=control)
+        header, callback = f"header{secrets.token_hex(16)}", f"callback{secrets.token_hex(16)}"
+        good = await caller.start(
+            f"{running.source}/rows?rows=500&token={token}",
+            page_size=100,
+            file_name=control,
+            headers={"X-Token": header},
+            callback=f"{running.source}/stats?token={callback}",
+        )
         bad = await caller.start(f"{running.source}/rows?rows=500&token={token}&faults=not_json&rate=1", page_size=100)
         for task_id in (good, bad):
             await caller.ended(task_id)
         key = caller.session.headers["Authorization"].removeprefix("Bearer ")
-        planted = {"token": token, "project key": key, "key's secret": key.rpartition("_")[2]}
+        told = await caller.call("POST", f"/v1/projects/{caller.project_id}/webhook-secret", 201, json={})
+        signing = (await told.json())["secret"].removeprefix("whsec_")
+        planted = {
+            "token": token,
+            "header": header,
+            "callback": callback,
+            "signing": signing,
+            "project key": key,
+            "key's secret": key.rpartition("_")[2],
+        }
         planted["admin key"] = running.admin_key
 
         places = {
