@@ -53,6 +53,10 @@ class NowhereToGo(Exception):
     """Neither an API was named, nor does one run here."""
 
 
+class NowhereToWrite(Exception):
+    """The file could not be written, however the export went."""
+
+
 @dataclass(frozen=True)
 class Place:
     """An API and a project's key to it."""
@@ -65,10 +69,11 @@ async def run(url: str | None, data_dir: Path, request: DownloadRequest, out: Pa
     """Export, and say how it went."""
     began = time.monotonic()
     try:
+        _check_writable(out)
         place = await _place(url, data_dir)
         with shown() as show:
             saved, download = await _export(place, request, out, show)
-    except (HaulageError, NowhereToGo) as error:
+    except (HaulageError, NowhereToGo, NowhereToWrite) as error:
         return _complain(error, as_json)
     _report(saved, download, time.monotonic() - began, as_json)
     return 0
@@ -103,16 +108,30 @@ async def _export(place: Place, request: DownloadRequest, out: Path | None, show
                 show.download(download)
             return await client.save(download, out or Path(download.file_name), progress=show.bytes), download
         except asyncio.CancelledError:
-            await _cancel(client, download)
+            _warn(await _cancelled(client, download))
             raise
 
 
-async def _cancel(client: Client, download: Download) -> None:
-    """Ctrl-C asks the server to stop, too; it may be down, and nobody wants to wait for that."""
-    if not download.state.final:
-        with suppress(HaulageError, TimeoutError):
-            async with asyncio.timeout(CANCEL_PATIENCE_SECONDS):
-                await client.cancel(download.task_id)
+async def _cancelled(client: Client, download: Download) -> str:
+    """Ctrl-C asks the server to stop, too; it may be down, and nobody wants to wait for that. What became of it."""
+    if download.state.final:
+        return f"Stopped. The download {download.task_id} is over on the server ({download.state}); no file is here."
+    with suppress(HaulageError, TimeoutError):
+        async with asyncio.timeout(CANCEL_PATIENCE_SECONDS):
+            await client.cancel(download.task_id)
+            return f"The download {download.task_id} was cancelled; nothing of it stays."
+    return f"Stopped, but the server could not be told: the download {download.task_id} may go on there."
+
+
+def _check_writable(out: Path | None) -> None:
+    """Before the server does any work for a file that could not be put down."""
+    folder = Path() if out is None else out.parent
+    if not folder.is_dir():
+        raise NowhereToWrite(f"There is no folder {folder} for the file. Make it, or give another --out.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise NowhereToWrite(f"The folder {folder.absolute()} cannot be written. Give another --out.")
+    if out is not None and out.is_dir():
+        raise NowhereToWrite(f"{out} is a folder. Give --out the name of a file.")
 
 
 async def _place(url: str | None, data_dir: Path) -> Place:
@@ -181,8 +200,12 @@ def _complain(error: Exception, as_json: bool) -> int:
     if as_json:
         _print_json(failed)
     else:
-        print(f"haulage: {error}", file=sys.stderr)  # noqa: T201 (a command speaks)
+        _warn(str(error))
     return code
+
+
+def _warn(sentence: str) -> None:
+    print(f"haulage: {sentence}", file=sys.stderr)  # noqa: T201 (a command speaks)
 
 
 def _print_json(answer: dict[str, Any]) -> None:

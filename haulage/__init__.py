@@ -1,7 +1,7 @@
 """What others install: the typed client of a Haulage API."""
 
 from haulage.client import Client
-from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable
+from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WrongAddress
 from haulage.models import Columns, Download, DownloadRequest, Encoding, Fault, FileType, State
 from haulage.saving import Saved
 
@@ -20,4 +20,5 @@ __all__ = [
     "Saved",
     "State",
     "Unreachable",
+    "WrongAddress",
 ]

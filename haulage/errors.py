@@ -9,6 +9,10 @@ class HaulageError(Exception):
     """The parent of everything this package raises by itself. The message is for people."""
 
 
+class WrongAddress(HaulageError):
+    """What was given as the address of an API cannot be one."""
+
+
 class Unreachable(HaulageError):
     """The API, or the store that it sent us to, gave no usable answer for as long as we were patient."""
 

@@ -14,7 +14,7 @@ from yarl import URL
 
 from haulage.errors import FileDamaged, Unreachable
 from haulage.models import Download
-from haulage.transport import Transport
+from haulage.transport import Transport, reason
 
 READ_BYTES = 1024 * 1024
 PAUSE_SECONDS = 0.2
@@ -92,7 +92,7 @@ class Saving:
                         arrived_at, arrived = time.monotonic(), self._done
                     if time.monotonic() - arrived_at > self._transport.patience_seconds:
                         raise Unreachable(
-                            f"The file stopped coming at {self._done:,} of {self._size:,} bytes: {broken!r}"
+                            f"The file stopped coming at {self._done:,} of {self._size:,} bytes: {reason(broken)}."
                         ) from broken
                 await asyncio.sleep(PAUSE_SECONDS)
 

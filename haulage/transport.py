@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
-from haulage.errors import Refused, Unreachable
+from haulage.errors import Refused, Unreachable, WrongAddress
 
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 FIRST_PAUSE_SECONDS = 0.2
@@ -20,9 +23,14 @@ TIMEOUT = aiohttp.ClientTimeout(total=90, sock_connect=10)
 
 
 class Transport:
-    """One session with one API. Every request through it may be repeated without harm."""
+    """One session with one API. Every request through it may be repeated without harm.
+
+    Raises:
+        WrongAddress: The base URL is none of a server's.
+    """
 
     def __init__(self, base_url: str, key: str, patience_seconds: float) -> None:
+        _check(base_url)
         self.base_url = base_url.rstrip("/")
         self.patience_seconds = patience_seconds
         self._headers = {"Authorization": f"Bearer {key}"}
@@ -68,7 +76,7 @@ class Transport:
             if time.monotonic() + wait > deadline:
                 if isinstance(answer, _Answer):
                     return answer
-                raise Unreachable(f"{self.base_url} does not answer: {answer!r}") from answer
+                raise Unreachable(f"{self.base_url} does not answer: {reason(answer)}.") from answer
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -96,6 +104,35 @@ class _Answer:
         return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
+def reason(error: Exception) -> str:
+    """Why a connection did not come about or broke, in words."""
+    match error:
+        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+            return "its name is not known"
+        case aiohttp.ClientConnectorError(os_error=OSError(errno=int(number))):
+            return os.strerror(number).lower()
+        case aiohttp.ClientConnectorError():
+            return "no connection could be made"
+        case TimeoutError():
+            return "it took too long"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | aiohttp.ClientOSError():
+            return "the connection broke off"
+        case aiohttp.ClientResponseError(status=status):
+            return f"it answered {status}"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _check(base_url: str) -> None:
+    try:
+        url = URL(base_url)
+        is_usable = url.scheme in ("http", "https") and bool(url.host)
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise WrongAddress(f"“{base_url}” is no address of an API. Give one like https://haulage.example.com.")
+
+
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(body)
@@ -108,7 +145,9 @@ def _refusal(answer: _Answer, request: str) -> Refused:
     if answer.body is None or "detail" not in answer.body:
         return Refused(answer.status, "no_haulage_api", f"{request} answered {answer.status}, not as Haulage does.", "")
     problem = answer.body
-    wrong = "; ".join(f"{each['path']}: {each['message']}" for each in problem.get("errors", []))
+    faults = [f"{each['path']}: {each['message']}" for each in problem.get("errors", [])]
+    # The detail tells the first of them already.
+    wrong = "; ".join(fault for fault in faults if fault not in problem["detail"])
     return Refused(
         answer.status, problem["code"], f"{problem['detail']} {wrong}".strip(), problem.get("request_id", "")
     )
