@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 from pydantic import BaseModel
 from sqlalchemy.dialects.postgresql import insert
@@ -14,8 +15,16 @@ from infra.database import Database
 from infra.tables.idempotency import IdempotencyKey
 
 HEADER = "Idempotency-Key"
+FORM = "1 to 255 visible ASCII characters, without spaces"
 KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
 ROWS = "data"
+
+
+def checked(key: str) -> str:
+    """A key as it may be sent."""
+    if re.fullmatch(KEY_PATTERN, key) is None:
+        raise ValueError(f"it has another form; send {FORM}.")
+    return key
 
 
 def fingerprint(body: BaseModel, rows: bytes = b"") -> bytes:

@@ -18,6 +18,8 @@ NAME_MAX_CHARACTERS = 100
 
 Schema = dict[str, Any]
 
+_ZONED = "2026-01-01T00:00:00Z"
+
 # What a value should have been, by the first word of pydantic's error type (`int_type`, `int_parsing`).
 _WANTED = {
     "int": "an integer",
@@ -74,6 +76,8 @@ def _sentence(detail: ErrorDetails, schema: Schema) -> str:
             return f"it has {len(value):,} entries; send {_range(field, *_counted(value))}."
         case "string_pattern_mismatch":
             return f"{shown(value)} does not have the form {context['pattern']}; correct it."
+        case "timezone_aware":
+            return f"{shown(value)} does not say its time zone; send a time with its zone, e.g. {_ZONED}."
         case "literal_error" | "enum":
             return f"{shown(value)} is not one of {context['expected']}; choose one of them."
         case "value_error":

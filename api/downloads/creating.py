@@ -8,10 +8,11 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from api import auth, idempotency, quotas
 from api.downloads import answers, delivery, starting
@@ -41,10 +42,10 @@ class Patience(Request):
 class Once(Request):
     """What makes a request safe to send again."""
 
-    idempotency_key: str | None = Field(
+    idempotency_key: Annotated[str, AfterValidator(idempotency.checked)] | None = Field(
         default=None,
         alias=idempotency.HEADER,
-        pattern=idempotency.KEY_PATTERN,
+        json_schema_extra={"pattern": idempotency.KEY_PATTERN},
         description="the same key and body are the same download, however often they are sent",
     )
 

@@ -202,7 +202,11 @@ async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
         ("type=excel", "type: “excel” is not one of 'csv' or 'parquet'"),
         ("state=failed&status=running", "The query: it asks for state failed and status running; send one of them."),
         ("created_after=yesterday", "created_after: “yesterday” is not a time such as 2026-01-31T08:00:00Z"),
-        ("created_after=2026-01-01T00:00:00", "created_after: input should have timezone info"),
+        (
+            "created_after=2026-01-01",
+            "created_after: “2026-01-01” does not say its time zone; send a time with",
+        ),
+        ("created_after=2026-01-01T00:00:00", "send a time with its zone, e.g. 2026-01-01T00:00:00Z."),
         ("created_before=0001-01-01T00:00:00%2B23:59", "created_before: it is outside 1970–2200"),
         ("limit=0", "limit: “0” is outside 1–200"),
         ("limit=201", "limit: “201” is outside 1–200"),

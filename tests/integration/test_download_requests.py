@@ -243,7 +243,9 @@ async def test_a_key_that_is_none_is_told(exports: Exports, key: str) -> None:
         "POST", "/v1/downloads", key=exports.key, json=wanted, headers={"Idempotency-Key": key}
     )
     assert (reply.status, reply.code) == (422, "invalid_request")
-    assert reply.body["errors"][0]["path"] == "Idempotency-Key"
+    [error] = reply.body["errors"]
+    assert error["path"] == "Idempotency-Key"
+    assert error["message"] == "it has another form; send 1 to 255 visible ASCII characters, without spaces."
 
 
 async def test_a_claim_whose_start_failed_is_taken_up(exports: Exports) -> None:
