@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,6 +27,9 @@ LOOK_SECONDS = 0.5
 LOOKS_AT_A_TIME = 16
 """However many runs are watched, the engine has no more questions of ours to answer at once."""
 
+HEIGHTS_MAX = 10_000
+"""Of how many runs it is kept how far they were seen; the one that was asked about least recently goes first."""
+
 ASKED_MEMO = "asked"
 
 _ENDED_BY_HAND = FaultRecord(
@@ -46,6 +50,30 @@ class Sight:
     began: datetime
 
 
+class Heights:
+    """How many rows were told of each run's processing, so that a worker that died takes none of them back.
+
+    What its fetchers said in heartbeats is lost with them, or until they are started again.
+    """
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[Key, tuple[str, int, int]] = OrderedDict()
+
+    def lift(self, key: Key, run_id: str, status: Status) -> Status:
+        """The status with no fewer rows than were told before."""
+        if status.state.final:
+            self._seen.pop(key, None)
+            return status
+        before_run, before_processing, rows = self._seen.get(key, ("", 0, 0))
+        is_same = (before_run, before_processing) == (run_id, status.processings)
+        rows = max(rows, status.rows) if is_same else status.rows
+        self._seen[key] = (run_id, status.processings, rows)
+        self._seen.move_to_end(key)
+        if len(self._seen) > HEIGHTS_MAX:
+            self._seen.popitem(last=False)
+        return status.model_copy(update={"rows": rows})
+
+
 class Board:
     """Answers where a download stands, to however many ask."""
 
@@ -54,6 +82,7 @@ class Board:
         self._engine = services.engine
         self._looks: dict[Key, asyncio.Task[Sight]] = {}
         self._turns = asyncio.Semaphore(LOOKS_AT_A_TIME)
+        self._heights = Heights()
 
     async def read(self, project_id: str, task_id: str) -> DownloadAnswer:
         """Where it stands.
@@ -126,9 +155,12 @@ class Board:
             raise missing(task_id) from None
         status = await description.memo_value(downloads.STATUS_MEMO, type_hint=Status)
         beats = await temporal.heartbeats(self._engine, description, FetchProgress)
+        # Also of a run that goes on in another one, the first stays the same.
+        first_run_id = description.raw_description.workflow_execution_info.first_run_id
+        told = _mended(with_progress(status, beats), description)
         return Sight(
             asked=await description.memo_value(ASKED_MEMO, type_hint=Asked),
-            status=_mended(with_progress(status, beats), description),
+            status=self._heights.lift((project_id, task_id), first_run_id, told),
             began=description.start_time,
         )
 
