@@ -64,9 +64,9 @@ def doctor(data_dir: DataDir = None) -> None:
 
     Where a `haulage up` runs and the environment names no database, its parts are the ones that are checked.
     """
-    surroundings.adopt(_settings(data_dir).data_dir)
+    parts = surroundings.chosen(_settings(data_dir).data_dir)
     settings.load.cache_clear()
-    process.run(examination.examine(_settings(data_dir)))
+    process.run(examination.examine(_settings(data_dir), parts))
 
 
 @app.command()

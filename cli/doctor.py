@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rich.console import Console
+from rich.text import Text
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
@@ -29,17 +30,21 @@ class Unwell(Exception):
     """A check that failed: what was found, and the remedy."""
 
     def __init__(self, found: str, remedy: str) -> None:
-        self.found = found
-        self.remedy = remedy
-        super().__init__(f"{found} {remedy}")
+        super().__init__(f"{_sentence(found)} {remedy}".rstrip())
 
 
 Check = Callable[[Settings], Awaitable[str]]
 
 
-async def examine(settings: Settings) -> int:
-    """Run every check, print a line for each, and say by the exit code whether all is well."""
-    console = Console(soft_wrap=True, highlight=False)
+async def examine(settings: Settings, parts: str) -> int:
+    """Run every check, print a line for each, and say by the exit code whether all is well.
+
+    Args:
+        settings: What leads to the parts.
+        parts: Which parts these are, in words.
+    """
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Looking at {parts}.")
     checks: dict[str, Check] = {
         "engine": _engine,
         "database": _database,
@@ -51,10 +56,11 @@ async def examine(settings: Settings) -> int:
     unwell = 0
     for name, check in checks.items():
         try:
-            console.print(f"[green]ok[/]    {name:<9} {await check(settings)}")
-        except Unwell as found:
+            found = await check(settings)
+            console.print(Text.assemble(("ok   ", "green"), f" {name:<9} {found}"))
+        except Unwell as error:
             unwell += 1
-            console.print(f"[red]wrong[/] {name:<9} {found.found} {found.remedy}")
+            console.print(Text.assemble(("wrong", "red"), f" {name:<9} {error}"))
     return 1 if unwell else 0
 
 
@@ -63,7 +69,7 @@ async def _engine(settings: Settings) -> str:
         client = await temporal.connect()
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
     except RuntimeError as error:
-        raise Unwell(f"{error}.", "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
+        raise Unwell(str(error), "Start Temporal, or set TEMPORAL_ADDRESS to where it runs.") from error
     missing = await temporal.missing_search_attributes(client)
     if missing:
         raise Unwell(f"Search attributes are missing: {', '.join(missing)}.", "Run `haulage migrate`.")
@@ -86,7 +92,7 @@ async def _bucket(settings: Settings) -> str:
         finally:
             await store.close()
     except (StoreFailure, ValueError) as error:
-        raise Unwell(f"{error}", "Mend HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket.") from error
+        raise Unwell(str(error), "Mend HAULAGE_OBJECTS__…, or run `haulage migrate` to create the bucket.") from error
     return f"{settings.objects.bucket} at {settings.objects.endpoint} can be written"
 
 
@@ -104,6 +110,11 @@ async def _clock(settings: Settings) -> str:
     return f"at most {(skew + (after - before).total_seconds()) * 1000:.0f} ms from the database's"
 
 
+def _sentence(found: str) -> str:
+    """What libraries found comes with or without its full stop."""
+    return found if found.endswith((".", "!", "?")) else f"{found}."
+
+
 @asynccontextmanager
 async def _open_database(settings: Settings) -> AsyncIterator[Database]:
     database = Database(settings.database)
@@ -113,7 +124,7 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
         raise Unwell(str(error), "") from error
     except (OSError, SQLAlchemyError) as error:
         reason = str(error).partition("\n")[0]
-        raise Unwell(f"PostgreSQL does not serve us: {reason}.", "Start it, or mend HAULAGE_DATABASE__URL.") from error
+        raise Unwell(f"PostgreSQL does not serve us: {reason}", "Start it, or mend HAULAGE_DATABASE__URL.") from error
     finally:
         await database.close()
 

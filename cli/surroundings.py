@@ -35,3 +35,12 @@ def adopt(data_dir: Path) -> bool:
     pairs = [shlex.split(line)[0].partition("=") for line in path.read_text().splitlines()]
     os.environ.update((name, value) for name, _, value in pairs)
     return True
+
+
+def chosen(data_dir: Path) -> str:
+    """Adopt, and say in words whose parts the variables lead to now."""
+    if adopt(data_dir):
+        return f"the parts of the `haulage up` that runs in {data_dir}"
+    if TELLING in os.environ:
+        return f"the parts that the environment names ({TELLING} is set)"
+    return f"the environment's and default addresses, because no `haulage up` runs in {data_dir}"

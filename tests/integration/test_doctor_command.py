@@ -1,0 +1,56 @@
+"""`haulage doctor` where nothing runs: each line is a sentence, and the first says what was looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import surroundings
+from infra.embedded.record import Recorded, Run
+
+ROOT = Path(__file__).parents[2]
+NOWHERE = {
+    "HAULAGE_DATABASE__URL": "postgresql+asyncpg://127.0.0.1:9/x",
+    "HAULAGE_OBJECTS__ENDPOINT": "127.0.0.1:9",
+    "TEMPORAL_ADDRESS": "127.0.0.1:9",
+}
+
+
+async def test_what_is_wrong_is_told_in_sentences(tmp_path: Path) -> None:
+    """What was found ends with one full stop before its remedy begins; what does not depend on others is well."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HAULAGE_", "TEMPORAL_"))}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "doctor", "--data-dir", str(tmp_path)),
+        cwd=ROOT,
+        env={**clean, **NOWHERE},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    first, *lines = out.decode().splitlines()
+
+    assert process.returncode == 1
+    assert first == "Looking at the parts that the environment names (HAULAGE_DATABASE__URL is set)."
+    wrong = [line for line in lines if line.startswith("wrong")]
+    assert [line.split()[1] for line in wrong] == ["engine", "database", "bucket", "clock"]
+    assert "Secret key must not be empty. Mend HAULAGE_OBJECTS__…" in wrong[2]
+    assert [line for line in wrong if ".. " in line or not line.endswith(".")] == []
+
+
+def test_whose_parts_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a house that runs in the folder, unless the shell names its own; else the defaults."""
+    monkeypatch.delenv(surroundings.TELLING, raising=False)
+    assert surroundings.chosen(tmp_path).endswith(f"because no `haulage up` runs in {tmp_path}")
+
+    (tmp_path / "run.json").write_text(Run(supervisor=Recorded.of(os.getpid())).model_dump_json())
+    with monkeypatch.context() as shell, surroundings.told(tmp_path, {surroundings.TELLING: "postgresql://its"}):
+        # Remembered as absent, so that what is adopted goes with the context.
+        shell.setenv(surroundings.TELLING, "")
+        shell.delenv(surroundings.TELLING)
+        assert surroundings.chosen(tmp_path) == f"the parts of the `haulage up` that runs in {tmp_path}"
+
+    monkeypatch.setenv(surroundings.TELLING, "postgresql://own")
+    assert surroundings.chosen(tmp_path) == "the parts that the environment names (HAULAGE_DATABASE__URL is set)"
