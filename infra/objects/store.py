@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import TypeAlias
 
@@ -28,7 +28,6 @@ _NO_METADATA: Mapping[str, str] = {}
 
 # Inside the class `list` is the method of that name.
 Listing: TypeAlias = list[Listed]
-Parts: TypeAlias = list[Part]
 Uploads: TypeAlias = list[Upload]
 
 
@@ -177,13 +176,6 @@ class ObjectStore:
         )
         return Part(number, source.size, etag)
 
-    async def list_parts(self, key: str, upload_id: str) -> Parts:
-        """The parts that the store holds, by number: the record for a resume.
-
-        A part of which the store holds two contents and cannot say which is the later is left out: send it again.
-        """
-        return await self._channel.call(key, uploads.parts, self._minio, self._bucket, self._path(key), upload_id)
-
     async def complete(self, key: str, upload_id: str, parts: Sequence[Part]) -> str:
         """Make the object appear, from these parts in order of their numbers; returns its ETag. May be repeated."""
         if not parts:
@@ -231,13 +223,6 @@ class ObjectStore:
         """The uploads under a prefix that were begun and neither completed nor aborted."""
         found = await self._channel.call(prefix, uploads.open_uploads, self._minio, self._bucket, self._path(prefix))
         return [replace(upload, key=self._channel.key(upload.key)) for upload in found]
-
-    async def abort_stale_uploads(self, prefix: str, older_than: datetime) -> int:
-        """Drop the uploads under a prefix that were begun before a time; says how many."""
-        stale = [upload for upload in await self.list_uploads(prefix) if upload.started < older_than]
-        for upload in stale:
-            await self.abort(upload.key, upload.upload_id)
-        return len(stale)
 
     # --- links ---
 

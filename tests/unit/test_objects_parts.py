@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from minio.datatypes import Part as Listed
 
-from infra.objects import MIN_PART_BYTES, Head, Part, PartTooSmall
+from infra.objects import MIN_PART_BYTES, Head, PartTooSmall
 from infra.objects.joining import check_joinable
 from infra.objects.records import EPOCH, MAX_COPY_BYTES, MAX_PARTS
 from infra.objects.streaming import cut
-from infra.objects.uploads import latest
-
-EARLY = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-LATE = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 16))
@@ -33,24 +27,6 @@ async def test_blocks_hold_the_stream(chunks: list[bytes], size: int) -> None:
     assert b"".join(blocks) == b"".join(chunks)
     assert all(len(block) == size for block in blocks[:-1])
     assert all(blocks)
-
-
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        ([Listed(2, "b", EARLY, 2), Listed(1, "a", EARLY, 1)], [Part(1, 1, "a"), Part(2, 2, "b")]),
-        ([Listed(1, "a", EARLY, 1), Listed(1, "a", EARLY, 1)], [Part(1, 1, "a")]),
-        ([Listed(1, "new", LATE, 2), Listed(1, "old", EARLY, 1)], [Part(1, 2, "new")]),
-        ([Listed(1, "old", EARLY, 1), Listed(1, "new", LATE, 2)], [Part(1, 2, "new")]),
-        ([Listed(1, "this", LATE, 1), Listed(1, "that", LATE, 2), Listed(2, "b", EARLY, 1)], [Part(2, 1, "b")]),
-        ([Listed(1, "a", LATE, 1), Listed(1, "old", EARLY, 2), Listed(1, "a", LATE, 1)], [Part(1, 1, "a")]),
-        ([], []),
-    ],
-    ids=["sorted", "the same twice", "newest first", "newest last", "undecidable", "three times", "none"],
-)
-def test_one_part_a_number(listed: list[Listed], expected: list[Part]) -> None:
-    """The later content counts; where the store cannot tell, neither does."""
-    assert latest(listed) == expected
 
 
 def source(size: int) -> Head:
