@@ -1,4 +1,4 @@
-"""Parts: how streams are cut, and which of two parts under one number counts."""
+"""Parts: how streams are cut, and which sources can be joined."""
 
 from __future__ import annotations
 
