@@ -39,13 +39,17 @@ class Patience(Request):
     )
 
 
+IdempotencyKey = Annotated[
+    str, AfterValidator(idempotency.checked), Field(json_schema_extra={"pattern": idempotency.KEY_PATTERN})
+]
+
+
 class Once(Request):
     """What makes a request safe to send again."""
 
-    idempotency_key: Annotated[str, AfterValidator(idempotency.checked)] | None = Field(
+    idempotency_key: IdempotencyKey | None = Field(
         default=None,
         alias=idempotency.HEADER,
-        json_schema_extra={"pattern": idempotency.KEY_PATTERN},
         description="the same key and body are the same download, however often they are sent",
     )
 

@@ -23,7 +23,14 @@ NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 def a_download(task_id: str = "dl_1", **changes: Any) -> Download:
     """A row as the start of a run writes it."""
-    start = {"project_id": "prj_1", "file_name": "订单.csv", "type": "csv", "state": "running", "created_at": NOON}
+    start = {
+        "project_id": "prj_1",
+        "file_name": "订单.csv",
+        "type": "csv",
+        "state": "running",
+        "created_at": NOON,
+        "request": {},
+    }
     values: dict[str, Any] = start | changes
     return Download(task_id=task_id, **values)
 
@@ -128,8 +135,8 @@ async def test_a_key_belongs_to_a_project_and_its_hash_to_one_key(database: Data
 async def test_errors_do_not_show_values(database: Database) -> None:
     """What a row holds may be secret, and errors end in logs and histories with all their causes."""
     row = a_download(operator_id="hunter2", state="sleeping")
-    columns = ["task_id", "project_id", "file_name", "type", "state", "created_at", "processings"]
-    record = ("dl_1", "prj_1", "hunter2", "csv", "sleeping", NOON, 1)
+    columns = ["task_id", "project_id", "file_name", "type", "state", "created_at", "processings", "request"]
+    record = ("dl_1", "prj_1", "hunter2", "csv", "sleeping", NOON, 1, "{}")
     with pytest.raises(IntegrityError) as inserted:
         async with database.session() as session:
             session.add(row)
@@ -145,8 +152,8 @@ async def test_errors_do_not_show_values(database: Database) -> None:
 
 async def test_rows_are_copied_on_a_raw_connection(database: Database) -> None:
     """COPY takes records, with JSON as text, and ends with its own transaction."""
-    columns = ["task_id", "project_id", "file_name", "type", "state", "created_at", "processings", "file"]
-    rows = [(f"dl_{n}", "prj_1", "a", "csv", "running", NOON, 1, '{"key": "k"}') for n in range(1_000)]
+    columns = ["task_id", "project_id", "file_name", "type", "state", "created_at", "processings", "file", "request"]
+    rows = [(f"dl_{n}", "prj_1", "a", "csv", "running", NOON, 1, '{"key": "k"}', "{}") for n in range(1_000)]
     async with database.connection() as connection, connection.transaction():
         await connection.copy_records_to_table("downloads", records=rows, columns=columns)
     async with database.session() as session:

@@ -46,7 +46,8 @@ async def test_a_long_stream_is_stored_in_flat_memory(objects: ObjectStore) -> N
 
     assert (stored.size, stored.sha256) == (2 * total, sent.hexdigest())
     assert read.hexdigest() == sent.hexdigest()
-    assert long_peak < short_peak + MIB
+    # How many parts are in memory at a time depends on the moment; 40 MB more would be all of them.
+    assert long_peak < short_peak + 2 * PART_BYTES
     assert long_peak < 5 * PART_BYTES
 
 
