@@ -48,7 +48,7 @@ async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
     store = ObjectStore(running.settings.objects)
     try:
         projects = {caller.project_id for caller in callers}
-        keys = [each.key for each in [*await store.list(""), *await store.list_uploads("")]]
+        keys = [each.key for each in await store.list("")] + [each.key for each in await store.list_uploads("")]
         ours = [key for key in keys if key.split("/")[1] in projects]
         assert len(ours) == 2 * PROJECTS * DOWNLOADS_EACH
         assert {key.partition("/")[0] for key in ours} == {"files"}
