@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from pydantic import SecretStr
 from temporalio.client import Client
@@ -23,6 +24,10 @@ from tests import stack as parts
 if TYPE_CHECKING:
     from infra.database import Database
     from infra.objects import ObjectStore
+
+# On a busy machine an example may take long without being wrong; a failing one prints how to run it again.
+hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("house")
 
 SESSION = pytest.StashKey[pytest.Session]()
 
