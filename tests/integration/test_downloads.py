@@ -142,7 +142,8 @@ async def test_running_download_tells_its_rows(exports: Exports) -> None:
             assert status["total"] == 50_000
             seen.append(status["rows"])
             reply = await exports.door.ask("GET", f"/v1/downloads/{task_id}/file", key=exports.key)
-            assert (reply.status, reply.code) == (409, "download_unfinished")
+            # It may have ended since it was asked about.
+            assert reply.status == 302 or (reply.status, reply.code) == (409, "download_unfinished")
 
     assert status["state"] == "succeeded"
     assert seen

@@ -65,6 +65,12 @@ def test_while_secrets_rotate_each_of_them_verifies() -> None:
     assert Webhook(SECRET).verify(b"{}", headers) == Webhook(OTHER).verify(b"{}", headers) == {}
 
 
+def _changed(signature: str) -> str:
+    """Its first character another one; of the last one some bits do not count."""
+    first = signature[3]
+    return signature[:3] + ("B" if first == "A" else "A") + signature[4:]
+
+
 @pytest.mark.parametrize(
     "forge",
     [
@@ -73,7 +79,7 @@ def test_while_secrets_rotate_each_of_them_verifies() -> None:
         lambda headers, body: (headers | {"webhook-id": "msg_" + "1" * 32}, body),
         lambda headers, body: (headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}, body),
         lambda headers, body: (headers | {"webhook-timestamp": "now"}, body),
-        lambda headers, body: (headers | {"webhook-signature": headers["webhook-signature"][:-2] + "x="}, body),
+        lambda headers, body: (headers | {"webhook-signature": _changed(headers["webhook-signature"])}, body),
         lambda headers, body: (
             headers | {"webhook-signature": headers["webhook-signature"].replace("v1,", "v2,")},
             body,
