@@ -63,10 +63,11 @@ async def _project(session: aiohttp.ClientSession, running: House) -> str:
 
 
 def _anonymous(value: Any) -> Any:
-    """Without the names of the machine and process that recorded it."""
+    """Without the names of the machine and process that recorded it, and without its paths."""
     match value:
         case dict():
-            return {key: "recorder" if key == "identity" else _anonymous(each) for key, each in value.items()}
+            hidden = {"identity": "recorder", "stackTrace": ""}
+            return {key: hidden[key] if key in hidden else _anonymous(each) for key, each in value.items()}
         case list():
             return [_anonymous(each) for each in value]
         case _:
