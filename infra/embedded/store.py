@@ -68,6 +68,8 @@ def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
         prepare=clean,
         ready=ready,
         clean=clean,
+        # It now and then hangs on its way out, with all data on the disk: it survives `kill -9` at any moment.
+        stop_timeout_seconds=STOP_SECONDS,
     )
 
 
