@@ -135,7 +135,7 @@ async def test_unknown_download_is_missing(exports: Exports) -> None:
 
 async def test_running_download_tells_its_rows(exports: Exports) -> None:
     """While it runs, phase, total and a growing number of rows can be seen, and there is no file yet."""
-    task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=20), page_size=100)
+    task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=60), page_size=100)
     seen: list[int] = []
     while (status := await exports.status(task_id))["state"] not in ("succeeded", "failed"):
         if status["phase"] == "fetching" and status["rows"]:
