@@ -1,0 +1,1 @@
+"""The knowledge of transfers: one file to many hosts, batched by time window, over GSE."""
