@@ -12,6 +12,7 @@ ROWS = Counter("haulage_download_rows", "Rows fetched from sources.")
 PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcome.", ["outcome"])
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
+GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
 LOOKS = Counter("haulage_download_looks", "Times that the engine was asked how a download goes.")
 
 

@@ -157,6 +157,26 @@ class WebhookSettings(BaseModel):
     kept_days: int = Field(default=30, ge=1, description="how long deliveries that ended are listed")
 
 
+class GseSettings(BaseModel):
+    """GSE behind its API gateway, and this worker's host as the source of files."""
+
+    base_url: str = Field(default="", description="root of the gateway's stage, like https://gse.example.com/prod")
+    app_code: str = ""
+    app_secret: SecretStr = SecretStr("")
+    username: str = Field(default="admin", description="in whose name GSE is asked; may be empty")
+    tenant_id: str = ""
+    connect_timeout_seconds: float = Field(default=5.0, gt=0)
+    answer_timeout_seconds: float = Field(default=30.0, gt=0)
+    retries: int = Field(default=4, ge=0, description="of calls that may be repeated; a transfer is begun once")
+    retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
+    source_agent_id: str = Field(default="", description="this worker's host in GSE")
+    source_container_id: str = Field(default="", description="empty where files are read on the host itself")
+    source_user: str = Field(default="root", description="who reads files there")
+    source_folder: str = Field(default="", description="cache_folder as GSE sees it; by default as we do")
+    cache_folder: Path = Path(".haulage/transfers")
+    cache_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="files in use may exceed it")
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -175,6 +195,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     downloads: DownloadSettings = DownloadSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    gse: GseSettings = GseSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
 

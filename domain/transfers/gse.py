@@ -10,6 +10,8 @@ from typing import Any
 from domain.faults import bounded
 
 AGENT_ID_MAX_CHARACTERS = 64
+AGENT_RUNNING = 2
+"""The one state of an agent in which it transfers."""
 
 Key = tuple[str, str]
 """(agent id, container id), never joined: an old agent id `cloud:ip` holds a colon itself."""
