@@ -6,24 +6,56 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 STATUS = Path("/proc/self/status")
+Item = TypeVar("Item")
+
+
+class Meter:
+    """The clocks of one run."""
+
+    def __init__(self) -> None:
+        self._wall, self._processor = _now()
+
+    def free(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, whose making is not held against the peer."""
+        iterator = iter(items)
+        while True:
+            wall, processor = _now()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                wall_now, processor_now = _now()
+                self._wall += wall_now - wall
+                self._processor += processor_now - processor
+            yield item
+
+    def took(self) -> dict[str, float]:
+        """Until now."""
+        wall, processor = _now()
+        return {
+            "seconds": wall - self._wall,
+            "cpu_seconds": processor - self._processor,
+            "peak_mb": _peak_bytes() / 1024**2,
+        }
 
 
 @contextmanager
-def metered() -> Iterator[None]:
+def metered() -> Iterator[Meter]:
     """Measure the body: the start of the interpreter and the imports are not held against a peer."""
-    wall, processor = time.perf_counter(), _processor_seconds()
-    yield
-    took = {
-        "seconds": time.perf_counter() - wall,
-        "cpu_seconds": _processor_seconds() - processor,
-        "peak_mb": _peak_bytes() / 1024**2,
-    }
-    print(json.dumps(took))
+    meter = Meter()
+    yield meter
+    print(json.dumps(meter.took()))
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), _processor_seconds()
 
 
 def _processor_seconds() -> float:
