@@ -1,10 +1,274 @@
-"""Conditions: the little language of conditional styles, read into a tree."""
+"""Conditions: the little language of conditional styles, read into a tree.
+
+    or      = and ("or" and)*
+    and     = not ("and" not)*
+    not     = "not" not | "(" or ")" | ("=" | "!=" | "<>" | ">" | ">=" | "<" | "<=") value
+            | "in" "(" value ("," value)* ")" | "like" value
+    value   = number | 'text' | "text" | word
+
+The left side of every comparison is the cell, so it is not written. A quote within a text is doubled.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+CONDITION_MAX_CHARACTERS: Final = 1_000
+CONDITION_MAX_DEPTH: Final = 50
+
+_KEYWORDS: Final = ("and", "or", "not", "in", "like")
+_EXCERPT_CHARACTERS: Final = 20
+_MAX_DIGITS: Final = 15
+# A word goes on to the next space, sign or quote. Curly and full-width forms of these are slips, never words.
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<operator><>|[<>!]=|[<>=])
+      | (?P<sign>[(),])
+      | (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
+      | (?P<word>[^\s<>=!(),'"‘’“”（），＜＞＝！]+)
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER_LIKE = re.compile(r"[+-]?\.?[0-9]|[+-]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+(?:Z|[+-][0-9:]+)?)?")
+
+
+class Operator(StrEnum):
+    """How a cell is compared with a value."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
 
 
 @dataclass(frozen=True)
-class Condition:
-    """What `>=0 or <=-10` says."""
+class Compare:
+    """The cell stands in this relation to a number or a text."""
+
+    operator: Operator
+    value: float | str
+
+
+@dataclass(frozen=True)
+class In:
+    """The cell equals one of the values."""
+
+    values: tuple[float | str, ...]
+
+
+@dataclass(frozen=True)
+class Like:
+    """The cell is a text of this pattern: `%` any characters, `_` one, behind a backslash themselves."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Not:
+    """The part does not hold."""
+
+    part: Condition
+
+
+@dataclass(frozen=True)
+class And:
+    """All parts hold."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """One of the parts holds."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition: TypeAlias = Compare | In | Like | Not | And | Or
+"""What `>=0 or <=-10` says."""
+
+
+class ConditionError(ValueError):
+    """The text is no condition.
+
+    Args:
+        text: The whole text.
+        position: Where in it the fault lies, from 0.
+        expected: What would be right there, as the end of a sentence.
+    """
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        self.position = position
+        rest = text[position:].encode(errors="replace").decode()
+        if len(rest) > _EXCERPT_CHARACTERS:
+            rest = rest[:_EXCERPT_CHARACTERS] + "…"
+        super().__init__(f"at character {position + 1} (“{rest}”): {expected}" if rest else f"at the end: {expected}")
+
+
+def parse(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        ConditionError: It is none; the message says where and what was expected.
+    """
+    if len(text) > CONDITION_MAX_CHARACTERS:
+        raise ConditionError(
+            text,
+            CONDITION_MAX_CHARACTERS,
+            f"expected the end, as a condition has at most {CONDITION_MAX_CHARACTERS:,} characters",
+        )
+    return _Parser(text).condition()
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+    @property
+    def keyword(self) -> str | None:
+        """The keyword that it is, if it is one."""
+        lowered = self.text.lower()
+        return lowered if self.kind == "word" and lowered in _KEYWORDS else None
+
+
+class _Parser:
+    """One pass from left to right, always one token ahead."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._depth = 0
+        self._next = self._token_at(0)
+
+    def condition(self) -> Condition:
+        condition = self._or()
+        if self._next.kind != "end":
+            raise self._expected("expected and, or, or the end")
+        return condition
+
+    def _or(self) -> Condition:
+        parts = [self._and()]
+        while self._next.keyword == "or":
+            self._take()
+            parts.append(self._and())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def _and(self) -> Condition:
+        parts = [self._not()]
+        while self._next.keyword == "and":
+            self._take()
+            parts.append(self._not())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _not(self) -> Condition:
+        self._depth += 1
+        if self._depth > CONDITION_MAX_DEPTH:
+            raise self._expected(f"expected at most {CONDITION_MAX_DEPTH} levels of ( and not")
+        part = self._part()
+        self._depth -= 1
+        return part
+
+    def _part(self) -> Condition:
+        token = self._next
+        match token.kind, token.keyword or token.text:
+            case "word", "not":
+                self._take()
+                return Not(self._not())
+            case "sign", "(":
+                self._take()
+                inner = self._or()
+                self._sign(")", "expected and, or, or )")
+                return inner
+            case "operator", sign:
+                self._take()
+                return Compare(Operator("!=" if sign == "<>" else sign), self._value())
+            case "word", "in":
+                self._take()
+                return In(self._values())
+            case "word", "like":
+                self._take()
+                return Like(self._pattern())
+            case (("word" | "text"), _) if not token.keyword:
+                raise self._expected("expected a comparison such as > 0; the cell itself is not named")
+        raise self._expected("expected a comparison such as > 0")
+
+    def _values(self) -> tuple[float | str, ...]:
+        self._sign("(", "expected (")
+        values = [self._value()]
+        while (self._next.kind, self._next.text) == ("sign", ","):
+            self._take()
+            values.append(self._value())
+        self._sign(")", "expected , or )")
+        return tuple(values)
+
+    def _value(self) -> float | str:
+        token = self._value_token()
+        if token.kind == "word" and _NUMBER.fullmatch(token.text):
+            return self._number(token)
+        if token.kind == "word" and _NUMBER_LIKE.match(token.text) and not _DATE.fullmatch(token.text):
+            raise ConditionError(self._text, token.position, "this is no number; put a text in quotes")
+        return self._text_of(token)
+
+    def _number(self, token: _Token) -> float:
+        digits = re.sub(r"[eE].*|[+.-]", "", token.text).strip("0")
+        if len(digits) > _MAX_DIGITS:
+            raise ConditionError(
+                self._text,
+                token.position,
+                f"a number of more than {_MAX_DIGITS} digits is a text in the file; put it in quotes",
+            )
+        number = float(token.text)
+        if not math.isfinite(number):
+            raise ConditionError(self._text, token.position, "expected a number below 1.8e308")
+        return number
+
+    def _pattern(self) -> str:
+        token = self._value_token()
+        pattern = self._text_of(token)
+        if re.sub(r"\\[%_\\]", "", pattern).count("\\"):
+            raise ConditionError(self._text, token.position, r"a backslash stands before %, _ or \ only; double it")
+        return pattern
+
+    def _value_token(self) -> _Token:
+        if self._next.kind not in ("word", "text") or self._next.keyword:
+            raise self._expected("expected a value")
+        return self._take()
+
+    @staticmethod
+    def _text_of(token: _Token) -> str:
+        if token.kind == "word":
+            return token.text
+        quote = token.text[0]
+        return token.text[1:-1].replace(quote * 2, quote)
+
+    def _sign(self, sign: str, expected: str) -> None:
+        if (self._next.kind, self._next.text) != ("sign", sign):
+            raise self._expected(expected)
+        self._take()
+
+    def _take(self) -> _Token:
+        token = self._next
+        self._next = self._token_at(token.position + len(token.text))
+        return token
+
+    def _token_at(self, position: int) -> _Token:
+        found = _TOKEN.match(self._text, position)
+        if found is None or found.lastgroup is None:
+            position += len(self._text[position:]) - len(self._text[position:].lstrip())
+            if self._text[position] in "'\"":
+                raise ConditionError(self._text, position, "the quote that begins here does not end")
+            raise ConditionError(self._text, position, "this sign means nothing here; put texts in straight quotes")
+        return _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+
+    def _expected(self, expected: str) -> ConditionError:
+        return ConditionError(self._text, self._next.position, expected)
