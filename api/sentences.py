@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from api import forms
 from api.problems import FieldProblem
 
 _NUMBERS = ("an integer", "a number")
@@ -54,7 +55,7 @@ def path_of(location: tuple[str | int, ...]) -> str:
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
-        else:
+        elif forms.index_of(step) is None:
             path += f".{step[:NAME_MAX_CHARACTERS]}" if path else step[:NAME_MAX_CHARACTERS]
     return path
 
@@ -158,7 +159,10 @@ def _schema(model: type[BaseModel]) -> Schema:
 
 
 def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) -> Schema:
-    """The part of a model's schema that a location leads to, with the branches of unions laid over each other."""
+    """The part of a model's schema that a location leads to, with the branches of unions laid over each other.
+
+    Where the location says which form of a union was sent, only that one counts.
+    """
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -166,6 +170,8 @@ def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) ->
     if not location:
         return schema
     step, rest = location[0], location[1:]
+    if (form := forms.index_of(step)) is not None:
+        return _schema_at(schema["oneOf"][form], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
     return _schema_at(inner, rest, root) if isinstance(inner, dict) else {}

@@ -1,0 +1,74 @@
+"""Fields that requests for files share: rows, addresses, time zones, and what may be said of each of several tables."""
+
+from __future__ import annotations
+
+import zoneinfo
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Discriminator, Field, JsonValue
+
+from api import forms
+
+URL_MAX_CHARACTERS = 4_000
+ROWS_MAX = 100_000
+TABLES_MAX = 20
+
+
+def _known_zone(name: str) -> str:
+    if name not in _zones():
+        raise ValueError(f"“{name[:60]}” is no IANA time zone; send one like Asia/Shanghai.")
+    return name
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+def _form_of_table(value: Any) -> str:
+    return forms.form(1 if isinstance(value, dict) else 0)
+
+
+def _form_of_data(value: Any) -> str:
+    is_tables = isinstance(value, list) and not all(isinstance(item, dict) for item in value)
+    return forms.form(2) if is_tables and all(map(_may_be_table, value)) else _form_of_table(value)
+
+
+def _may_be_table(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(rows, list) for rows in value.values())
+    return value is None or isinstance(value, list)
+
+
+TimeZone = Annotated[str, Field(max_length=100), AfterValidator(_known_zone)]
+
+Title = Annotated[str, Field(max_length=200)]
+Summary = Annotated[str, Field(max_length=8_000)]
+Url = Annotated[str, Field(min_length=1, max_length=URL_MAX_CHARACTERS)]
+
+_Key = Annotated[str, Field(max_length=1_000)]
+Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
+Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
+Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
+TableData = Annotated[Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)], Discriminator(_form_of_table)]
+"""The rows of a table, or the rows of each of its row heads."""
+
+_ForEach = Field(min_length=1, max_length=TABLES_MAX)
+Titles = Annotated[
+    Annotated[Title, forms.tag(0)] | Annotated[list[Title | None], _ForEach, forms.tag(1)],
+    Discriminator(forms.one_or_many),
+]
+Summaries = Annotated[
+    Annotated[Summary, forms.tag(0)] | Annotated[list[Summary | None], _ForEach, forms.tag(1)],
+    Discriminator(forms.one_or_many),
+]
+Urls = Annotated[
+    Annotated[Url, forms.tag(0)] | Annotated[list[Url | None], _ForEach, forms.tag(1)],
+    Discriminator(forms.one_or_many),
+]
+Data = Annotated[
+    Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)] | Annotated[list[TableData | None], forms.tag(2)],
+    Discriminator(_form_of_data),
+]
+"""One value for all tables, or an array with one for each."""
