@@ -9,13 +9,13 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from aiohttp import web
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from sims import rows
 from sims.faults import Faults, Kind
@@ -42,7 +42,18 @@ class Ask(Faults):
     envelope: bool = Field(default=False, description="wrap the page as {status, msg, data}")
     no_total: bool = Field(default=False, description="do not tell the total")
     gaps: bool = Field(default=False, description="leave out every third row of the second half after paging")
+    template: str = Field(default="", description="JSON that stands in every answer as `template`")
+    header: str = Field(default="", description="the same as `header`")
+    footer: str = Field(default="", description="the same as `footer`")
+    grouped: str = Field(default="", description="answer an object: the rows of each value that this key has")
     late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
+
+    @field_validator("template", "header", "footer")
+    @classmethod
+    def _json(cls, text: str) -> str:
+        if text:
+            json.loads(text)
+        return text
 
 
 @dataclass
@@ -125,9 +136,25 @@ def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
             stop = start + (stop - start) // 2
         case Kind.TOTAL:
             total += ask.page + attempt
-    page = b'"data":[%b]' % _rows_text(ask, start, stop)
-    page = b"{%b}" % (page if ask.no_total else b'"total":%d,%b' % (total, page))
+    page = b"{%b}" % b",".join(_members(ask, start, stop, total))
     return b'{"status":200,"msg":"","data":%b}' % page if ask.envelope else page
+
+
+def _members(ask: Ask, start: int, stop: int, total: int) -> Iterator[bytes]:
+    if not ask.no_total:
+        yield b'"total":%d' % total
+    for name, text in {"template": ask.template, "header": ask.header, "footer": ask.footer}.items():
+        if text:
+            yield b'"%b":%b' % (name.encode(), text.encode())
+    yield b'"data":%b' % (_groups_text(ask, start, stop) if ask.grouped else b"[%b]" % _rows_text(ask, start, stop))
+
+
+def _groups_text(ask: Ask, start: int, stop: int) -> bytes:
+    groups: dict[str, list[bytes]] = {}
+    for n in range(start, stop):
+        groups.setdefault(str(rows.row(ask.seed, n).get(ask.grouped)), []).append(_row_text(ask, n))
+    texts = (b"%b:[%b]" % (json.dumps(name).encode(), b",".join(group)) for name, group in groups.items())
+    return b"{%b}" % b",".join(texts)
 
 
 def _rows_text(ask: Ask, start: int, stop: int) -> bytes:

@@ -158,7 +158,25 @@ def test_faults_by_seed() -> None:
     assert 300 < sum(pick is not None for pick in picks) < 500
 
 
-@pytest.mark.parametrize("query", ["faults=nonsense", "rate=2", "page=-1", "page_size=0", "rows=x"])
+async def test_what_stands_around_a_table(source: Source, http: aiohttp.ClientSession) -> None:
+    """Template, header and footer as they were ordered, in every answer."""
+    around = {"template": [{"name": "id", "title": "编号"}], "header": {"油站": "钓鱼岛"}, "footer": "<b>end</b>"}
+    url = source.url(rows=3, seed=3, **{name: json.dumps(value) for name, value in around.items()})
+    for page in (0, 1):
+        data = [row(3, n) for n in range(3)] if page == 0 else []
+        assert parse((await fetch(http, f"{url}&page={page}"))[1]) == {"total": 3, **around, "data": data}
+
+
+async def test_groups(source: Source, http: aiohttp.ClientSession) -> None:
+    """A three-dimensional page: the rows of each city, none lost; the total counts rows."""
+    page = parse((await fetch(http, source.url(rows=100, seed=3, grouped="city") + "&page_size=60&page=1"))[1])
+    assert page["total"] == 100
+    assert all({cells["city"] for cells in group} == {city} for city, group in page["data"].items())
+    flat = [cells for group in page["data"].values() for cells in group]
+    assert sorted(flat, key=lambda cells: cells["id"]) == [row(3, n) for n in range(60, 100)]
+
+
+@pytest.mark.parametrize("query", ["template={", "faults=nonsense", "rate=2", "page=-1", "page_size=0", "rows=x"])
 async def test_wrong_parameters(source: Source, http: aiohttp.ClientSession, query: str) -> None:
     """A wrong parameter is named, so that a test with a typing error does not pass by chance."""
     status, text = await fetch(http, f"{source.base}/rows?{query}")
