@@ -83,6 +83,12 @@ def export(
     guard: Annotated[
         bool, typer.Option("--guard/--no-guard", help="Whether texts that look like formulas are guarded.")
     ] = True,
+    template: Annotated[
+        Path | None, typer.Option(help="For Excel: a JSON file with the tree of column heads and row heads.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="For Excel: the line above the table.")] = None,
+    summary: Annotated[str | None, typer.Option(help="For Excel: the text below the title; may hold HTML.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="For Excel: the zone of its dates, like Asia/Shanghai.")] = None,
     api: Annotated[
         str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
     ] = None,
@@ -90,6 +96,8 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Export a source into a file on this machine, by a running `haulage up` or by any Haulage API.
+
+    An Excel export too large for one book is a zip of several; then the file is named so.
 
     Ctrl-C cancels the export. It answers 0 when the file is there and whole, 1 when the export failed, 2 when the
     request was wrong, 3 when the API does not answer, 4 when the file arrived damaged, 130 after Ctrl-C.
@@ -103,6 +111,10 @@ def export(
         headers=exporting.headers(header or []),
         formula_guard=None if guard else False,
         file_name=out and out.name,
+        template=exporting.template(template),
+        title=title,
+        summary=summary,
+        time_zone=time_zone,
     )
     process.run(exporting.run(api, _quiet(data_dir).data_dir, request, out, as_json))
 

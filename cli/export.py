@@ -88,6 +88,16 @@ def headers(lines: Sequence[str]) -> dict[str, str] | None:
     return {name.strip(): value.strip() for name, _, value in pairs} or None
 
 
+def template(path: Path | None) -> Any:
+    """A template from its file; the API says what is wrong with it."""
+    if path is None:
+        return None
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} holds no JSON: {error}.", param_hint="--template") from None
+
+
 async def new_key(url: str, admin_key: str, project_name: str) -> str:
     """The key of a project made for this machine's own exports."""
     transport = Transport(url, admin_key, FIRST_PATIENCE_SECONDS)
@@ -106,10 +116,18 @@ async def _export(place: Place, request: DownloadRequest, out: Path | None, show
         try:
             async for download in client.watch(download.task_id):  # noqa: B020 (each is the last word so far)
                 show.download(download)
-            return await client.save(download, out or Path(download.file_name), progress=show.bytes), download
+            return await client.save(download, _target(download, out), progress=show.bytes), download
         except asyncio.CancelledError:
             _warn(await _cancelled(client, download))
             raise
+
+
+def _target(download: Download, out: Path | None) -> Path:
+    """Where the file goes; a zip is not put down under the name of a book."""
+    name = Path(download.file_name)
+    if out is None:
+        return name
+    return out.with_suffix(name.suffix) if name.suffix == ".zip" else out
 
 
 async def _cancelled(client: Client, download: Download) -> str:
@@ -173,11 +191,18 @@ def _report(saved: Saved, download: Download, seconds: float, as_json: bool) -> 
                 "file": str(saved.path),
                 "rows": saved.rows,
                 "bytes": saved.bytes,
+                "files": download.files,
+                "left_out": download.left_out,
+                "warnings": download.warnings,
                 "seconds": round(seconds, 3),
             }
         )
     else:
         _say(f"{saved.path}: {saved.rows:,} rows, {saved.bytes:,} bytes, {seconds:.1f} s")
+        for warning in download.warnings:
+            _warn(warning)
+        if download.left_out:
+            _warn(f"The template does not show the keys {', '.join(download.left_out)}.")
 
 
 def _complain(error: Exception, as_json: bool) -> int:

@@ -2,10 +2,11 @@
 
 from haulage.client import Client
 from haulage.errors import DownloadFailed, FileDamaged, HaulageError, Refused, Unreachable, WrongAddress
-from haulage.models import Columns, Download, DownloadRequest, Encoding, Fault, FileType, State
+from haulage.models import Align, Columns, Download, DownloadRequest, Encoding, Fault, FileType, Multi, Sheet, State
 from haulage.saving import Saved
 
 __all__ = [
+    "Align",
     "Client",
     "Columns",
     "Download",
@@ -16,8 +17,10 @@ __all__ = [
     "FileDamaged",
     "FileType",
     "HaulageError",
+    "Multi",
     "Refused",
     "Saved",
+    "Sheet",
     "State",
     "Unreachable",
     "WrongAddress",

@@ -31,6 +31,7 @@ class FileType(StrEnum):
 
     CSV = "csv"
     PARQUET = "parquet"
+    EXCEL = "excel"
 
 
 class Encoding(StrEnum):
@@ -48,14 +49,48 @@ class Columns(StrEnum):
     OPEN = "open"
 
 
+class Multi(StrEnum):
+    """Where several tables of one book stand: one under another on one sheet, or each on a sheet of its own."""
+
+    PAGE = "page"
+    TAB = "tab"
+
+
+class Align(StrEnum):
+    """Where the text of a cell stands."""
+
+    LEFT = "left"
+    CENTER = "center"
+    RIGHT = "right"
+
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row] | Mapping[str, Sequence[Row]]
+"""Rows sent along instead of a source; a mapping holds the rows of each row head."""
+
+
+class Sheet(BaseModel):
+    """One table of a book, on a sheet of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    source_url: str | None = None
+    data: Rows | None = None
+    title: str | None = None
+    summary: str | None = None
+    header: Any = None
+    footer: Any = None
+    template: Any = None
+
+
 class DownloadRequest(BaseModel):
     """What to export. What is left None is the API's to decide; its reference explains every field."""
 
     model_config = ConfigDict(extra="forbid")
 
-    source_url: str | None = None
-    data: Sequence[Mapping[str, Any]] | None = None
-    """Rows sent along instead of a source."""
+    source_url: str | Sequence[str | None] | None = None
+    data: Rows | Sequence[Rows | None] | None = None
     headers: Mapping[str, str] | None = None
     """Sent with every request to the source."""
     type: FileType | None = None
@@ -70,6 +105,19 @@ class DownloadRequest(BaseModel):
     expires_in: int | None = None
     max_exec_time: int | None = None
     callback: str | None = None
+    title: str | Sequence[str | None] | None = None
+    """This and all that follows is for Excel. With `multi`, a list has one entry for each table."""
+    summary: str | Sequence[str | None] | None = None
+    header: Any = None
+    footer: Any = None
+    template: Any = None
+    multi: Multi | None = None
+    sheets: Sequence[Sheet] | None = None
+    default_width: float | None = None
+    default_height: float | None = None
+    col_align: Align | None = None
+    freeze: bool | None = None
+    filter: bool | None = None
 
     def body(self) -> dict[str, Any]:
         """What is sent: the fields that were set."""
@@ -101,6 +149,11 @@ class Download(BaseModel):
     total: int | None = None
     file_name: str
     bytes: int | None = None
+    files: int | None = None
+    """How many books the file holds: it is a zip if there are several."""
+    left_out: tuple[str, ...] = ()
+    """Keys of the data that the template does not show."""
+    warnings: tuple[str, ...] = ()
     fault: Fault | None = None
     created_at: datetime
     finished_at: datetime | None = None
