@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy.dialects.postgresql import insert
@@ -17,7 +19,9 @@ from infra.tables.idempotency import IdempotencyKey
 HEADER = "Idempotency-Key"
 FORM = "1 to 255 visible ASCII characters, without spaces"
 KEY_PATTERN = r"^[\x21-\x7e]{1,255}$"
-ROWS = "data"
+ROWS: Mapping[str, Any] = {"data": True, "sheets": {"__all__": {"data"}}}
+ORDERED = ("template", "header", "footer", "sheets")
+"""Of what these hold, the order of keys is the order of columns or cells."""
 
 
 def checked(key: str) -> str:
@@ -36,8 +40,10 @@ def fingerprint(body: BaseModel, rows: bytes = b"") -> bytes:
         body: What was asked for.
         rows: The rows that came along, in the caller's own text: once parsed, digits and the order of keys are lost.
     """
-    asked = body.model_dump(mode="json", exclude_defaults=True, exclude={ROWS})
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode() + rows).digest()
+    asked = body.model_dump(mode="json", exclude_defaults=True, exclude=ROWS)
+    ordered = {field: asked.pop(field) for field in ORDERED if field in asked}
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":")) + (json.dumps(ordered) if ordered else "")
+    return hashlib.sha256(text.encode() + rows).digest()
 
 
 async def claim(database: Database, project_id: str, key: str, fingerprint: bytes, task_id: str) -> str:

@@ -17,7 +17,7 @@ from api.problems import FieldProblem, Refusal
 from domain.faults import Missing
 from infra.settings import ApiSettings
 
-JSON_MAX_DEPTH = 32
+JSON_MAX_DEPTH = 64
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,11 +38,11 @@ def query(request: web.Request, model: type[Model]) -> Model:
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _unstorable(values)
     if errors:
-        _refuse("query", errors)
+        refuse("query", errors)
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        _refuse("query", sentences.of(error, model))
+        refuse("query", sentences.of(error, model))
 
 
 def headers(request: web.Request, model: type[Model]) -> Model:
@@ -51,11 +51,11 @@ def headers(request: web.Request, model: type[Model]) -> Model:
     repeated = [name for name in names if len(request.headers.getall(name)) > 1]
     if repeated:
         errors = [FieldProblem(path=name, message="it is sent more than once; send it once.") for name in repeated]
-        _refuse("header", errors)
+        refuse("header", errors)
     try:
         return model.model_validate({name: request.headers[name] for name in names})
     except ValidationError as error:
-        _refuse("header", sentences.of(error, model))
+        refuse("header", sentences.of(error, model))
 
 
 def _alias(field: FieldInfo) -> str:
@@ -69,14 +69,15 @@ async def body(request: web.Request, model: type[Model], settings: ApiSettings) 
     _check_headers(request, settings.body_max_bytes)
     text = _decoded(await _read(request, settings))
     if errors := list(_unstorable(_parsed(text))):
-        _refuse("body", errors)
+        refuse("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        _refuse("body", sentences.of(error, model))
+        refuse("body", sentences.of(error, model))
 
 
-def _refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
+def refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
+    """Say what is wrong with a part of the request; all of it under `errors`."""
     first = errors[0]
     detail = f"{first.path or f'The {place}'}: {first.message}"
     if len(errors) > 1:

@@ -122,7 +122,7 @@ BODIES = [
     (b'{"size": 1, "size": 2}', 400, "malformed_json", "“size” more than once"),
     (b'{"size": ' + b"9" * 5_000 + b"}", 400, "malformed_json", "thousands of digits"),
     (b"[" * 100_000, 400, "malformed_json", "nested deeper"),
-    (b'{"parts": ' + b"[" * 40 + b"]" * 40 + b"}", 400, "malformed_json", "nested deeper than 32"),
+    (b'{"parts": ' + b"[" * 80 + b"]" * 80 + b"}", 400, "malformed_json", "nested deeper than 64"),
     (b'{"size": 1, "name": "\xff"}', 400, "malformed_json", "Byte 21"),
     ('{"size": 1}'.encode("utf-16"), 400, "malformed_json", "UTF-8"),
     (b'\xef\xbb\xbf{"size": 1}', 400, "malformed_json", "not JSON"),

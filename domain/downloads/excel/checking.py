@@ -60,7 +60,7 @@ def _of_template(template: JsonValue, at: str) -> list[str]:
 def _pairs(value: JsonValue, at: str, wanted: str) -> Iterator[str]:
     rows: dict[str, JsonValue]
     match value:
-        case None:
+        case None | "":
             return
         case dict():
             rows = {at: value}
