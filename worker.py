@@ -45,6 +45,7 @@ def table(services: Services) -> list[Queue]:
                 download.record,
                 download.probe,
                 download.assemble,
+                download.bind,
                 download.discard,
                 download.finish,
                 housekeeping.expire,
@@ -59,6 +60,13 @@ def table(services: Services) -> list[Queue]:
             activities=[download.fetch_range],
             slots=services.settings.worker.fetch_slots,
             # One poll at a time: the ranges of a download come to all workers in turn, not all of them to one.
+            polls=1,
+        ),
+        Queue(
+            name=downloads.RENDER_QUEUE,
+            workflows=[],
+            activities=[download.render],
+            slots=services.settings.worker.render_slots,
             polls=1,
         ),
         Queue(
@@ -78,7 +86,7 @@ def workflows() -> list[type]:
 
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
-    return (downloads.QUEUE, fetching.FETCH_QUEUE, webhooks.QUEUE)
+    return (downloads.QUEUE, fetching.FETCH_QUEUE, downloads.RENDER_QUEUE, webhooks.QUEUE)
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:

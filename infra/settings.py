@@ -103,6 +103,7 @@ class WorkerSettings(BaseModel):
     metrics_host: str = "127.0.0.1"
     metrics_port: int = Field(default=0, description="0 picks a free port")
     fetch_slots: int = Field(default=6, ge=1)
+    render_slots: int = Field(default=1, ge=1, description="books rendered at a time; each takes a core")
 
 
 class EmbeddedSettings(BaseModel):
@@ -143,6 +144,12 @@ class DownloadSettings(BaseModel):
     )
     resume_window_seconds: int = Field(default=300, ge=0, description="how long what is staged may be gone on from")
     requests_per_host: int = Field(default=10, ge=1, description="requests at a time, over all workers")
+    excel_file_max_bytes: int = Field(
+        default=10_000_000, ge=100_000, description="an Excel file that would be larger becomes several"
+    )
+    excel_file_max_rows: int = Field(
+        default=800_000, ge=1, le=1_000_000, description="an Excel file that would have more rows becomes several"
+    )
     quotas: QuotaSettings = QuotaSettings()
 
 
@@ -177,6 +184,42 @@ class GseSettings(BaseModel):
     cache_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="files in use may exceed it")
 
 
+def _known_repository(value: str) -> str:
+    """A template that could not be filled in must fail at the start, not in the middle of a job."""
+    names = "{biz_id}, {app_id}, {path} and {signature}"
+    try:
+        value.format(biz_id=1, app_id=1, path="p", signature="s")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError(f"{value!r} holds a name in braces that is not known. Use {names}.") from None
+    if not value.startswith(("http://", "https://", "store:")):
+        raise ValueError(f"{value!r} begins with none of http://, https:// and store: (our object store). Add one.")
+    return value
+
+
+class TransferSettings(BaseModel):
+    """Transfers of one file to many hosts. The first five must be the same for every API process."""
+
+    window_seconds: int = Field(default=15, ge=1, le=3600, description="requests for a file in one window share a job")
+    timeout_seconds: float = Field(default=600.0, gt=0, description="what is not done so long after the window fails")
+    kept_seconds: float = Field(default=1800.0, ge=0, description="how long after its end a job can be asked about")
+    shard_targets: int = Field(default=500, ge=1, le=5_000, description="targets of one GSE task")
+    terminate_wait_seconds: float = Field(default=10.0, ge=0, description="GSE's time to give targets up at the end")
+    retries: int = Field(default=3, ge=0, description="GSE tasks that a target is sent in again when one failed it")
+    retry_pause_seconds: float = Field(default=5.0, ge=0, description="pause before that; doubles")
+    host_wait_seconds: float = Field(
+        default=15.0, gt=0, description="a host that takes no step for so long is replaced by another"
+    )
+    repository: Annotated[str, AfterValidator(_known_repository)] = Field(
+        default="store:transfers/{biz_id}/{signature}",
+        description="where files are fetched: a URL, or store: and a key; over biz_id, app_id, path and signature",
+    )
+    repository_authorization: SecretStr = Field(
+        default=SecretStr(""), description="sent to the repository as the header Authorization"
+    )
+    fetch_timeout_seconds: float = Field(default=600.0, gt=0, description="what one fetch may take")
+    file_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="a larger file is not fetched")
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -196,6 +239,7 @@ class Settings(BaseSettings):
     downloads: DownloadSettings = DownloadSettings()
     webhooks: WebhookSettings = WebhookSettings()
     gse: GseSettings = GseSettings()
+    transfers: TransferSettings = TransferSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
 

@@ -1,4 +1,4 @@
-"""The plan of a download: probe, fetch in slices and in parallel, assemble, finish; again where that helps.
+"""The plan of a download: probe, fetch in slices and in parallel, assemble, render, finish; again where that helps.
 
 A user's fault is a result. A failed download waits for a retry as long as what it staged may still be used.
 """
@@ -13,24 +13,28 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import places, plan, story
+    from domain.downloads.excel.segments import Book, Segment
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
     from domain.downloads.steps import (
         AssembleOrder,
+        BindOrder,
         Course,
         DownloadRun,
         FinishOrder,
+        Opening,
         Probe,
         ProbeOrder,
         RecordOrder,
+        RenderOrder,
     )
     from domain.faults import FaultRecord
     from domain.sealed import Sealed
@@ -41,8 +45,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.outcomes import fault_of, is_type
 
 Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 QUEUE = "downloads"
+RENDER_QUEUE = "downloads-render"
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 
@@ -136,30 +142,30 @@ class DownloadWorkflow:
     async def _process(self) -> StoredFile:
         """One processing by the plan. What was staged for nothing is wiped, and the processing starts again."""
         while True:
-            probe, ranges = await self._opened()
+            opening, ranges = await self._opened()
             try:
-                new_columns = await self._fetchers.fetch(probe, ranges, self._status.fetchers)
+                new_columns = await self._fetchers.fetch(opening, ranges, self._status.fetchers)
                 if not new_columns:
-                    return await self._assemble(probe, len(ranges))
+                    return await self._made(opening, ranges)
                 self._widen(new_columns)
             except ActivityError as error:
                 if not self._starts_again(error):
                     raise
-            self._course.is_fetching, self._course.probe = False, None
+            self._course.is_fetching, self._course.opening = False, None
             await self._discard()
 
-    async def _opened(self) -> tuple[Probe, list[PageRange]]:
-        """What the source is like, by a new look at it unless this run continues an earlier one."""
+    async def _opened(self) -> tuple[Opening, list[list[PageRange]]]:
+        """What the sources are like, by a new look at them unless this run continues an earlier one."""
         course = self._course
-        if not course.is_fetching or course.probe is None:
+        if not course.is_fetching or course.opening is None:
             course.processings += 1
-            course.done, course.done_rows = [], 0
+            course.done, course.done_rows, course.left_out = [], 0, []
             self._status = Status(processings=course.processings, started_at=workflow.now())
             self._tell(State.RUNNING, Phase.PROBING)
             await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
-            course.probe = await workflow.execute_activity_method(
+            course.opening = await workflow.execute_activity_method(
                 DownloadSteps.probe,
-                ProbeOrder(order=self._order, earlier=course.probe, columns=course.new_columns),
+                ProbeOrder(order=self._order, earlier=course.opening, columns=course.new_columns),
                 start_to_close_timeout=_PROBE_SECONDS,
                 heartbeat_timeout=_HEARTBEAT_SECONDS,
                 retry_policy=_PATIENTLY,
@@ -168,31 +174,89 @@ class DownloadWorkflow:
                 summary="ask the source for its total and columns",
             )
             course.is_fetching = True
-        extent = course.probe.extent
-        fetchers = 1 if course.one_fetcher else plan.fetchers(extent.total, extent.page_size)
-        self._status.total, self._status.fetchers = extent.total, fetchers
+        self._status.total = course.opening.total
         self._status.processings, self._status.started_at = course.processings, course.began
-        count = plan.range_count(extent.total, course.probe.row_bytes, fetchers)
-        return course.probe, plan.ranges(extent.total, extent.page_size, count)
+        ranges = [self._ranges(table, probe) for table, probe in enumerate(course.opening.tables)]
+        self._status.fetchers = max(self._fetchers_of(probe) for probe in course.opening.tables)
+        return course.opening, ranges
 
-    async def _assemble(self, probe: Probe, ranges: int) -> StoredFile:
+    def _fetchers_of(self, probe: Probe) -> int:
+        return 1 if self._course.one_fetcher else plan.fetchers(probe.extent.total, probe.extent.page_size)
+
+    def _ranges(self, table: int, probe: Probe) -> list[PageRange]:
+        extent = probe.extent
+        count = plan.range_count(extent.total, probe.row_bytes, self._fetchers_of(probe))
+        return plan.ranges(extent.total, extent.page_size, count, table)
+
+    async def _made(self, opening: Opening, ranges: list[list[PageRange]]) -> StoredFile:
+        """The file of what is staged: the joined rows themselves, or what is rendered of them."""
         self._tell(State.RUNNING, Phase.ASSEMBLING)
-        return await workflow.execute_activity_method(
+        assembled = await self._making(
             DownloadSteps.assemble,
-            AssembleOrder(order=self._order, probe=probe, ranges=ranges),
+            AssembleOrder(order=self._order, opening=opening, ranges=[len(pages) for pages in ranges]),
+            summary=f"join {sum(map(len, ranges))} ranges into one object",
+        )
+        if assembled.file is not None:
+            return assembled.file
+        self._tell(State.RUNNING, Phase.RENDERING)
+        books = await self._rendered(opening, assembled.segments)
+        return await self._making(
+            DownloadSteps.bind,
+            BindOrder(order=self._order, opening=opening, books=books, left_out=self._course.left_out),
+            summary=f"make one file of {len(books)} books",
+        )
+
+    async def _rendered(self, opening: Opening, segments: list[Segment]) -> list[Book]:
+        """The books of all segments, in order; the first that fails ends the others."""
+        rendering = [
+            asyncio.create_task(
+                self._making(
+                    DownloadSteps.render,
+                    RenderOrder(order=self._order, opening=opening, segment=segment),
+                    task_queue=RENDER_QUEUE,
+                    priority=Priority(fairness_key=self._order.project_id),
+                    summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
+                )
+            )
+            for segment in segments
+        ]
+        try:
+            rendered = await asyncio.gather(*rendering)
+        except (ActivityError, asyncio.CancelledError):
+            await stopped(*rendering)
+            raise
+        return [book for one in rendered for book in one.books]
+
+    async def _making(
+        self,
+        method: Callable[[DownloadSteps, Argument], Awaitable[Result]],
+        argument: Argument,
+        *,
+        summary: str,
+        task_queue: str | None = None,
+        priority: Priority = Priority.default,
+    ) -> Result:
+        """A long step that makes something of what is staged: nobody may wipe before it has ended."""
+        return await workflow.execute_activity_method(
+            method,
+            argument,
+            task_queue=task_queue,
             start_to_close_timeout=_LONG_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_STRICTLY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"join {ranges} ranges into one file",
+            priority=priority,
+            summary=summary,
         )
 
-    def _widen(self, new_columns: list[str]) -> None:
+    def _widen(self, new_columns: dict[int, list[str]]) -> None:
         """Columns that turned up late join those of the first page; the rows before need their empty cells."""
-        self._course.new_columns += [name for name in new_columns if name not in self._course.new_columns]
+        for table, names in new_columns.items():
+            known = self._course.new_columns.setdefault(table, [])
+            known += [name for name in names if name not in known]
         self._course.widenings += 1
         if self._course.widenings > WIDENINGS_MAX:
-            raise Unmendable(_columns_keep_changing(new_columns))
+            raise Unmendable(_columns_keep_changing([name for names in new_columns.values() for name in names]))
 
     def _starts_again(self, error: ActivityError) -> bool:
         """Whether the error is mended by starting again from nothing."""

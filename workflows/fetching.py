@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from temporalio import workflow
@@ -18,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.steps import Course, DownloadRun, FetchOrder, Probe, RangeReport
+    from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, Probe, RangeReport
 
 FETCH_QUEUE = "downloads-fetch"
 CANCEL_AGAIN_SECONDS = 1.0
@@ -49,49 +50,55 @@ class Fetchers:
         self._tell = tell
         self._told_at = workflow.now()
         self._under_way: dict[int, int] = {}
-        self._new_columns: dict[int, list[str]] = {}
+        self._reports: list[tuple[PageRange, RangeReport]] = []
 
-    async def fetch(self, probe: Probe, ranges: list[PageRange], fetchers: int) -> list[str]:
-        """Fetch all ranges; the first that fails ends the others. Says which columns turned up on the way.
+    async def fetch(self, opening: Opening, ranges: list[list[PageRange]], fetchers: int) -> dict[int, list[str]]:
+        """Fetch all ranges; the first that fails ends the others. Says which columns turned up in which table.
 
         Where the history is full before all is fetched, the workflow continues as new.
+
+        Args:
+            ranges: Of each table.
         """
-        waiting = [pages for pages in reversed(ranges) if pages.index not in self._course.done]
-        self._new_columns = {}
-        self._under_way = {pages.index: 0 for pages in waiting[-fetchers:]}
+        done = set(self._course.done)
+        waiting = [pages for pages in reversed([*chain(*ranges)]) if pages.number not in done]
+        self._reports = []
+        self._under_way = {pages.number: 0 for pages in waiting[-fetchers:]}
         self._show()
-        fetching = [asyncio.create_task(self._take_ranges(probe, waiting, len(ranges))) for _ in range(fetchers)]
+        counts = [len(pages) for pages in ranges]
+        fetching = [asyncio.create_task(self._take_ranges(opening, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
         except (ActivityError, asyncio.CancelledError):
             await stopped(*fetching)
             raise
         self._show()
-        if len(self._course.done) < len(ranges):
+        if len(self._course.done) < sum(counts):
             workflow.continue_as_new(DownloadRun(order=self._order, course=self._course))
-        return list(dict.fromkeys(name for _, names in sorted(self._new_columns.items()) for name in names))
+        return self._new_columns()
 
-    async def _take_ranges(self, probe: Probe, waiting: list[PageRange], count: int) -> None:
+    async def _take_ranges(self, opening: Opening, waiting: list[PageRange], counts: list[int]) -> None:
         """One fetcher: takes the next range whenever it is done with one, while the history has room."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
-            await self._fetch_range(probe, waiting.pop(), count)
+            pages = waiting.pop()
+            await self._fetch_range(opening.tables[pages.table], pages, counts[pages.table])
 
     async def _fetch_range(self, probe: Probe, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
         while True:
-            self._under_way.setdefault(pages.index, 0)
+            self._under_way.setdefault(pages.number, 0)
             if workflow.now() - self._told_at >= _TELL_EVERY:
                 self._show()
             report = await self._fetch_slice(probe, pages, count)
             if _is_cancelled():
                 raise asyncio.CancelledError
-            self._note(report)
+            self._note(pages, report)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
     async def _fetch_slice(self, probe: Probe, pages: PageRange, count: int) -> RangeReport:
         fetch = FetchOrder(
-            order=self._order,
+            order=self._order.for_table(pages.table),
             probe=probe,
             pages=pages,
             ranges=count,
@@ -110,16 +117,26 @@ class Fetchers:
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
         )
 
-    def _note(self, report: RangeReport) -> None:
+    def _note(self, pages: PageRange, report: RangeReport) -> None:
         """Take a range's report into the course."""
-        if report.new_columns:
-            self._new_columns[report.index] = report.new_columns
+        self._reports.append((pages, report))
+        left_out = self._course.left_out
+        left_out += [name for name in report.left_out if name not in left_out]
         if report.done:
-            self._course.done.append(report.index)
+            self._course.done.append(report.number)
             self._course.done_rows += report.rows
-            self._under_way.pop(report.index, None)
+            self._under_way.pop(report.number, None)
         else:
-            self._under_way[report.index] = report.rows
+            self._under_way[report.number] = report.rows
+
+    def _new_columns(self) -> dict[int, list[str]]:
+        """The columns that turned up, by table, in the order of the rows that have them."""
+        found: dict[int, list[str]] = {}
+        for pages, report in sorted(self._reports, key=lambda noted: noted[0].number):
+            for name in report.new_columns:
+                names = found.setdefault(pages.table, [])
+                names += [name] if name not in names else []
+        return found
 
     def _show(self) -> None:
         self._told_at = workflow.now()

@@ -1,71 +1,91 @@
-"""Assembly: staged ranges become one object in the store, checked, with its manifest written last."""
+"""Assembly: the staged ranges of a table become one object in the store, checked; for most types that is the file."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from activities.downloads import parquet
+from activities.downloads import books, parquet
+from activities.downloads.manifest import read_manifest, write_manifest
 from domain.downloads import places, sinks, staging
+from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
-from domain.downloads.steps import AssembleOrder, Manifest
+from domain.downloads.steps import AssembleOrder, Assembled, Manifest, Probe
 from infra.objects import ObjectMissing, ObjectStore, Part, composite_etag
 
 
-class Assembly:
-    """One attempt at the assembly; a repeated one finds what an earlier one did."""
+async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
+    """Join the rows of every table. Repeated, it finds what an earlier attempt did."""
+    order, opening = assemble.order, assemble.opening
+    if (manifest := await read_manifest(objects, order)) is not None:
+        return Assembled(file=manifest.file)
+    joined = [
+        await _Table(objects, order.for_table(table), probe, assemble.ranges[table]).joined()
+        for table, probe in enumerate(opening.tables)
+    ]
+    if order.type is FileType.EXCEL:
+        return Assembled(segments=await books.plan(objects, order, opening, [table.rows for table in joined]))
+    return Assembled(file=await _file(objects, order, opening.tables[0], joined[0]))
 
-    def __init__(self, objects: ObjectStore, assemble: AssembleOrder) -> None:
+
+@dataclass(frozen=True)
+class _Joined:
+    """The rows of a table as one object."""
+
+    rows: int
+    parts: list[PartRecord]
+    etag: str
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+
+async def _file(objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _Joined) -> StoredFile:
+    """What is joined is the file, or the file is made of it in one piece."""
+    parts, etag, size = joined.parts, joined.etag, joined.bytes
+    sink = sinks.sink_for(order)
+    if sink.rendered:
+        staged, metadata = places.upload(order), {"task": order.task_id}
+        rendered = await parquet.render(objects, staged, places.data(order), metadata=metadata)
+        if rendered.rows != joined.rows:
+            raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
+        parts, etag, size = [], rendered.stored.etag, rendered.stored.size
+    manifest = Manifest(
+        task_id=order.task_id,
+        key=places.data(order),
+        name=order.file_name,
+        content_type=sink.content_type,
+        columns=probe.shape.columns,
+        rows=joined.rows,
+        bytes=size,
+        etag=etag,
+        parts=parts,
+    )
+    return await write_manifest(objects, order, manifest)
+
+
+class _Table:
+    """The staged ranges of one table."""
+
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, probe: Probe, ranges: int) -> None:
         self._objects = objects
-        self._order = assemble.order
-        self._probe = assemble.probe
-        self._ranges = assemble.ranges
-        self._sink = sinks.sink_for(assemble.order)
-        self._key = places.data(assemble.order)
-        self._joined = places.upload(assemble.order)
+        self._order = order
+        self._probe = probe
+        self._ranges = ranges
+        self._joined = places.upload(order)
 
-    async def run(self) -> StoredFile:
-        """Join, check, and write the manifest."""
-        manifest = await self._written() or await self._write()
-        return StoredFile(
-            key=manifest.key, name=manifest.name, rows=manifest.rows, bytes=manifest.bytes, etag=manifest.etag
-        )
-
-    async def _written(self) -> Manifest | None:
-        try:
-            return Manifest.model_validate_json(await self._objects.get(places.manifest(self._order)))
-        except ObjectMissing:
-            return None
-
-    async def _write(self) -> Manifest:
+    async def joined(self) -> _Joined:
+        """Join them, and check that all rows are there."""
         ledgers = await asyncio.gather(*(self._ledger(index) for index in range(self._ranges)))
         rows = sum(ledger.rows for ledger in ledgers)
         if self._probe.extent.exact and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._placed(staging.join(ledgers))
-        etag, size = await self._complete(placed), sum(part.bytes for part in placed)
-        if self._sink.rendered:
-            rendered = await parquet.render(
-                self._objects, self._joined, self._key, metadata={"task": self._order.task_id}
-            )
-            if rendered.rows != rows:
-                raise StagingError(f"{rendered.rows} rows were rendered where {rows} are staged")
-            etag, size, placed = rendered.stored.etag, rendered.stored.size, []
-        manifest = Manifest(
-            task_id=self._order.task_id,
-            key=self._key,
-            name=self._order.file_name,
-            content_type=self._sink.content_type,
-            columns=self._probe.columns,
-            rows=rows,
-            bytes=size,
-            etag=etag,
-            parts=placed,
-        )
-        await self._objects.put(places.manifest(self._order), manifest.model_dump_json().encode())
-        return manifest
+        return _Joined(rows, placed, await self._complete(placed))
 
     async def _ledger(self, index: int) -> Ledger:
         return Ledger.model_validate_json(await self._objects.get(places.ledger(self._order, index)))
@@ -89,7 +109,7 @@ class Assembly:
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined, self._probe.upload_id, piece.number, data)
         digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
-        return PartRecord(number=piece.number, bytes=len(data), etag=part.etag, sha256=digest)
+        return PartRecord(number=piece.number, bytes=len(data), etag=part.etag, sha256=digest, rows=piece.rows)
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""

@@ -10,8 +10,9 @@ from contextlib import aclosing, suppress
 from activities.downloads.source import Source
 from activities.downloads.stager import Stager
 from domain.downloads import sinks
-from domain.downloads.pages import NewColumns, Page, PageReader, first_look, new_column_fault
+from domain.downloads.pages import NewColumns, Page, first_look, new_column_fault
 from domain.downloads.request import Columns
+from domain.downloads.shape import ShapedReader
 from domain.downloads.steps import FetchOrder, RangeReport
 from domain.faults import SourceFault
 
@@ -24,12 +25,12 @@ class Fetching:
         self._stager = stager
         self._fetch = fetch
         self._sink = sinks.sink_for(fetch.order)
-        self._reader = PageReader(fetch.probe.columns)
+        self._reader = ShapedReader(fetch.probe.shape)
 
     async def run(self, until: float) -> RangeReport:
         """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
         if self._fetch.pages.index == 0 and self._stager.fresh:
-            self._stager.open_with(self._sink.head(self._fetch.probe.columns))
+            self._stager.open_with(self._sink.head(self._fetch.probe.shape.columns))
         # A range without pages is done before it begins.
         done = self._stager.next_page == self._fetch.pages.end
         try:
@@ -50,8 +51,13 @@ class Fetching:
         return self._report(done=done)
 
     def _report(self, *, done: bool, new_columns: list[str] | None = None) -> RangeReport:
-        index, rows = self._fetch.pages.index, self._stager.rows
-        return RangeReport(index=index, rows=rows, done=done, new_columns=new_columns or [])
+        return RangeReport(
+            number=self._fetch.pages.number,
+            rows=self._stager.rows,
+            done=done,
+            new_columns=new_columns or [],
+            left_out=self._reader.newly_left_out,
+        )
 
     def _is_end(self, page: Page) -> bool:
         """Where no total is told, the pages themselves say which one is the last."""

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from domain.downloads.sinks import frames
+from domain.downloads.sinks.frames import Frame, frames
 from infra.objects import ObjectStore, Stored
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ class Rendered:
 async def render(objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]) -> Rendered:
     """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
     # Workflows import the steps for their signatures, and must not pay for Arrow.
-    from domain.downloads.sinks.arrow import CONTENT_TYPE  # noqa: PLC0415
+    from domain.downloads.sinks.arrow import PARQUET_TYPE  # noqa: PLC0415
     from domain.downloads.sinks.parquet import Renderer, Survey  # noqa: PLC0415
 
     survey = Survey(await _head(objects, staged))
     async for pages in _groups(objects, staged):
         await asyncio.to_thread(survey.add, pages)
     content = _content(objects, staged, Renderer(survey))
-    stored = await objects.put_stream(key, content, content_type=CONTENT_TYPE, metadata=metadata)
+    stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
     return Rendered(stored, survey.rows)
 
 
@@ -48,21 +48,21 @@ async def _content(objects: ObjectStore, staged: str, renderer: Renderer) -> Asy
     yield await asyncio.to_thread(renderer.finish)
 
 
-async def _head(objects: ObjectStore, staged: str) -> bytes:
-    async with aclosing(objects.stream(staged)) as content, aclosing(frames.messages(content)) as messages:
-        return await anext(messages)
+async def _head(objects: ObjectStore, staged: str) -> Frame:
+    async with aclosing(objects.stream(staged)) as content, aclosing(frames(content)) as pages:
+        return await anext(pages)
 
 
-async def _groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[bytes]]:
+async def _groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[Frame]]:
     """The pages behind the head, as many at a time as make a group of rows."""
-    pages, size = list[bytes](), 0
-    async with aclosing(objects.stream(staged)) as content, aclosing(frames.messages(content)) as messages:
-        await anext(messages)
-        async for page in messages:
-            pages.append(page)
-            size += len(page)
+    group, size = list[Frame](), 0
+    async with aclosing(objects.stream(staged)) as content, aclosing(frames(content)) as pages:
+        await anext(pages)
+        async for page in pages:
+            group.append(page)
+            size += page.plain_bytes
             if size >= GROUP_BYTES:
-                yield pages
-                pages, size = [], 0
-    if pages:
-        yield pages
+                yield group
+                group, size = [], 0
+    if group:
+        yield group

@@ -94,7 +94,7 @@ class Stager:
             self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data),
             asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
         )
-        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=digest)
+        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=digest, rows=rows - self._rows_in_parts)
         await self._write([*self.ledger.parts, record], None, next_page, rows)
         del self._buffer[:end]
         self._marks = [(mark - end, page, count) for mark, page, count in self._marks if mark > end]
@@ -106,8 +106,12 @@ class Stager:
         data = bytes(self._buffer)
         key = places.tail(self._order, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
-        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256)
+        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=self.rows - self._rows_in_parts)
         await self._write(self.ledger.parts, tail, self.next_page, self.rows)
+
+    @property
+    def _rows_in_parts(self) -> int:
+        return sum(part.rows for part in self.ledger.parts)
 
     async def _write(self, parts: list[PartRecord], tail: TailRecord | None, next_page: int, rows: int) -> None:
         before = self.ledger.tail

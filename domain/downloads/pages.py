@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -50,6 +51,9 @@ class _Wrapped(msgspec.Struct):
     data: msgspec.Raw = _NULL
     status: Any = None
     msg: Any = None
+    template: msgspec.Raw = _NULL
+    header: msgspec.Raw = _NULL
+    footer: msgspec.Raw = _NULL
 
 
 class _Maps(msgspec.Struct):
@@ -138,20 +142,65 @@ class FirstLook:
     columns: list[str]
     rows: int
     text: bytes
+    grouped: bool = False
+    """Whether its rows stand in groups, one for each row head."""
+    template: Any = None
+    header: Any = None
+    footer: Any = None
 
 
 def first_look(body: bytes) -> FirstLook:
-    """The total of a page, if it tells one, and the keys of its rows in the order in which they first appear.
+    """The total of a page, if it tells one, the keys of its rows in the order in which they first appear, and the rest.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
     inner = _unwrapped(_text(body))
+    grouped = bytes(inner.data).startswith(b"{") and bytes(inner.data) != b"{}"
     try:
-        rows = msgspec.json.decode(inner.data, type=list[_Cells])
+        if grouped:
+            groups = msgspec.json.decode(inner.data, type=dict[str, list[_Cells]])
+            rows = list(chain.from_iterable(groups.values()))
+        else:
+            rows = msgspec.json.decode(inner.data, type=list[_Cells])
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
-    return FirstLook(_total(bytes(inner.total)), _keys(rows), len(rows), body)
+    return FirstLook(
+        _total(bytes(inner.total)),
+        _keys(rows),
+        len(rows),
+        body,
+        grouped,
+        template=msgspec.json.decode(inner.template),
+        header=msgspec.json.decode(inner.header),
+        footer=msgspec.json.decode(inner.footer),
+    )
+
+
+class Groups(msgspec.Struct):
+    """A page whose rows stand in groups: the rows of each row head, as JSON."""
+
+    total: msgspec.Raw
+    data: dict[str, msgspec.Raw]
+
+
+def groups_of(body: bytes) -> Groups:
+    """The groups of a page, out of its envelope if it has one.
+
+    Raises:
+        SourceFault: It is not what the protocol says, and may be when it is asked for again.
+    """
+    try:
+        inner = _unwrapped(_text(body))
+        data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
+    except SourceFault as fault:
+        fault.transient = True
+        raise
+    except msgspec.ValidationError as error:
+        bad_row = _row_fault(error)
+        bad_row.transient = True
+        raise bad_row from None
+    return Groups(inner.total, data)
 
 
 def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:
@@ -189,7 +238,7 @@ def _unwrapped(text: bytes) -> _Wrapped:
     try:
         page = msgspec.json.decode(text, type=_Wrapped)
         _require_success(page.status, page.msg)
-        if bytes(page.data).startswith(b"{"):
+        if bytes(page.data).startswith(b"{") and bytes(page.total) == b"null":
             inner = msgspec.json.decode(page.data, type=_Wrapped)
             page = inner if bytes(inner.data) != b"null" else page
     except msgspec.ValidationError:

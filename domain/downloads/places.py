@@ -15,9 +15,9 @@ def workflow_id(project_id: str, task_id: str) -> str:
     return f"download:{project_id}:{task_id}"
 
 
-def inline(project_id: str, task_id: str) -> str:
-    """The rows that came with a request."""
-    return f"{INLINE}{project_id}/{task_id}.json"
+def inline(project_id: str, task_id: str, table: int = 0) -> str:
+    """The rows that came with a request, for one of its tables."""
+    return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"
 
 
 def staging(order: DownloadOrder) -> str:
@@ -25,24 +25,34 @@ def staging(order: DownloadOrder) -> str:
     return f"{STAGING}{order.project_id}/{order.task_id}/"
 
 
+def table(order: DownloadOrder) -> str:
+    """Prefix of what is staged of the table that the order is about."""
+    return f"{staging(order)}table-{order.table}/"
+
+
+def drawing(order: DownloadOrder) -> str:
+    """How the table is to look, with what the source's first answer says of it."""
+    return f"{table(order)}drawing.json"
+
+
 def ledger(order: DownloadOrder, range_index: int) -> str:
     """The ledger of one range."""
-    return f"{staging(order)}range-{range_index}.json"
+    return f"{table(order)}range-{range_index}.json"
 
 
 def tail(order: DownloadOrder, range_index: int, next_page: int) -> str:
     """A tail that holds the pages before *next_page*; a new name each time keeps the ledger true."""
-    return f"{staging(order)}tail-{range_index}-{next_page}"
+    return f"{table(order)}tail-{range_index}-{next_page}"
 
 
 def assembly(order: DownloadOrder) -> str:
     """The record of all parts, written before the upload is completed."""
-    return f"{staging(order)}assembly.json"
+    return f"{table(order)}assembly.json"
 
 
 def upload(order: DownloadOrder) -> str:
     """Where the pieces are joined: the file itself, or what it is rendered from."""
-    return f"{staging(order)}joined" if sinks.sink_for(order).rendered else data(order)
+    return f"{table(order)}joined" if sinks.sink_for(order).rendered else data(order)
 
 
 def files(order: DownloadOrder) -> str:
@@ -53,6 +63,16 @@ def files(order: DownloadOrder) -> str:
 def data(order: DownloadOrder) -> str:
     """The finished file."""
     return f"{files(order)}data.{sinks.sink_for(order).extension}"
+
+
+def book(order: DownloadOrder, segment: int, number: int) -> str:
+    """One of the books that an Excel download is rendered to: the file itself, or a member of the archive."""
+    return f"{files(order)}book-{segment}-{number}.xlsx"
+
+
+def archive(order: DownloadOrder) -> str:
+    """The archive of several books."""
+    return f"{files(order)}data.zip"
 
 
 def manifest(order: DownloadOrder) -> str:

@@ -12,6 +12,8 @@ MAX_FETCHERS = 5
 # What the range of a parallel plan should weigh: one part of the final upload, with room for rows that vary.
 RANGE_BYTES = 10 * 1024 * 1024
 MAX_RANGES = 500
+# What the numbers of the ranges of one table keep clear of those of the next.
+RANGES_PER_TABLE = 1_000
 
 
 class PageRange(BaseModel):
@@ -22,6 +24,12 @@ class PageRange(BaseModel):
     index: int
     first: int
     end: int | None
+    table: int = 0
+
+    @property
+    def number(self) -> int:
+        """Which of the ranges of all tables it is."""
+        return self.table * RANGES_PER_TABLE + self.index
 
 
 class Extent(BaseModel):
@@ -100,15 +108,15 @@ def range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
     return max(fetchers, min(MAX_RANGES, int(total * row_bytes / RANGE_BYTES)))
 
 
-def ranges(total: int | None, page_size: int, count: int) -> list[PageRange]:
+def ranges(total: int | None, page_size: int, count: int, table: int = 0) -> list[PageRange]:
     """Split the pages evenly and in order; the first ranges take one page more where it does not come out even."""
     if total is None:
-        return [PageRange(index=0, first=0, end=None)]
+        return [PageRange(index=0, first=0, end=None, table=table)]
     pages = page_count(total, page_size)
     share, extra = divmod(pages, count)
     result, first = [], 0
     for index in range(count):
         end = first + share + (index < extra)
-        result.append(PageRange(index=index, first=first, end=end))
+        result.append(PageRange(index=index, first=first, end=end, table=table))
         first = end
     return result

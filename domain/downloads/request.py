@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
+from domain.downloads.excel.drawing import Drawing
 from domain.sealed import Sealed
 
 PAGE_SIZE_MIN: Final = 100
@@ -21,6 +22,8 @@ TASK_RETRIES_DEFAULT: Final = 3
 SLICE_SECONDS_DEFAULT: Final = 10.0
 RERUN_PAUSE_SECONDS_DEFAULT: Final = 5.0
 RESUME_WINDOW_SECONDS_DEFAULT: Final = 300
+FILE_MAX_BYTES_DEFAULT: Final = 10_000_000
+FILE_MAX_ROWS_DEFAULT: Final = 800_000
 FILE_NAME_MAX_BYTES: Final = 200
 
 _UNSAFE_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
@@ -31,6 +34,7 @@ class FileType(StrEnum):
 
     CSV = "csv"
     PARQUET = "parquet"
+    EXCEL = "excel"
 
 
 class Encoding(StrEnum):
@@ -46,6 +50,13 @@ class Columns(StrEnum):
 
     CLOSED = "closed"  # the download fails and names it
     OPEN = "open"  # it becomes one more column
+
+
+class TableSource(BaseModel):
+    """Where the rows of one of several tables come from: one of the two."""
+
+    source_url: Sealed | None = None
+    inline_key: str | None = None
 
 
 class DownloadOrder(BaseModel):
@@ -70,9 +81,15 @@ class DownloadOrder(BaseModel):
     force_continue: bool = False
     guard_formulas: bool = True
     time_zone: str = "UTC"
-    title: str | None = None
-    summary: str | None = None
-    template: JsonValue = None
+    drawing: Drawing | None = None
+    """How the book looks; only for Excel."""
+    tables: list[TableSource] = []
+    """The sources of a book of several tables, in the order of the drawing; then the order has none of its own."""
+    table: int = 0
+    """Which of its tables an order is about that was made for one of them."""
+    file_max_bytes: int = FILE_MAX_BYTES_DEFAULT
+    """A spreadsheet that would be larger becomes several."""
+    file_max_rows: int = FILE_MAX_ROWS_DEFAULT
     expires_in_seconds: int = EXPIRES_IN_SECONDS_DEFAULT
     max_exec_seconds: int = MAX_EXEC_SECONDS_DEFAULT
     max_task_retries: int = TASK_RETRIES_DEFAULT
@@ -80,6 +97,30 @@ class DownloadOrder(BaseModel):
     """Fairness among projects orders only what waits, so no fetcher keeps its place for longer than this."""
     rerun_pause_seconds: float = RERUN_PAUSE_SECONDS_DEFAULT
     resume_window_seconds: int = RESUME_WINDOW_SECONDS_DEFAULT
+
+    @property
+    def table_count(self) -> int:
+        """How many tables the file has."""
+        return len(self.tables) or 1
+
+    @property
+    def inline_keys(self) -> list[str]:
+        """Where rows lie that came with the request."""
+        keys = [self.inline_key, *(table.inline_key for table in self.tables)]
+        return [key for key in keys if key is not None]
+
+    def for_table(self, table: int) -> DownloadOrder:
+        """What fetching one table needs of the order; drawings stay behind, for they may be long."""
+        source: DownloadOrder | TableSource = self.tables[table] if self.tables else self
+        return self.model_copy(
+            update={
+                "table": table,
+                "tables": [],
+                "drawing": None,
+                "source_url": source.source_url,
+                "inline_key": source.inline_key,
+            }
+        )
 
 
 def clean_file_name(name: str, extension: str) -> str:

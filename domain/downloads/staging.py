@@ -27,6 +27,7 @@ class PartRecord(BaseModel):
     bytes: int
     etag: str
     sha256: str
+    rows: int
 
 
 class TailRecord(BaseModel):
@@ -35,6 +36,7 @@ class TailRecord(BaseModel):
     key: str
     bytes: int
     sha256: str
+    rows: int
 
 
 class Ledger(BaseModel):
@@ -76,6 +78,11 @@ class GatheredPiece(BaseModel):
     def bytes(self) -> int:
         """Its size."""
         return sum(tail.bytes for tail in self.tails)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in it."""
+        return sum(tail.rows for tail in self.tails)
 
 
 Piece = UploadedPiece | GatheredPiece

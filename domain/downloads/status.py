@@ -50,6 +50,7 @@ class Phase(StrEnum):
     PROBING = "probing"
     FETCHING = "fetching"
     ASSEMBLING = "assembling"
+    RENDERING = "rendering"
     CLEANING = "cleaning"
     DONE = "done"
 
@@ -92,6 +93,12 @@ class StoredFile(BaseModel):
     rows: int
     bytes: int
     etag: str
+    content_type: str
+    files: int = 1
+    """How many books lie in the archive, if it is one."""
+    left_out: list[str] = []
+    """Keys of the data that the template does not show."""
+    warnings: list[str] = []
 
 
 class Outcome(BaseModel):

@@ -6,22 +6,41 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.plan import Extent, PageRange
 from domain.downloads.request import DownloadOrder
+from domain.downloads.shape import Shape
 from domain.downloads.staging import PartRecord
-from domain.downloads.status import Outcome
+from domain.downloads.status import Outcome, StoredFile
 
 
 class Probe(BaseModel):
-    """What the first look at the source told, and the upload that the parts of the file go to."""
+    """What the first look at a source told, and the upload that the parts of its rows go to."""
 
     extent: Extent
-    columns: list[str]
+    shape: Shape
     row_bytes: float
     """What a row of the first page weighs, encoded."""
-    upload_id: str
+    upload_id: str = ""
+
+
+class Opening(BaseModel):
+    """What the first look at the sources of all tables told."""
+
+    tables: list[Probe]
     resumed: bool = False
     """Whether it goes on from what an earlier processing staged."""
+
+    @property
+    def total(self) -> int | None:
+        """Rows of all tables, if all of them tell."""
+        totals = [probe.extent.total for probe in self.tables]
+        return sum(total or 0 for total in totals) if None not in totals else None
+
+    @property
+    def exact_total(self) -> int | None:
+        """Rows of all tables, if it is known before they are fetched."""
+        return self.total if all(probe.extent.exact for probe in self.tables) else None
 
 
 class Course(BaseModel):
@@ -33,10 +52,13 @@ class Course(BaseModel):
     reruns: int = 0
     is_fetching: bool = False
     """Whether the current processing has looked at the source and is fetching."""
-    probe: Probe | None = None
+    opening: Opening | None = None
     """What the current processing saw, or the last one."""
     one_fetcher: bool = False
-    new_columns: list[str] = []
+    new_columns: dict[int, list[str]] = {}
+    """Columns of each table that rows were seen to have beyond those of its first page."""
+    left_out: list[str] = []
+    """Keys that rows were seen to have beyond those of the first page, and that no template shows."""
     widenings: int = 0
     expirations: int = 0
     done: list[int] = []
@@ -52,18 +74,19 @@ class DownloadRun(BaseModel):
 
 
 class ProbeOrder(BaseModel):
-    """Look at the source; keep what is staged if it is recent and the source still has as many rows."""
+    """Look at the sources; keep what is staged if it is recent and they still have as many rows."""
 
     order: DownloadOrder
-    earlier: Probe | None = None
-    columns: list[str] = []
-    """Columns that rows were seen to have beyond those of the first page."""
+    earlier: Opening | None = None
+    columns: dict[int, list[str]] = {}
+    """Columns of each table that rows were seen to have beyond those of its first page."""
 
 
 class FetchOrder(BaseModel):
     """One range for one fetcher, which hands it back after a while so that others get their turn."""
 
     order: DownloadOrder
+    """For the table that the range is of."""
     probe: Probe
     pages: PageRange
     ranges: int
@@ -75,18 +98,50 @@ class FetchOrder(BaseModel):
 class RangeReport(BaseModel):
     """How far a range is."""
 
-    index: int
+    number: int
     rows: int
     done: bool
     new_columns: list[str] = []
+    left_out: list[str] = []
 
 
 class AssembleOrder(BaseModel):
-    """All ranges are staged: make them one object."""
+    """All ranges are staged: make those of each table one object."""
 
     order: DownloadOrder
-    probe: Probe
-    ranges: int
+    opening: Opening
+    ranges: list[int]
+    """How many each table has."""
+
+
+class Assembled(BaseModel):
+    """The file, or what is to be rendered to make it."""
+
+    file: StoredFile | None = None
+    segments: list[Segment] = []
+
+
+class RenderOrder(BaseModel):
+    """Make books of some of the rows."""
+
+    order: DownloadOrder
+    opening: Opening
+    segment: Segment
+
+
+class Rendered(BaseModel):
+    """The books of a segment, in order."""
+
+    books: list[Book]
+
+
+class BindOrder(BaseModel):
+    """Make one file of all books."""
+
+    order: DownloadOrder
+    opening: Opening
+    books: list[Book]
+    left_out: list[str]
 
 
 class RecordOrder(BaseModel):
@@ -105,16 +160,15 @@ class FinishOrder(BaseModel):
     fetchers: int
 
 
-class Manifest(BaseModel):
+class Manifest(StoredFile):
     """The last object written: only what has one is a finished file."""
 
     task_id: str
-    key: str
-    name: str
-    content_type: str
     columns: list[str]
-    rows: int
-    bytes: int
-    etag: str
     parts: list[PartRecord]
-    """What the object was joined of; none where it was rendered as a whole."""
+    """What the object was joined of; none where it was rendered."""
+
+    @property
+    def file(self) -> StoredFile:
+        """What is told of the file."""
+        return StoredFile.model_validate(self.model_dump(include=set(StoredFile.model_fields)))

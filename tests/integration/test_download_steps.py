@@ -16,7 +16,7 @@ from domain.downloads import places, plan, staging
 from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
-from domain.downloads.steps import AssembleOrder, FetchOrder, Probe, ProbeOrder, RangeReport
+from domain.downloads.steps import AssembleOrder, FetchOrder, Opening, ProbeOrder, RangeReport
 from infra import services
 from infra.objects import ObjectStore
 from infra.services import Services
@@ -102,27 +102,27 @@ def order_of(held: Services, url: str) -> DownloadOrder:
 
 
 def fetch_of(
-    order: DownloadOrder, probe: Probe, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
+    order: DownloadOrder, opening: Opening, pages: PageRange, ranges: int = 1, slice_seconds: float = 60.0
 ) -> FetchOrder:
-    return FetchOrder(order=order, probe=probe, pages=pages, ranges=ranges, slice_seconds=slice_seconds)
+    return FetchOrder(order=order, probe=opening.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
 
 
-async def fetch_all(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: list[PageRange]) -> None:
+async def fetch_all(doing: DownloadSteps, order: DownloadOrder, opening: Opening, ranges: list[PageRange]) -> None:
     for pages in ranges:
-        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, probe, pages, len(ranges)))
+        await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, opening, pages, len(ranges)))
 
 
-async def assemble(doing: DownloadSteps, order: DownloadOrder, probe: Probe, ranges: int) -> None:
-    await ActivityEnvironment().run(doing.assemble, AssembleOrder(order=order, probe=probe, ranges=ranges))
+async def assemble(doing: DownloadSteps, order: DownloadOrder, opening: Opening, ranges: int) -> None:
+    await ActivityEnvironment().run(doing.assemble, AssembleOrder(order=order, opening=opening, ranges=[ranges]))
 
 
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
     """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
     rows = 260_000  # about 30 MB: three parts
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     pages = PageRange(index=0, first=0, end=plan.page_count(rows, PAGE_SIZE))
-    fetch = fetch_of(order, probe, pages)
+    fetch = fetch_of(order, opening, pages)
 
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
@@ -130,7 +130,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
     before = dict(source.requests(page_size=PAGE_SIZE))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), order, probe, 1)
+    await assemble(steps(held), order, opening, 1)
 
     asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
     assert len(ledger.parts) == 1
@@ -147,11 +147,11 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
     while True:
         order = order_of(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+        opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
         for _ in range(2):
             try:
-                await fetch_all(steps(held, store), order, probe, ranges)
-                await assemble(steps(held, store), order, probe, count)
+                await fetch_all(steps(held, store), order, opening, ranges)
+                await assemble(steps(held, store), order, opening, count)
                 break
             except Crash:
                 continue
@@ -172,8 +172,8 @@ async def test_a_slow_source_is_secured_in_between(
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
     order = order_of(held, source.url(rows=20_000, seed=SEED, delay_ms=15))
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
-    fetch = fetch_of(order, probe, PageRange(index=0, first=0, end=20))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=20))
 
     running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
     await eventually(lambda: 12 in source.requests(page_size=PAGE_SIZE))
@@ -182,7 +182,7 @@ async def test_a_slow_source_is_secured_in_between(
         await running
     ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
-    await assemble(steps(held), order, probe, 1)
+    await assemble(steps(held), order, opening, 1)
 
     assert ledger.tail is not None
     assert ledger.next_page > 3
@@ -194,13 +194,13 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
-    await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     number = staging.part_number(0, 0, 1)
-    await held.objects.put_part(places.data(order), probe.upload_id, number, b"x" * staging.PART_BYTES)
+    await held.objects.put_part(places.data(order), opening.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
 
     with suppress(StagingError):
-        await assemble(steps(held), order, probe, 1)
+        await assemble(steps(held), order, opening, 1)
 
     if await held.objects.head(places.manifest(order)):
         assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
@@ -210,31 +210,31 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
-    await fetch_all(steps(held), order, probe, plan.ranges(rows, PAGE_SIZE, 1))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
-        await assemble(steps(held, CrashAfterCompletion(held.objects)), order, probe, 1)
+        await assemble(steps(held, CrashAfterCompletion(held.objects)), order, opening, 1)
     data = await held.objects.get(places.data(order))
 
     await held.objects.put(places.data(order), data[:-1] + b"?")
     with pytest.raises(StagingError):
-        await assemble(steps(held), order, probe, 1)
+        await assemble(steps(held), order, opening, 1)
     assert await held.objects.head(places.manifest(order)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
     await held.objects.put(places.data(order), data)
-    await assemble(steps(held), order, probe, 1)
+    await assemble(steps(held), order, opening, 1)
     assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
     """A range that is handed back after every page makes the same file, and asks for no page twice."""
     order = order_of(held, source.url(rows=12_000, seed=SEED))
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     reports: list[RangeReport] = []
     while not reports or not reports[-1].done:
-        fetch = fetch_of(order, probe, PageRange(index=0, first=0, end=12), slice_seconds=0)
+        fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=12), slice_seconds=0)
         reports.append(await ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await assemble(steps(held), order, probe, 1)
+    await assemble(steps(held), order, opening, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
     assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(12_000))
@@ -243,15 +243,15 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
     """A worker that comes back too late must not mix what it staged with rows of another day."""
     order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     pages = PageRange(index=0, first=0, end=3)
-    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, probe, pages, slice_seconds=0))
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, opening, pages, slice_seconds=0))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
-    patient = fetch_of(order, probe, pages).model_copy(update={"minds_gaps": False})
+    patient = fetch_of(order, opening, pages).model_copy(update={"minds_gaps": False})
 
     with pytest.raises(StagingExpired):
-        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, probe, pages))
+        await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, opening, pages))
     with pytest.raises(StagingExpired):
         await again.run(steps(held).fetch_range, patient)
     assert (await ActivityEnvironment().run(steps(held).fetch_range, patient)).done
@@ -260,11 +260,11 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
 async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
     """However long a range had to queue: where nothing is staged, nothing can be mixed."""
     order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    probe = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
 
-    report = await again.run(steps(held).fetch_range, fetch_of(order, probe, PageRange(index=0, first=0, end=3)))
+    report = await again.run(steps(held).fetch_range, fetch_of(order, opening, PageRange(index=0, first=0, end=3)))
 
     assert report.done
 
@@ -280,8 +280,8 @@ async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services
     grown = order_of(held, source.url(rows=3_001, seed=SEED))
     other = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=grown, earlier=first))
 
-    assert (same.resumed, same.upload_id) == (True, first.upload_id)
+    assert (same.resumed, same.tables) == (True, first.tables)
     assert not other.resumed
-    assert other.upload_id != first.upload_id
+    assert other.tables[0].upload_id != first.tables[0].upload_id
     assert await held.objects.list("") == []
-    assert [upload.upload_id for upload in await held.objects.list_uploads("")] == [other.upload_id]
+    assert [upload.upload_id for upload in await held.objects.list_uploads("")] == [other.tables[0].upload_id]

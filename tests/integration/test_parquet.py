@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from activities.downloads import parquet
-from domain.downloads.sinks.arrow import CONTENT_TYPE, ArrowSink
+from domain.downloads.sinks.arrow import PARQUET_TYPE, ArrowSink
 from infra.objects import ObjectStore
 
 pytestmark = pytest.mark.stack
@@ -20,7 +20,7 @@ COLUMNS = ["id", "name"]
 
 def staged(pages: int, rows: int) -> bytes:
     """What fetchers stage for so many pages."""
-    sink = ArrowSink()
+    sink = ArrowSink("parquet", PARQUET_TYPE)
     numbers = range(pages * rows)
     lines = [(str(number).encode(), json.dumps(f"名 {number}").encode()) for number in numbers]
     return sink.head(COLUMNS) + b"".join(sink.page(lines[at : at + rows]) for at in range(0, len(lines), rows))
@@ -41,7 +41,7 @@ async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: py
     assert made.stored.sha256 == hashlib.sha256(content).hexdigest()
     head = await objects.head("file")
     assert head is not None
-    assert (head.content_type, head.metadata["task"]) == (CONTENT_TYPE, "t")
+    assert (head.content_type, head.metadata["task"]) == (PARQUET_TYPE, "t")
 
 
 async def test_rendered_again_it_is_the_same(objects: ObjectStore) -> None:
@@ -56,7 +56,7 @@ async def test_rendered_again_it_is_the_same(objects: ObjectStore) -> None:
 
 async def test_a_head_alone_is_an_empty_file(objects: ObjectStore) -> None:
     """A source without rows makes a file with columns."""
-    await objects.put("staged", ArrowSink().head(COLUMNS))
+    await objects.put("staged", ArrowSink("parquet", PARQUET_TYPE).head(COLUMNS))
 
     made = await parquet.render(objects, "staged", "file", metadata={})
 

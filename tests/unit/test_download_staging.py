@@ -16,10 +16,10 @@ def ledger(index: int, parts: list[int], tail: int | None, ranges: int = RANGES)
         range=index,
         next_page=0,
         parts=[
-            PartRecord(number=staging.part_number(index, place, ranges), bytes=size, etag="e", sha256="s")
+            PartRecord(number=staging.part_number(index, place, ranges), bytes=size, etag="e", sha256="s", rows=1)
             for place, size in enumerate(parts)
         ],
-        tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s"),
+        tail=None if tail is None else TailRecord(key=f"t{index}", bytes=tail, sha256="s", rows=1),
     )
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from domain.downloads import csv
 from domain.downloads.request import DownloadOrder, Encoding, FileType
 from domain.downloads.sinks import sink_for
-from domain.downloads.sinks.arrow import ArrowSink
-from domain.downloads.sinks.frames import messages as messages_of
+from domain.downloads.sinks.frames import frames
 from domain.downloads.sinks.parquet import Renderer, Survey
 
 ORDERS = [
@@ -40,9 +39,9 @@ async def pieces(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 async def rendered(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], piece: int = 1000) -> pa.Table:
     """The Parquet file of these pages, read back."""
-    sink = ArrowSink()
+    sink = sink_for(ORDERS[2])
     staged = sink.head(columns) + b"".join(map(sink.page, pages))
-    head, *messages = [message async for message in messages_of(pieces(staged, piece))]
+    head, *messages = [message async for message in frames(pieces(staged, piece))]
     survey = Survey(head)
     for message in messages:
         survey.add([message])
@@ -97,10 +96,10 @@ async def test_frames_come_back_from_any_pieces(size: int) -> None:
 
 async def test_a_cut_frame_is_noticed() -> None:
     """A staged object that ends too early must not become a shorter file."""
-    staged = ArrowSink().head(["a"]) + ArrowSink().page([(b"1",)])
+    staged = sink_for(ORDERS[2]).head(["a"]) + sink_for(ORDERS[2]).page([(b"1",)])
 
     with pytest.raises(ValueError, match="end within"):
-        _ = [message async for message in messages_of(pieces(staged[:-1], 50))]
+        _ = [message async for message in frames(pieces(staged[:-1], 50))]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Sinks: how the rows of a page become bytes, and what the joined bytes of all pages are.
 
 Whatever the sink, bytes of pages can be joined in order: `head` stands once before everything, each page after it. For
-CSV what comes out is the file. For Parquet it is Arrow messages of raw JSON cells, the *staging format*, because the
-type of a column is known only when its last cell has been seen; assembly renders the file from it.
+CSV what comes out is the file. For Parquet and Excel it is the *staging format*, Arrow messages of raw JSON cells, and
+the file is rendered from it: the type of a Parquet column is known only when its last cell has been seen, and a book
+cannot be begun before it is known how many there are.
 """
 
 from __future__ import annotations
@@ -66,8 +67,12 @@ def sink_for(order: DownloadOrder) -> Sink:
             return CsvSink(order.encoding, order.guard_formulas)
         case FileType.PARQUET:
             # Workflows and the door import this module, and must not pay for Arrow.
-            from domain.downloads.sinks.arrow import ArrowSink  # noqa: PLC0415
+            from domain.downloads.sinks.arrow import PARQUET_TYPE, ArrowSink  # noqa: PLC0415
 
-            return ArrowSink()
+            return ArrowSink("parquet", PARQUET_TYPE)
+        case FileType.EXCEL:
+            from domain.downloads.sinks.arrow import EXCEL_TYPE, ArrowSink  # noqa: PLC0415
+
+            return ArrowSink("xlsx", EXCEL_TYPE)
         case _:
             assert_never(order.type)

@@ -22,6 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from domain.downloads.sinks import arrow
+from domain.downloads.sinks.frames import Frame
+
 DECIMAL_DIGITS_MAX = 38
 INT64_DIGITS_SAFE = 18
 
@@ -90,14 +93,14 @@ class _Column:
 class Survey:
     """The first look at all staged rows: it tells the types of the columns, and counts."""
 
-    def __init__(self, head: bytes) -> None:
-        self.staged: pa.Schema = pa.ipc.read_schema(pa.py_buffer(head))
+    def __init__(self, head: Frame) -> None:
+        self.staged = arrow.staged_schema(head)
         self.rows = 0
         self._columns = [_Column(set()) for _ in self.staged]
 
-    def add(self, pages: Sequence[bytes]) -> None:
+    def add(self, pages: Sequence[Frame]) -> None:
         """Look at some pages."""
-        table = _table(pages, self.staged)
+        table = arrow.table(pages, self.staged)
         self.rows += table.num_rows
         for column, cells in zip(self._columns, table.columns, strict=True):
             column.add(cells.combine_chunks())
@@ -118,9 +121,9 @@ class Renderer:
         self._outbox = _Outbox()
         self._writer = pq.ParquetWriter(self._outbox, self._schema)
 
-    def add(self, pages: Sequence[bytes]) -> bytes:
+    def add(self, pages: Sequence[Frame]) -> bytes:
         """Write pages as one row group."""
-        table = _table(pages, self._staged)
+        table = arrow.table(pages, self._staged)
         columns = [
             _typed(cells.combine_chunks(), field.type) for cells, field in zip(table.columns, self._schema, strict=True)
         ]
@@ -155,11 +158,6 @@ class _Outbox(io.RawIOBase):
         """What was written since."""
         taken, self._pieces = b"".join(self._pieces), []
         return taken
-
-
-def _table(pages: Sequence[bytes], staged: pa.Schema) -> pa.Table:
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(page), staged) for page in pages]
-    return pa.Table.from_batches(batches, staged)
 
 
 def _digits(number: bytes) -> tuple[int, int]:

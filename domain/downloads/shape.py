@@ -1,0 +1,87 @@
+"""Shape: which keys of a source's rows become the cells of a file, and which are left out."""
+
+from __future__ import annotations
+
+import msgspec
+from pydantic import BaseModel
+
+from domain.downloads.pages import NewColumns, Page, PageReader, groups_of
+from domain.faults import SourceFault
+
+
+LEFT_OUT_MAX = 5_000
+
+
+class Shape(BaseModel):
+    """How the rows of a source become rows of cells."""
+
+    columns: list[str]
+    left_out: list[str] | None = None
+    """Keys that a template does not show. None where there is no template: then every key must be a column."""
+    row_head: str | None = None
+    """The last column, if its cells are the names of the groups that the rows of a page stand in."""
+
+
+class ShapedReader:
+    """Reads pages into the cells of a shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.columns = shape.columns
+        self._is_grouped = shape.row_head is not None
+        self._own = shape.columns[:-1] if self._is_grouped else shape.columns
+        self._selects = shape.left_out is not None
+        self._left_out = list(shape.left_out or [])
+        self._known_left_out = len(self._left_out)
+        self._reader = self._made()
+
+    @property
+    def newly_left_out(self) -> list[str]:
+        """Keys that were met beyond those that the shape names, and left out."""
+        return self._left_out[self._known_left_out :]
+
+    def read(self, body: bytes) -> Page:
+        """Read a page.
+
+        Raises:
+            SourceFault: It is not what the protocol says; the sentence names what is wrong.
+            NewColumns: It has keys that are no columns, and nothing may be left out.
+        """
+        return self._groups(body) if self._is_grouped else self._rows(body)
+
+    def _made(self) -> PageReader:
+        return PageReader([*self._own, *self._left_out])
+
+    def _rows(self, body: bytes) -> Page:
+        while True:
+            try:
+                page = self._reader.read(body)
+            except NewColumns as found:
+                if not self._selects:
+                    raise
+                self._left_out += found.names
+                if len(self._left_out) > LEFT_OUT_MAX:
+                    raise _too_many_keys(len(self._left_out)) from None
+                self._reader = self._made()
+            else:
+                break
+        if self._left_out:
+            shown = len(self._own)
+            page.rows = [row[:shown] for row in page.rows]
+        return page
+
+    def _groups(self, body: bytes) -> Page:
+        """Rows that stand in groups; the name of the group becomes their last cell."""
+        groups = groups_of(body)
+        page = self._rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
+        for name, rows in groups.data.items():
+            head = (msgspec.Raw(msgspec.json.encode(name)),)
+            page.rows += [row + head for row in self._rows(b'{"data":%b}' % bytes(rows)).rows]
+        return page
+
+
+def _too_many_keys(count: int) -> SourceFault:
+    return SourceFault(
+        "source_too_many_columns",
+        f"The source's rows have {count:,} keys that the template does not show; at most {LEFT_OUT_MAX:,} are allowed.",
+        "Answer only the fields that the file needs.",
+    )
