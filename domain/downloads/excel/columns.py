@@ -38,7 +38,7 @@ class Column:
 
 
 def columns_of(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[Column]:
-    """The columns that a template, or without one the keys of the data, make; those of the row heads are not among them.
+    """The columns of a template, or without one a column for each key; those of the row heads are not among them.
 
     A leaf whose name is none of the keys is a column without data.
     """

@@ -44,9 +44,10 @@ _BLOCKS = _HEADINGS | _LISTS | {
     *("address", "aside", "main", "nav", "center", "hr", "figure", "figcaption", "form", "fieldset"),
 }  # fmt: skip
 _INLINE = frozenset({
-    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "body", "cite", "code", "del", "dfn", "em", "font", "html", "i"),
-    *("img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup"),
-    *("caption", "colgroup", "col", "link", "meta", "tbody", "td", "tfoot", "th", "thead", "time", "tt", "u", "var"),
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "body", "cite", "code", "del", "dfn", "em", "font", "i"),
+    *("img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sup"),
+    *("html", "sub", "caption", "colgroup", "col", "link", "meta", "tbody", "td", "tfoot", "th", "thead", "time", "tt"),
+    *("u", "var"),
 })  # fmt: skip
 _UNSHOWN = frozenset({"script", "style", "head", "title", "template", "noscript", "iframe", "object", "textarea"})
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "col"})
@@ -56,7 +57,6 @@ _KNOWN = _BLOCKS | _INLINE | _UNSHOWN | {"br"}
 _TAG = re.compile(r"""<(/?)([A-Za-z][A-Za-z0-9]*+)((?:[\s/](?:[^<>"']|"[^"]*+"|'[^']*+')*+)?+)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z-]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _HEX = re.compile(r"#?([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})")
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*(?:,[^)]*)?\)")
@@ -138,7 +138,7 @@ def _unshown(text: str, position: int) -> int | None:
 def _decoded(text: str) -> str:
     """Entities are what they say; control characters, which HTML has no use for, are shown as unreadable."""
     decoded = _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub(safe.REPLACEMENT, decoded)
+    return safe.printable(decoded)
 
 
 class _Reader:

@@ -43,6 +43,8 @@ class Measure:
     padding: float
     scale: float = 1.0
     """How much wider than the usual font its characters are."""
+    margin: float = widths.PADDING
+    """What it wants beside its text, in characters."""
     wish_max: float = widths.CHARACTERS_MAX
     """To how many characters columns are widened for its sake."""
 
@@ -54,7 +56,7 @@ class Measure:
 TITLE: Final = Measure(line=28, padding=8, scale=2.1)
 TEXT: Final = Measure(line=14, padding=14, wish_max=40)
 PAIR: Final = Measure(line=14, padding=8, wish_max=20)
-HEAD: Final = Measure(line=15, padding=7)
+HEAD: Final = Measure(line=15, padding=7, scale=1.1, margin=4, wish_max=30)
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,29 @@ class Frame:
             yield from (area.below(self.first_body_row + body_rows) for area in self.footer)
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A table of a sheet, when its data are known."""
+
+    frame: Frame
+    body_rows: int
+    samples: Sequence[Sequence[str]] = ()
+    """The texts of the first rows of each column of data, as they are shown."""
+    row_heads: tuple[Area, ...] = ()
+    """Their rows are counted from the beginning of the body."""
+    footer: bool = True
+
+    @property
+    def areas(self) -> list[Area]:
+        """All but the body."""
+        return list(self.frame.areas(self.body_rows, footer=self.footer))
+
+    @property
+    def end(self) -> int:
+        """The first row below the table."""
+        return self.frame.end(self.body_rows, footer=self.footer)
+
+
 def place(table: TableDrawing, columns: Sequence[Column], template: Template | None, first_row: int = 0) -> Frame:
     """Lay out a table that begins at this row of its sheet."""
     row_depth = template.row_depth if template else 0
@@ -182,7 +207,7 @@ def wishes(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
         (
             area.column,
             area.last_column,
-            min(area.measure.wish_max, widths.shown(area.text) * area.measure.scale + widths.PADDING),
+            min(area.measure.wish_max, widths.shown(area.text) * area.measure.scale + area.measure.margin),
         )
         for area in areas
     ]
@@ -191,7 +216,7 @@ def wishes(areas: Iterable[Area]) -> list[tuple[int, int, float]]:
 
 def plain(text: str) -> tuple[Run, ...]:
     """A text that is no HTML, safe and within the limits of a cell."""
-    kept, _ = safe.bounded(safe.text(text.replace("\r\n", "\n")))
+    kept, _ = safe.bounded(safe.text(text.replace("\r\n", "\n").replace("\r", "\n")))
     return (Run(kept),) if kept else ()
 
 
@@ -238,8 +263,8 @@ def _pairs(row_of: Sequence[pairs.Pair], row: int, width: int, grid: int) -> Ite
 
 def _heads(columns: Sequence[Column], template: Template | None, row: int) -> Iterator[Area]:
     if template is None:
-        for place_, column in enumerate(columns):
-            yield Area(row, place_, 1, 1, plain(column.title), HEAD_STYLE, HEAD)
+        for index, column in enumerate(columns):
+            yield Area(row, index, 1, 1, plain(column.title), HEAD_STYLE, HEAD)
         return
     if template.row_depth:
         yield _corner(template, row)

@@ -32,6 +32,11 @@ def text(value: str) -> str:
     return _NOT_TEXT.sub(REPLACEMENT, value)
 
 
+def printable(value: str) -> str:
+    """The text where control characters, too, are shown as unreadable: for rich text, where they mean nothing."""
+    return _CONTROL.sub(REPLACEMENT, value)
+
+
 def bounded(value: str, limit: int = CHARACTERS_MAX) -> tuple[str, bool]:
     """The text in the limits of a cell, and whether anything was changed.
 

@@ -21,9 +21,9 @@ def shown(text: str) -> int:
     return max(sum(map(_character, line)) for line in text.split("\n"))
 
 
-def fit(titles: Iterable[str], samples: Iterable[str]) -> float:
-    """The width of a column that shows its titles and samples of its data, within limits."""
-    widest = max(map(shown, (*titles, *samples)), default=0)
+def fit(texts: Iterable[str]) -> float:
+    """The width of a column that shows these texts, within limits."""
+    widest = max(map(shown, texts), default=0)
     return float(min(CHARACTERS_MAX, max(CHARACTERS_MIN, widest) + PADDING))
 
 
