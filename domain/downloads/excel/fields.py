@@ -16,6 +16,7 @@ FAULTS_MAX: Final = 20
 NAME_MAX_CHARACTERS: Final = 1_000
 
 _SHOWN_CHARACTERS: Final = 60
+_NEAR: Final = 0.7
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _HEX = re.compile(r"#?([0-9a-fA-F]{6}|[0-9a-fA-F]{3})")
 _FLAGS: Final[dict[object, bool]] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
@@ -94,7 +95,11 @@ class Fields:
         for name in self._values:
             if name in known:
                 continue
-            near = [] if self._faults.full else difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), known, 1)
+            near = (
+                []
+                if self._faults.full
+                else difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), known, 1, _NEAR)
+            )
             advice = f"did you mean {near[0]}?" if near else f"it may have {', '.join(known)}."
             self.fault(name, f"{owner} has no such field; {advice}")
 

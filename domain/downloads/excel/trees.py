@@ -154,9 +154,7 @@ class Trees:
                 self._faults.add(path, f"it is one style too many; a node may have {RULES_MAX}.")
                 break
             if not isinstance(item, dict):
-                self._faults.add(
-                    path, f'it is {shown(item)}; send a style such as {{"condition": "< 0", "color": "red"}}.'
-                )
+                self._faults.add(path, f'it is {shown(item)}; send one such as {{"condition": "< 0", "color": "red"}}.')
                 continue
             rule = _rule(Fields(item, path, self._faults))
             rules += [rule] if rule else []
