@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Tag
+from pydantic import Discriminator, GetJsonSchemaHandler, Tag
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 # No text of a caller that gets as far as its model holds a NUL, so a step that does is ours.
 _MARK = "\x00"
@@ -26,6 +30,17 @@ def index_of(step: str | int) -> int | None:
     """Which form a step of an error's location stands for; None for what the caller wrote."""
     found = None if isinstance(step, int) else _STEP.fullmatch(step)
     return int(found[1]) if found else None
+
+
+@dataclass(frozen=True)
+class Told(Discriminator):
+    """Tells the forms of a union apart; a value may fit several of them, so the document says `anyOf`."""
+
+    discriminator: Callable[[Any], str]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        return {"anyOf": schema.pop("oneOf"), **schema}
 
 
 def one_or_many(value: Any) -> str:

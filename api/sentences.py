@@ -171,7 +171,7 @@ def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) ->
         return schema
     step, rest = location[0], location[1:]
     if (form := forms.index_of(step)) is not None:
-        return _schema_at(schema["oneOf"][form], rest, root)
+        return _schema_at(schema["anyOf"][form], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
     return _schema_at(inner, rest, root) if isinstance(inner, dict) else {}

@@ -10,25 +10,27 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
 
-import msgspec
 from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from api import auth, idempotency, quotas
-from api.downloads import answers, delivery, starting
+from api.downloads import answers, delivery, inline, starting, tables
 from api.downloads.answers import DownloadAnswer
 from api.downloads.requests import NewDownload
 from api.downloads.room import board, routes, watches
+from api.downloads.tables import Table
 from api.middleware import HEADERS
 from api.models import Request
 from api.routes import Access, Call
 from domain.downloads import places
-from domain.downloads.request import DownloadOrder, clean_file_name
+from domain.downloads.request import DownloadOrder, FileType, TableSource, clean_file_name
 from domain.downloads.status import State, Status
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
 from infra.quotas import release_active
 
 WAIT_MAX_SECONDS = 60
+
+EXTENSIONS = {FileType.CSV: "csv", FileType.PARQUET: "parquet", FileType.EXCEL: "xlsx"}
 
 
 class Patience(Request):
@@ -54,10 +56,6 @@ class Once(Request):
     )
 
 
-class _Inline(msgspec.Struct):
-    data: msgspec.Raw
-
-
 @routes.post(
     "/v1/downloads",
     access=Access.PROJECT,
@@ -79,31 +77,35 @@ async def create(call: Call, body: NewDownload, query: Patience, headers: Once) 
     file itself if it is ready in time; one that fails in time is told as the problem `download_failed`. A request that
     is sent again with its `Idempotency-Key` gets the download that is there, and costs no quota.
     """
-    _check(call, body)
-    answer = await _found_or_started(call, body, headers.idempotency_key)
+    asked = _checked(call, body)
+    answer = await _found_or_started(call, body, asked, headers.idempotency_key)
     _tell(call, "Location", f"/v1/downloads/{answer.task_id}")
     return await _waited(call, answer, query.wait) if query.wait else answer
 
 
-def _check(call: Call, body: NewDownload) -> None:
+def _checked(call: Call, body: NewDownload) -> list[Table]:
     if body.project_id not in (None, call.project_id):
         raise auth.not_here()
-    for url in (body.source_url, body.callback):
+    asked = tables.of(body)
+    for url in dict.fromkeys([*(table.source_url for table in asked), body.callback]):
         if url is not None:
             call.services.http.check(url)
+    return asked
 
 
-async def _found_or_started(call: Call, body: NewDownload, key: str | None) -> DownloadAnswer:
+async def _found_or_started(call: Call, body: NewDownload, asked: list[Table], key: str | None) -> DownloadAnswer:
     task_id = f"dl_{secrets.token_hex(12)}"
     if key is None:
-        return await _started(call, body, task_id)
-    fingerprint = idempotency.fingerprint(body, b"" if body.data is None else await _sent_rows(call))
+        return await _started(call, body, asked, task_id)
+    has_rows = any(table.data is not None for table in asked)
+    rows = b"\n".join(await inline.texts(call, body)) if has_rows else b""
+    fingerprint = idempotency.fingerprint(body, rows)
     owner = await idempotency.claim(call.services.database, call.project_id, key, fingerprint, task_id)
     if owner != task_id:
         # The first request may have got no further than its claim: then this one starts the download.
         with suppress(Missing):
             return await _replayed(call, owner)
-    return await _started(call, body, owner)
+    return await _started(call, body, asked, owner)
 
 
 async def _replayed(call: Call, task_id: str) -> DownloadAnswer:
@@ -112,12 +114,13 @@ async def _replayed(call: Call, task_id: str) -> DownloadAnswer:
     return answer
 
 
-async def _started(call: Call, body: NewDownload, task_id: str) -> DownloadAnswer:
-    order = _order(call, body, task_id)
+async def _started(call: Call, body: NewDownload, asked: list[Table], task_id: str) -> DownloadAnswer:
+    sources = [_source(call, table, task_id, index) for index, table in enumerate(asked)]
+    order = _order(call, body, asked, sources, task_id)
     await quotas.admit(call, order)
     try:
-        if order.inline_key is not None:
-            await _put_rows(call, order.inline_key, len(body.data or ()))
+        if any(source.inline_key for source in sources):
+            await inline.put(call, body, asked, [source.inline_key for source in sources])
         if not await starting.start(call.services, order):
             return await _replayed(call, task_id)
     except Exception:
@@ -130,17 +133,28 @@ def _tell(call: Call, header: str, value: str) -> None:
     call.request[HEADERS] = {**call.request.get(HEADERS, {}), header: value}
 
 
-def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
+def _source(call: Call, table: Table, task_id: str, index: int) -> TableSource:
+    seal = call.services.sealer.seal
+    return TableSource(
+        source_url=seal(table.source_url) if table.source_url else None,
+        inline_key=places.inline(call.project_id, task_id, index) if table.data is not None else None,
+    )
+
+
+def _order(
+    call: Call, body: NewDownload, asked: list[Table], sources: list[TableSource], task_id: str
+) -> DownloadOrder:
     seal, settings, now = call.services.sealer.seal, call.services.settings.downloads, datetime.now(UTC)
     name = body.file_name or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     return DownloadOrder(
         task_id=task_id,
         project_id=call.project_id,
-        file_name=clean_file_name(name, body.type),
+        file_name=clean_file_name(name, EXTENSIONS[body.type]),
         created_at=now,
-        source_url=seal(body.source_url) if body.source_url else None,
+        source_url=sources[0].source_url if len(sources) == 1 else None,
         source_headers=seal(json.dumps(body.headers)) if body.headers else None,
-        inline_key=places.inline(call.project_id, task_id) if body.data is not None else None,
+        inline_key=sources[0].inline_key if len(sources) == 1 else None,
+        tables=sources if len(sources) > 1 else [],
         type=body.type,
         operator_id=body.operator_id,
         page_size=body.page_size,
@@ -150,9 +164,7 @@ def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
         force_continue=body.force_continue,
         guard_formulas=body.formula_guard,
         time_zone=body.time_zone,
-        title=body.title,
-        summary=body.summary,
-        template=body.template,
+        drawing=tables.drawing(body, asked) if body.type is FileType.EXCEL else None,
         expires_in_seconds=body.expires_in,
         max_exec_seconds=body.max_exec_time,
         max_task_retries=settings.max_task_retries,
@@ -160,16 +172,6 @@ def _order(call: Call, body: NewDownload, task_id: str) -> DownloadOrder:
         rerun_pause_seconds=settings.rerun_pause_seconds,
         resume_window_seconds=settings.resume_window_seconds,
     )
-
-
-async def _put_rows(call: Call, key: str, count: int) -> None:
-    """Lay the rows down as a source would answer them, in the caller's own spelling: no number loses a digit."""
-    page = b'{"total":%d,"data":%b}' % (count, await _sent_rows(call))
-    await call.services.objects.put(key, page, content_type="application/json")
-
-
-async def _sent_rows(call: Call) -> bytes:
-    return bytes(msgspec.json.decode(await call.request.read(), type=_Inline).data)
 
 
 async def _waited(call: Call, answer: DownloadAnswer, seconds: int) -> DownloadAnswer | web.StreamResponse:

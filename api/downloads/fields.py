@@ -6,7 +6,7 @@ import zoneinfo
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from api import forms
 
@@ -51,24 +51,24 @@ _Key = Annotated[str, Field(max_length=1_000)]
 Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
 Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
 Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
-TableData = Annotated[Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)], Discriminator(_form_of_table)]
+TableData = Annotated[Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)], forms.Told(_form_of_table)]
 """The rows of a table, or the rows of each of its row heads."""
 
 _ForEach = Field(min_length=1, max_length=TABLES_MAX)
 Titles = Annotated[
     Annotated[Title, forms.tag(0)] | Annotated[list[Title | None], _ForEach, forms.tag(1)],
-    Discriminator(forms.one_or_many),
+    forms.Told(forms.one_or_many),
 ]
 Summaries = Annotated[
     Annotated[Summary, forms.tag(0)] | Annotated[list[Summary | None], _ForEach, forms.tag(1)],
-    Discriminator(forms.one_or_many),
+    forms.Told(forms.one_or_many),
 ]
 Urls = Annotated[
     Annotated[Url, forms.tag(0)] | Annotated[list[Url | None], _ForEach, forms.tag(1)],
-    Discriminator(forms.one_or_many),
+    forms.Told(forms.one_or_many),
 ]
 Data = Annotated[
     Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)] | Annotated[list[TableData | None], forms.tag(2)],
-    Discriminator(_form_of_data),
+    forms.Told(_form_of_data),
 ]
 """One value for all tables, or an array with one for each."""

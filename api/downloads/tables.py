@@ -1,0 +1,188 @@
+"""Tables: which tables a request asks for, each with its source and its looks, or all that does not fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from api import reading
+from api.downloads.excel import SheetRequest
+from api.downloads.fields import TABLES_MAX, TableData
+from api.downloads.requests import NewDownload
+from api.problems import FieldProblem
+from domain.downloads.excel import checking, sheet_names
+from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
+from domain.downloads.excel.reading import says_nothing
+from domain.downloads.request import FileType
+
+DRAWING_MAX_CHARACTERS = 200_000
+
+# A path may quote a key, which may hold anything.
+_FAULT = re.compile(r"(?P<path>(?:“.*?”|[^“])*?): (?P<message>.*)", re.DOTALL)
+
+SOURCES = ("source_url", "data")
+REGIONS = ("title", "summary", "header", "footer", "template")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a request."""
+
+    source_url: str | None
+    data: TableData | None
+    drawing: TableDrawing
+    paths: dict[str, str]
+    """Where its fields stand in the request."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows came along."""
+        data = self.data or []
+        return sum(map(len, data.values())) if isinstance(data, dict) else len(data)
+
+
+def of(body: NewDownload) -> list[Table]:
+    """The tables that a request asks for.
+
+    Raises:
+        Refusal: What it says of them does not fit together.
+    """
+    if misfits := list(_misfits(body)):
+        reading.refuse("body", misfits)
+    tables = _tables(body)
+    if faults := [*_of_sources(body, tables), *_of_looks(body, tables)]:
+        reading.refuse("body", faults)
+    return tables
+
+
+def drawing(body: NewDownload, tables: list[Table]) -> Drawing:
+    """How the book looks."""
+    return Drawing(
+        tables=[table.drawing for table in tables],
+        multi=body.multi or Multi.TAB,
+        width=body.default_width,
+        height=body.default_height,
+        align=body.col_align,
+        freeze=body.freeze,
+        filter=body.filter,
+    )
+
+
+def _tables(body: NewDownload) -> list[Table]:
+    if body.sheets is not None:
+        return [_of_sheet(sheet, index) for index, sheet in enumerate(body.sheets)]
+    if body.multi is not None:
+        return [_of_lists(body, index) for index in range(_count(body))]
+    return [_table(body, {field: field for field in SOURCES + REGIONS})]
+
+
+def _of_sheet(sheet: SheetRequest, index: int) -> Table:
+    paths = {field: f"sheets[{index}].{field}" for field in SOURCES + REGIONS}
+    return _table(sheet, paths, sheet.name or sheet_names.default(index))
+
+
+def _of_lists(body: NewDownload, index: int) -> Table:
+    listed = _listed(body)
+    paths = {field: f"{field}[{index}]" if field in listed else field for field in SOURCES + REGIONS}
+    return _table(body, paths, **{field: values[index] for field, values in listed.items()})
+
+
+def _table(said: NewDownload | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any) -> Table:
+    values = {field: own.get(field, getattr(said, field)) for field in SOURCES + REGIONS}
+    regions = {field: values[field] for field in REGIONS if not says_nothing(values[field])}
+    return Table(values["source_url"], values["data"], TableDrawing(sheet=sheet, **regions), paths)
+
+
+def _listed(body: NewDownload) -> dict[str, list[Any]]:
+    """What is said of each table; beside it stand values for all of them."""
+    values = {field: getattr(body, field) for field in SOURCES + REGIONS}
+    return {field: value for field, value in values.items() if isinstance(value, list)}
+
+
+def _count(body: NewDownload) -> int:
+    return max(map(len, _listed(body).values()), default=1)
+
+
+def _misfits(body: NewDownload) -> Iterator[FieldProblem]:
+    """What keeps the request from being taken apart into tables."""
+    if body.sheets is not None:
+        named = [field for field in ("multi", *SOURCES, *REGIONS) if getattr(body, field) is not None]
+        for field in named:
+            yield FieldProblem(
+                path=field, message="it is sent beside `sheets`; say it of each sheet, or send no sheets."
+            )
+        for index, sentence in sheet_names.faults([sheet.name for sheet in body.sheets]):
+            yield FieldProblem(path=f"sheets[{index}].name", message=sentence)
+    elif body.multi is not None:
+        yield from _uneven(body)
+    else:
+        yield from _lists_alone(body)
+
+
+def _uneven(body: NewDownload) -> Iterator[FieldProblem]:
+    listed = _listed(body)
+    count = _count(body)
+    if count > TABLES_MAX:
+        longest = next(field for field, values in listed.items() if len(values) == count)
+        yield FieldProblem(path=longest, message=f"it has {count:,} entries; send 1–{TABLES_MAX}, one for each table.")
+        return
+    first = next(iter(listed), "")
+    for field, values in listed.items():
+        if len(values) != len(listed[first]):
+            message = f"it has {len(values)} entries, and {first} has {len(listed[first])}; send one for each table."
+            yield FieldProblem(path=field, message=message)
+    for index, data in enumerate(listed.get("data", ())):
+        if isinstance(data, dict) and not all(isinstance(rows, list) for rows in data.values()):
+            message = "with `multi`, each entry is all rows of one table; send an array of rows."
+            yield FieldProblem(path=f"data[{index}]", message=message)
+
+
+def _lists_alone(body: NewDownload) -> Iterator[FieldProblem]:
+    for field in ("source_url", "title", "summary"):
+        if isinstance(getattr(body, field), list):
+            yield FieldProblem(
+                path=field, message="it is an array, one entry for each table; send `multi`, or one value."
+            )
+    if isinstance(body.data, list) and not all(isinstance(row, dict) for row in body.data):
+        message = "it holds the rows of several tables; send `multi`, or the rows of one."
+        yield FieldProblem(path="data", message=message)
+
+
+def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+    for index, table in enumerate(tables):
+        if (table.source_url is None) == (table.data is None):
+            found = "neither" if table.data is None else "both"
+            place = f"table {index + 1}" if len(tables) > 1 else "it"
+            yield FieldProblem(path="", message=f"{place} has {found} of source_url and data; send one of them.")
+        if isinstance(table.data, dict) and body.type is not FileType.EXCEL:
+            message = "an object of row lists belongs to row heads, which only Excel has; send an array of rows."
+            yield FieldProblem(path=table.paths["data"], message=message)
+    if body.headers is not None and all(table.source_url is None for table in tables):
+        message = "it has headers for a source, but the rows come as data; send one of them."
+        yield FieldProblem(path="", message=message)
+    if len(tables) > 1 and body.type is not FileType.EXCEL:
+        message = f"a {body.type} file holds one table, and {len(tables)} are asked for; send excel, or ask for each."
+        yield FieldProblem(path="type", message=message)
+
+
+def _of_looks(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+    """What is wrong with how the book shall look; for other types only what is no template at all."""
+    said: dict[str, None] = {}
+    for table in tables:
+        if body.type is FileType.EXCEL:
+            found = checking.faults(table.drawing, table.paths.__getitem__)
+        else:
+            found = checking.template_size_faults(table.drawing.template, table.paths["template"])
+        said |= dict.fromkeys(found)
+    for fault in said:
+        if told := _FAULT.fullmatch(fault):
+            yield FieldProblem(path=told["path"], message=told["message"])
+    length = len(drawing(body, tables).model_dump_json())
+    if body.type is FileType.EXCEL and length > DRAWING_MAX_CHARACTERS:
+        message = (
+            f"its titles, summaries, headers, footers and templates have {length:,} characters, those for all tables "
+            f"once for each; send {DRAWING_MAX_CHARACTERS:,} or less."
+        )
+        yield FieldProblem(path="", message=message)
