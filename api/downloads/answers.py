@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from api.models import Answer
 from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.status import Phase, State, Status
+from domain.downloads.status import Phase, State, Status, StoredFile
 from domain.faults import FaultRecord
 from infra.tables.downloads import Download
 
@@ -25,6 +25,9 @@ class ListedDownload(Answer):
     rows: int = Field(description="rows that the file has; 0 in lists while there is none")
     total: int | None = Field(description="rows that the source said there are; null until it did")
     bytes: int | None = Field(default=None, description="size of the file; null while there is none")
+    files: int | None = Field(default=None, description="books in the zip, 1 of a file that is none; null before that")
+    left_out: list[str] = Field(default=[], description="keys of the data that the template does not show")
+    warnings: list[str] = Field(default=[], description="what a reader of the file should know of it")
     processings: int = Field(description="how often it was processed, the first time included")
     fault: FaultRecord | None = Field(default=None, description="why it failed, and what to do")
     created_at: AwareDatetime
@@ -92,16 +95,20 @@ def of_run(task_id: str, kept: Asked, status: Status, created_at: datetime) -> D
 
 
 def _common(row: Download, state: State) -> dict[str, object]:
+    file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
         "state": state,
         "label": state.label,
         "type": FileType(row.type),
-        "file_name": row.file_name,
+        "file_name": file.name if file else row.file_name,
         "operator_id": row.operator_id,
         "rows": row.rows or 0,
         "total": row.total_rows,
         "bytes": row.bytes,
+        "files": file.files if file else None,
+        "left_out": file.left_out if file else [],
+        "warnings": file.warnings if file else [],
         "processings": row.processings,
         "fault": FaultRecord.model_validate(row.fault) if row.fault else None,
         "created_at": row.created_at,
