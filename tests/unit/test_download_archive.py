@@ -1,0 +1,44 @@
+"""The archive of several files: every reader opens it, and its limits are kept before a byte is written."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads.archive import LIMIT_BYTES, LIMIT_MEMBERS, Archive, ArchiveTooLarge, Member
+
+MOMENT = datetime(2026, 11, 20, 13, 45, 58)  # noqa: DTZ001 - the format knows no zones
+
+names = st.text(st.characters(exclude_characters="/\\\0", exclude_categories=["Cs"]), min_size=1, max_size=30)
+
+
+def written(files: dict[str, bytes]) -> bytes:
+    members = [Member(name, len(content), zlib.crc32(content)) for name, content in files.items()]
+    archive = Archive(members, MOMENT)
+    return b"".join(archive.begin(place) + content for place, content in enumerate(files.values())) + archive.end()
+
+
+@given(st.dictionaries(names, st.binary(max_size=2_000), max_size=8))
+def test_what_goes_in_comes_out(files: dict[str, bytes]) -> None:
+    """Names of any letters and contents of any bytes, in order, with their time."""
+    with zipfile.ZipFile(io.BytesIO(written(files))) as archive:
+        assert archive.testzip() is None
+        assert {info.filename: archive.read(info) for info in archive.infolist()} == files
+        assert {info.date_time for info in archive.infolist()} <= {(2026, 11, 20, 13, 45, 58)}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [[Member("a", LIMIT_BYTES, 0)], [Member("a", LIMIT_BYTES // 2, 0)] * 2, [Member("a", 0, 0)] * (LIMIT_MEMBERS + 1)],
+    ids=["one too large", "all too large", "too many"],
+)
+def test_more_than_the_format_holds_is_refused(members: list[Member]) -> None:
+    """The larger format is not read by every program, so it is never written."""
+    with pytest.raises(ArchiveTooLarge, match=r"[\d,]+ files of [\d,]+ bytes"):
+        Archive(members, MOMENT)

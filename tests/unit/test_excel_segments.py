@@ -1,0 +1,65 @@
+"""Rows are shared out among as few books as will do, evenly, in order, and completely."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from activities.downloads.binding import warnings
+from domain.downloads.excel.segments import FILLED, Book, TooManyRows, segments, whole
+
+
+@given(
+    rows=st.integers(0, 5_000_000),
+    row_bytes=st.floats(0, 500),
+    max_bytes=st.integers(1_000_000, 50_000_000),
+    max_rows=st.integers(50_000, 1_000_000),
+)
+def test_every_row_lies_in_one_segment(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> None:
+    """None lost, none doubled, none too many; sizes differ by a row at most; the last one knows that it is."""
+    found = segments(rows, row_bytes, max_bytes, max_rows)
+
+    ends = [segment.first_row + segment.rows for segment in found]
+    assert [0, *ends[:-1]] == [segment.first_row for segment in found]
+    assert ends[-1] == rows
+    assert max(segment.rows for segment in found) <= max_rows
+    assert max(segment.rows for segment in found) - min(segment.rows for segment in found) <= 1
+    assert [segment.last for segment in found] == [False] * (len(found) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    ("rows", "row_bytes", "count"),
+    [(0, 50, 1), (1, 50, 1), (100_000, 50, 1), (184_000, 50, 1), (200_000, 50, 2), (1_000_000, 50, 6), (900_000, 1, 2)],
+)
+def test_as_few_as_will_do(rows: int, row_bytes: float, count: int) -> None:
+    """A book is planned to be nearly full."""
+    assert FILLED == 0.92
+    assert len(segments(rows, row_bytes, 10_000_000, 800_000)) == count
+
+
+def test_a_book_that_stays_one_has_a_limit_too() -> None:
+    """Rows under row heads cannot be split."""
+    assert [(segment.rows, segment.whole, segment.last) for segment in whole(10, 10)] == [(10, True, True)]
+    with pytest.raises(TooManyRows):
+        whole(11, 10)
+
+
+def book(**report: object) -> Book:
+    values: dict[str, object] = {"cut_cells": 0, "empty_columns": [], "warnings": []} | report
+    return Book.model_validate({"key": "k", "bytes": 1, "crc32": 0, "etag": "e", "rows": 1} | values)
+
+
+def test_warnings_are_those_of_the_whole_file() -> None:
+    """A column is empty if it is in all books; what was cut is counted over all of them."""
+    books = [
+        book(cut_cells=2, empty_columns=["A", "B"], warnings=["w"]),
+        book(cut_cells=1, empty_columns=["B", "C"], warnings=["w", "v"]),
+    ]
+
+    assert warnings(books) == [
+        "w",
+        "v",
+        "3 texts were longer than a cell of Excel holds, and are cut.",
+        "The column “B” is empty: no row has a value for it.",
+    ]
