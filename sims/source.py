@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,11 +14,10 @@ from urllib.parse import urlencode
 from aiohttp import web
 from pydantic import Field, ValidationError, field_validator
 
-from sims import rows
+from sims import process, rows
 from sims.faults import Faults, Kind
 
 HOST = "127.0.0.1"
-PARENT_CHECK_SECONDS = 0.5
 
 _CANNED: Mapping[Kind | None, tuple[int, str, str]] = {
     Kind.SERVER_ERROR: (503, "application/json", '{"error":"busy"}'),
@@ -195,27 +191,17 @@ async def _stats(request: web.Request) -> web.Response:
     return web.json_response({"requests": sum(counted["requests"] for counted in pages), "pages": pages})
 
 
-async def _serve(port: int) -> None:
-    parent = os.getppid()
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopped.set)
+@asynccontextmanager
+async def _address(port: int) -> AsyncIterator[str]:
     async with running_source(port) as source:
-        sys.stdout.write(json.dumps({"url": source.base}) + "\n")
-        sys.stdout.flush()
-        while not stopped.is_set() and os.getppid() == parent:
-            try:
-                await asyncio.wait_for(stopped.wait(), PARENT_CHECK_SECONDS)
-            except TimeoutError:
-                continue
+        yield source.base
 
 
 def main() -> None:
     """Print the address as one JSON line, then serve until a signal comes or the parent is gone."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
-    asyncio.run(_serve(parser.parse_args().port))
+    asyncio.run(process.serve(_address(parser.parse_args().port)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,173 @@
+"""What a stand-in GSE is asked for, carried out on its world, and views of that for whoever counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, assert_never
+
+from pydantic import BaseModel, Field, ValidationError
+
+from sims.gse.records import entries
+from sims.gse.scenario import Call
+from sims.gse.tasks import Key, Spot, Task
+from sims.gse.world import World
+
+RUNNING_AGENT = 2
+
+
+class Misunderstood(Exception):
+    """GSE refuses this with a code of its own."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Agent(BaseModel):
+    bk_agent_id: str = Field(min_length=1, max_length=64)
+    bk_container_id: str = ""
+    user: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.bk_agent_id, self.bk_container_id
+
+
+class _Source(BaseModel):
+    file_name: str = Field(min_length=1)
+    store_dir: str = Field(min_length=1)
+    agent: _Agent
+
+
+class _Targets(BaseModel):
+    file_name: str = Field(min_length=1)
+    store_dir: str = Field(min_length=1)
+    agents: list[_Agent] = Field(min_length=1)
+
+
+class _Pair(BaseModel):
+    source: _Source
+    target: _Targets
+
+
+class _Transfer(BaseModel):
+    timeout_seconds: int = Field(gt=0)
+    auto_mkdir: bool
+    upload_speed: int = Field(ge=0)
+    download_speed: int = Field(ge=0)
+    tasks: list[_Pair] = Field(min_length=1, max_length=1)
+
+
+class _Results(BaseModel):
+    task_id: str = Field(min_length=1)
+    agents: list[_Agent] | None = Field(default=None, min_length=1)
+
+
+class _Terminate(BaseModel):
+    task_id: str = Field(min_length=1)
+    agents: list[_Agent]
+
+
+class _States(BaseModel):
+    agent_id_list: list[str] = Field(min_length=1, max_length=1_000)
+
+
+def carried_out(world: World, call: Call, body: object) -> Any:
+    """The data of the answer; raises Misunderstood."""
+    try:
+        match call:
+            case Call.TRANSFER:
+                return _transfer(world, _Transfer.model_validate(body))
+            case Call.RESULTS:
+                return _results(world, _Results.model_validate(body))
+            case Call.TERMINATE:
+                return _terminate(world, _Terminate.model_validate(body))
+            case Call.STATES:
+                return _states(_States.model_validate(body))
+            case _:
+                assert_never(call)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:5])
+        raise Misunderstood(1000001, wrong) from None
+
+
+def _transfer(world: World, asked: _Transfer) -> Any:
+    pair = asked.tasks[0]
+    most = world.scenario.max_targets
+    if most is not None and len(pair.target.agents) > most:
+        raise Misunderstood(1000002, f"{len(pair.target.agents)} targets, at most {most}")
+    source = Spot(*pair.source.agent.key, pair.source.store_dir, pair.source.file_name)
+    targets = [Spot(*each.key, pair.target.store_dir, pair.target.file_name) for each in pair.target.agents]
+    return _named(world.transfer(source, targets, asked.timeout_seconds))
+
+
+def _results(world: World, asked: _Results) -> Any:
+    task = _task(world, asked.task_id)
+    task.polls += 1
+    wanted: Collection[Key] = dict.fromkeys(each.key for each in asked.agents or ())
+    return {"version": "V1", "result": entries(task, world.scenario, world.now, wanted)}
+
+
+def _terminate(world: World, asked: _Terminate) -> Any:
+    task = _task(world, asked.task_id)
+    world.terminate(task, (each.key for each in asked.agents))
+    return _named(task)
+
+
+def _states(asked: _States) -> Any:
+    return [
+        {"bk_agent_id": each, "bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1, "status_code": RUNNING_AGENT}
+        for each in asked.agent_id_list
+    ]
+
+
+def _task(world: World, task_id: str) -> Task:
+    if task := world.tasks.get(task_id):
+        return task
+    raise Misunderstood(1000003, f"there is no task {task_id!r}")
+
+
+def _named(task: Task) -> Any:
+    return {"result": {"task_id": task.id}}
+
+
+def stats(world: World) -> Mapping[str, Any]:
+    """Counts since they were cleared."""
+    return {
+        "calls": {call.value: world.calls[call] for call in Call},
+        "targets_sent": world.sends.total(),
+        "targets": len(world.sends),
+        "sent_again": sum(count - 1 for count in world.sends.values()),
+        "received": world.received.total(),
+        "received_again": sum(count - 1 for count in world.received.values()),
+        "refused_keys": world.refused_keys,
+    }
+
+
+def tasks(world: World) -> list[Mapping[str, Any]]:
+    """Each task since the last restart."""
+    return [
+        {
+            "task_id": task.id,
+            "created_at": task.created_at,
+            "targets": len(task.targets),
+            "polls": task.polls,
+            "source": f"{task.source.folder}/{task.source.name}",
+        }
+        for task in world.tasks.values()
+    ]
+
+
+def targets(world: World) -> list[Mapping[str, Any]]:
+    """Each target of each task."""
+    return [
+        {
+            "task_id": task.id,
+            "agent_id": target.spot.agent,
+            "container_id": target.spot.container,
+            "code": target.code,
+            "finished_at": target.finished_at,
+        }
+        for task in world.tasks.values()
+        for target in task.targets.values()
+    ]

@@ -1,0 +1,91 @@
+"""What a stand-in GSE tells of a task: one record for the upload and one for each target, in the ordered shape."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sims.gse.scenario import Scenario, Shape
+from sims.gse.tasks import DONE, RUNNING, Key, Spot, Target, Task
+
+Entry = dict[str, Any]
+
+
+def entries(task: Task, scenario: Scenario, now: float, wanted: Collection[Key]) -> list[Entry]:
+    """The records of these agents, or of all if none is named."""
+    shape = scenario.shape
+    if task.polls <= shape.empty_polls:
+        return []
+    keys = wanted or [(task.source.agent, task.source.container), *task.targets]
+    told = list(_told(task, shape, now, keys))
+    if shape.duplicates:
+        told *= 2
+    if shape.shuffled:
+        random.Random(f"{scenario.seed}/{task.id}/{task.polls}").shuffle(told)
+    return told
+
+
+def _told(task: Task, shape: Shape, now: float, keys: Collection[Key]) -> Iterator[Entry]:
+    if shape.upload_record and (task.source.agent, task.source.container) in keys:
+        yield _upload(task, shape, now)
+    hides = task.halted and not shape.records_after_failed_upload
+    for key in keys:
+        target = task.targets.get(key)
+        if target and target.told and not (hides and target.ended is None):
+            yield _download(task, target, shape, now)
+    if shape.unknown_target:
+        stranger = Target(Spot("nobody-asked-for-this", "", "/", "x"), task.created, code=DONE, ended=now)
+        yield _download(task, stranger, shape, now)
+
+
+def _upload(task: Task, shape: Shape, now: float) -> Entry:
+    content = _source(task) | _course(task, shape, task.upload_code, task.upload_ended, now)
+    return _entry(task.upload_code, task.upload_message, content, shape, "upload", 0)
+
+
+def _download(task: Task, target: Target, shape: Shape, now: float) -> Entry:
+    spot = target.spot
+    content = {
+        **_source(task),
+        "dest_agent_id": spot.agent,
+        "dest_container_id": spot.container,
+        "dest_file_dir": spot.folder,
+        "dest_file_name": spot.name,
+        **_course(task, shape, target.code, target.ended, now, target.due),
+    }
+    return _entry(target.code, target.message, content, shape, "download", 1)
+
+
+def _entry(code: int, message: str, content: Entry, shape: Shape, kind: str, mode: int) -> Entry:
+    if shape.types:
+        content["type"] = kind
+    if shape.modes:
+        content["mode"] = mode
+    return {"error_code": code, "error_msg": message, "content": content}
+
+
+def _source(task: Task) -> Entry:
+    return {
+        "source_agent_id": task.source.agent,
+        "source_container_id": task.source.container,
+        "source_file_dir": task.source.folder,
+        "source_file_name": task.source.name,
+    }
+
+
+def _course(task: Task, shape: Shape, code: int, ended: float | None, now: float, due: float | None = None) -> Entry:
+    if code == DONE:
+        progress = shape.progress_at_success
+    else:
+        progress = min(99, int(100 * (now - task.created) / max(0.001, (due or now + 1) - task.created)))
+    took = max(0.001, (ended or now) - task.created)
+    return {
+        "progress": progress,
+        "speed": int(task.bytes * progress / 100 / took / 1024),
+        "size": task.bytes,
+        "status": 1 if code == RUNNING else 0,
+        "status_info": "running" if code == RUNNING else "finished",
+        "start_time": int(task.created_at * 1000),
+        "end_time": 0 if ended is None else int((task.created_at + took) * 1000),
+    }

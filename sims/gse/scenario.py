@@ -1,0 +1,139 @@
+"""What a stand-in GSE does: how fast it is, what its answers look like, and which faults come when."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import cached_property
+from hashlib import blake2b
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Call(StrEnum):
+    """The calls of GSE's interface."""
+
+    TRANSFER = "transfer"
+    RESULTS = "results"
+    TERMINATE = "terminate"
+    STATES = "states"
+
+
+class Action(StrEnum):
+    """What goes wrong."""
+
+    # with a call
+    STATUS = "status"  # an error of the gateway: `status` and `code`
+    HTML = "html"  # a page of a proxy, with `status`
+    RATE_LIMIT = "rate_limit"  # 429, and when to come back
+    REFUSE = "refuse"  # 200 with `code` and `message`
+    NO_CODE = "no_code"  # 200 without a code
+    NO_TASK_ID = "no_task_id"  # a success that names no task
+    RESET = "reset"  # the connection is cut, nothing was done
+    DROP = "drop"  # it is done, and then the connection is cut
+    SLOW = "slow"  # right, but after `seconds`
+    IGNORE = "ignore"  # a good answer, and nothing is done
+    # with a target, each time that it is sent something
+    FAIL = "fail"  # with `code` and `message`
+    STUCK = "stuck"  # it runs for ever
+    MISSING = "missing"  # no record tells of it, although it has the file in time
+    FLAP = "flap"  # `code` for a while, then it runs again and succeeds
+    # with the upload of a task
+    UPLOAD_FAIL = "upload_fail"  # with `code`; targets that are done `seconds` after the upload began stay so
+    UPLOAD_STUCK = "upload_stuck"  # its record says that it runs when all downloads are done
+
+
+CALL_ACTIONS = frozenset(list(Action)[: list(Action).index(Action.FAIL)])
+TARGET_ACTIONS = frozenset({Action.FAIL, Action.STUCK, Action.MISSING, Action.FLAP})
+UPLOAD_ACTIONS = frozenset({Action.UPLOAD_FAIL, Action.UPLOAD_STUCK})
+
+
+class Rule(BaseModel):
+    """One fault: what goes wrong, where, and how often."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: Action
+    calls: frozenset[Call] = frozenset(Call)
+    """For faults of a call."""
+    agent: str = ".*"
+    """For faults of a target or an upload: a pattern that its whole agent id, or that of the source, matches."""
+    container: str = ".*"
+    fraction: float = Field(default=1.0, ge=0, le=1)
+    """How many of them, drawn from the seed."""
+    skip: int = Field(default=0, ge=0)
+    """How many go right first: calls in all, tasks, or transfers to one target."""
+    times: int | None = Field(default=None, ge=0)
+    """How many go wrong then."""
+    from_second: float = 0.0
+    """When it begins, on the simulator's clock since the scenario was set."""
+    to_second: float | None = None
+    code: int = 101
+    message: str = ""
+    status: int = 500
+    seconds: float = 1.0
+
+    @cached_property
+    def _agents(self) -> re.Pattern[str]:
+        return re.compile(self.agent)
+
+    @cached_property
+    def _containers(self) -> re.Pattern[str]:
+        return re.compile(self.container)
+
+    def counts(self, occurrence: int, now: float) -> bool:
+        """Whether it is the turn of the nth time (from 0), at this second."""
+        last = None if self.times is None else self.skip + self.times
+        in_turn = occurrence >= self.skip and (last is None or occurrence < last)
+        return in_turn and now >= self.from_second and (self.to_second is None or now < self.to_second)
+
+    def concerns(self, agent_id: str, container_id: str) -> bool:
+        """Whether it is about this agent."""
+        return bool(self._agents.fullmatch(agent_id) and self._containers.fullmatch(container_id))
+
+
+class Shape(BaseModel):
+    """How answers look where deployments differ."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    types: bool = True
+    modes: bool = True
+    upload_record: bool = True
+    empty_polls: int = Field(default=0, ge=0, description="results of a task that are empty at first")
+    progress_at_success: int = 100
+    unknown_target: bool = Field(default=False, description="a record of a target that nobody asked for")
+    duplicates: bool = Field(default=False, description="each record twice")
+    shuffled: bool = False
+    records_after_failed_upload: bool = True
+
+
+class Scenario(BaseModel):
+    """One GSE."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = 0
+    upload_seconds: float = Field(default=0.1, ge=0)
+    download_seconds: float = Field(default=0.3, ge=0, description="of the first target; later ones wait for peers")
+    swarm: float = Field(default=0.1, ge=0, description="how much longer each doubling of the targets takes")
+    jitter_seconds: float = Field(default=0.1, ge=0)
+    terminate_seconds: float = Field(default=0.1, ge=0)
+    speed: float = Field(default=1.0, gt=0, description="seconds on the simulator's clock for one of ours")
+    app_code: str = Field(default="", description="empty takes any")
+    app_secret: str = ""
+    tenant_id: str = Field(default="", description="empty takes any")
+    max_targets: int | None = None
+    shape: Shape = Shape()
+    rules: tuple[Rule, ...] = ()
+
+    def rolls(self, rule: int, *what: object) -> bool:
+        """Whether the fraction of a rule takes this in; the same seed always takes the same."""
+        fraction = self.rules[rule].fraction
+        return fraction >= 1 or draw(self.seed, rule, *what) < fraction
+
+
+def draw(*what: object) -> float:
+    """A number from 0 to 1 that hangs on nothing else."""
+    digest = blake2b("/".join(map(str, what)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) / 2**64

@@ -1,0 +1,171 @@
+"""A stand-in GSE over HTTP: the four calls behind their gateway, and `/_sim/…` to order faults and look at counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from pydantic import ValidationError
+
+from sims.gse import orders
+from sims.gse.orders import Misunderstood
+from sims.gse.scenario import Action, Call, Rule, Scenario
+from sims.gse.world import World
+
+HOST = "127.0.0.1"
+BODY_MAX_BYTES = 40 * 1024 * 1024
+PATHS = {
+    Call.TRANSFER: "/api/v2/task/extensions/async_transfer_file",
+    Call.RESULTS: "/api/v2/task/extensions/get_transfer_file_result",
+    Call.TERMINATE: "/api/v2/task/extensions/async_terminate_transfer_file",
+    Call.STATES: "/api/v2/cluster/list_agent_state",
+}
+WORLD = web.AppKey("world", World)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def running_gse(world: World, port: int = 0) -> AsyncIterator[str]:
+    """Serve a world on 127.0.0.1 and yield the address; port 0 picks a free one. The world outlives it."""
+    app = web.Application(client_max_size=BODY_MAX_BYTES)
+    app[WORLD] = world
+    for call, path in PATHS.items():
+        app.router.add_post(path, _handler(call))
+    app.router.add_put("/_sim/scenario", _set_scenario)
+    app.router.add_post("/_sim/{deed:restart|clear|advance}", _do)
+    app.router.add_get("/_sim/{view:stats|tasks|targets}", _look)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1, handler_cancellation=True)
+    await runner.setup()
+    time_passes = asyncio.create_task(world.run())
+    try:
+        await web.TCPSite(runner, HOST, port).start()
+        host, bound_port = runner.addresses[0][:2]
+        yield f"http://{host}:{bound_port}"
+    finally:
+        time_passes.cancel()
+        with suppress(asyncio.CancelledError):
+            await time_passes
+        await runner.cleanup()
+
+
+def _handler(call: Call) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        world = request.app[WORLD]
+        world.calls[call] += 1
+        rule = world.fault(call)
+        if rule and rule.action is not Action.SLOW and rule.action is not Action.DROP:
+            return _faulty(request, rule)
+        if rule and rule.action is Action.SLOW:
+            await asyncio.sleep(rule.seconds)
+        answer = await _answer(request, world, call)
+        return _cut(request) if rule and rule.action is Action.DROP else answer
+
+    return handle
+
+
+async def _answer(request: web.Request, world: World, call: Call) -> web.Response:
+    if refusal := _refused(request, world):
+        return refusal
+    try:
+        body = msgspec.json.decode(await request.read())
+        return _said(0, "", orders.carried_out(world, call, body))
+    except web.HTTPRequestEntityTooLarge:
+        return _gateway(413, 1641301, "the body is too large")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _gateway(400, 1640001, "the body is no JSON")
+    except Misunderstood as error:
+        return _said(error.code, str(error), None)
+
+
+def _refused(request: web.Request, world: World) -> web.Response | None:
+    """What the gateway has against a caller."""
+    scenario = world.scenario
+    try:
+        keys = msgspec.json.decode(request.headers["X-Bkapi-Authorization"])
+        code, secret = keys["bk_app_code"], keys["bk_app_secret"]
+    except (KeyError, TypeError, msgspec.DecodeError):
+        code = secret = None
+    if not code or not secret:
+        world.refused_keys += 1
+        return _gateway(400, 1640001, "bk_app_code and bk_app_secret must stand in X-Bkapi-Authorization")
+    if scenario.app_code and (code, secret) != (scenario.app_code, scenario.app_secret):
+        world.refused_keys += 1
+        return _gateway(401, 1640101, "app verification failed")
+    if scenario.tenant_id and request.headers.get("X-Bk-Tenant-Id") != scenario.tenant_id:
+        return _gateway(403, 1640302, "cross-tenant calls are forbidden")
+    return None
+
+
+def _faulty(request: web.Request, rule: Rule) -> web.StreamResponse:
+    match rule.action:
+        case Action.STATUS:
+            return _gateway(rule.status, rule.code, rule.message or "ordered fault")
+        case Action.HTML:
+            return web.Response(status=rule.status, content_type="text/html", text="<html><h1>Bad Gateway</h1></html>")
+        case Action.RATE_LIMIT:
+            answer = _gateway(429, 1642902, "rate limit exceeded")
+            answer.headers["X-Bkapi-RateLimit-Reset"] = str(int(rule.seconds))
+            return answer
+        case Action.REFUSE:
+            return _said(rule.code, rule.message or "ordered fault", None)
+        case Action.NO_CODE:
+            return web.json_response({"message": "", "data": {"result": {"task_id": "no-code"}}})
+        case Action.NO_TASK_ID:
+            return _said(0, "", {"result": {"task_id": ""}})
+        case Action.IGNORE:
+            return _said(0, "", {"result": {"task_id": "ignored"}})
+        case _:
+            return _cut(request)
+
+
+def _cut(request: web.Request) -> web.StreamResponse:
+    if request.transport:
+        request.transport.abort()
+    return web.Response()
+
+
+def _gateway(status: int, code: int, message: str) -> web.Response:
+    body = {"code_name": "SIMULATED", "code": code, "message": message, "result": False, "data": None}
+    return web.json_response(body, status=status, headers={"X-Bkapi-Error-Code": str(code)})
+
+
+def _said(code: int, message: str, data: Any) -> web.Response:
+    body = msgspec.json.encode({"code": code, "message": message, "data": data})
+    return web.Response(body=body, content_type="application/json", headers={"X-Bkapi-Request-Id": "simulated"})
+
+
+async def _set_scenario(request: web.Request) -> web.Response:
+    try:
+        request.app[WORLD].set(Scenario.model_validate_json(await request.read()))
+    except ValidationError as error:
+        return web.Response(status=400, text=error.json(), content_type="application/json")
+    return web.json_response({})
+
+
+async def _do(request: web.Request) -> web.Response:
+    world = request.app[WORLD]
+    match request.match_info["deed"]:
+        case "restart":
+            world.restart()
+        case "clear":
+            world.clear()
+        case _:
+            await world.advance(float(request.query["seconds"]))
+    return web.json_response({})
+
+
+async def _look(request: web.Request) -> web.Response:
+    world = request.app[WORLD]
+    match request.match_info["view"]:
+        case "stats":
+            seen: object = orders.stats(world)
+        case "tasks":
+            seen = orders.tasks(world)
+        case _:
+            seen = orders.targets(world)
+    return web.Response(body=msgspec.json.encode(seen), content_type="application/json")

@@ -1,0 +1,276 @@
+"""The client of GSE takes for a success only what is one, and tells what a caller may do after each failure."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.transfers.gse import AGENT_RUNNING, Agent, Place, Verdict
+from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable, GseUnknown
+from infra.settings import GseSettings
+from sims.gse.scenario import Action, Call
+from tests.stack import eventually
+from tests.unit.gse_peers import QUICK, call_fault, gse, hosts, order, settings
+from tests.unit.http_peers import Script, answer, drips, peer, says
+
+OK = {"code": 0, "message": "", "data": {"result": {"task_id": "GSE:1"}}}
+
+
+def told(body: object, *headers: str, status: str = "200 OK") -> Script:
+    """A server that answers every call with this."""
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return says(answer(text, *headers, status=status))
+
+
+async def test_a_transfer_runs_to_its_end() -> None:
+    """Begun, asked after, and done: by keys that hold colons and containers alike."""
+    targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "docker://c1", "app"), Agent("a", "c2", "app")]
+    async with gse() as (world, client):
+        task_id = await client.transfer(order(targets))
+        results = await client.results(task_id)
+        assert set(results.downloads) == {each.key for each in targets}
+        assert results.upload
+
+        async def done() -> bool:
+            records = (await client.results(task_id)).downloads.values()
+            return all(record.verdict is Verdict.SUCCESS for record in records)
+
+        assert await eventually(done)
+        assert world.sends.total() == 3
+
+
+async def test_results_are_of_the_agents_that_are_named() -> None:
+    """Only the unfinished are asked for; an empty list is left out, because GSE would take it for nobody."""
+    async with gse() as (_, client):
+        task_id = await client.transfer(order(hosts(5)))
+        some = await client.results(task_id, hosts(2))
+        everything = await client.results(task_id, [])
+
+    assert set(some.downloads) == {("host-0", ""), ("host-1", "")}
+    assert some.upload is None
+    assert len(everything.downloads) == 5
+
+
+async def test_a_termination_names_its_targets() -> None:
+    """The named end, the others go on; an empty list, which the original sent, is refused at once."""
+    async with gse(call_fault(Action.STUCK)) as (world, client):
+        task_id = await client.transfer(order(hosts(3)))
+        with pytest.raises(ValueError, match="no agent was named"):
+            await client.terminate(task_id, [])
+        assert world.calls[Call.TERMINATE] == 0
+        await client.terminate(task_id, hosts(2))
+
+        async def terminated() -> bool:
+            return (await client.results(task_id)).downloads["host-1", ""].error_code == 126
+
+        assert await eventually(terminated)
+        assert (await client.results(task_id)).downloads["host-2", ""].verdict is Verdict.RUNNING
+
+
+async def test_agent_states_come_in_pages() -> None:
+    """More agents than a call takes are asked for in several."""
+    async with gse() as (world, client):
+        states = await client.agent_states([each.agent_id for each in hosts(2_500)])
+
+    assert len(states) == 2_500
+    assert set(states.values()) == {AGENT_RUNNING}
+    assert world.calls[Call.STATES] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        (b"<html>Bad Gateway</html>", "200 OK", GseUnknown),
+        (b"", "200 OK", GseUnknown),
+        (b"[]", "200 OK", GseUnknown),
+        (b'{"code": 0, "data": {"result"', "200 OK", GseUnknown),
+        (b"[" * 100_000, "200 OK", GseUnknown),
+        (b'{"code": 0, "message": "\xff"}', "200 OK", GseUnknown),
+        ({"message": "", "data": OK["data"]}, "200 OK", GseUnknown),  # the original took no code for 0
+        ({**OK, "code": None}, "200 OK", GseUnknown),
+        ({**OK, "code": "0"}, "200 OK", GseUnknown),
+        ({**OK, "code": False}, "200 OK", GseUnknown),
+        ({**OK, "data": None}, "200 OK", GseUnknown),
+        ({**OK, "data": {"task_id": "GSE:1"}}, "200 OK", GseUnknown),
+        ({**OK, "data": {"result": {"task_id": ""}}}, "200 OK", GseUnknown),
+        ({**OK, "data": {"result": {"task_id": 7}}}, "200 OK", GseUnknown),
+        (OK, "500 Internal Server Error", GseUnknown),  # the original never looked at the status
+        (OK, "302 Found", GseRefused),
+        ({"code": 1650201, "message": "reset"}, "502 Bad Gateway", GseUnknown),
+        ({"code": 1650401, "message": "slow"}, "504 Gateway Timeout", GseUnknown),
+        (b"<html>busy</html>", "503 Service Unavailable", GseUnavailable),
+        ({"code": 1650300, "message": "busy"}, "200 OK", GseUnavailable),  # a stage may rewrite the status
+        ({"code": 1642902, "message": "slow down"}, "429 Too Many Requests", GseUnavailable),
+        ({"code": 1642902, "message": "slow down"}, "200 OK", GseUnavailable),
+        ({"code": 1640101, "message": "who?"}, "401 Unauthorized", GseRefused),
+        ({"code": 1640302, "message": "no"}, "403 Forbidden", GseRefused),
+        ({"code": 1640001, "message": "what?"}, "200 OK", GseRefused),
+        (b"not found", "404 Not Found", GseRefused),
+        ({"code": 1641301, "message": "large"}, "413 Content Too Large", GseRefused),
+        ({"code": 1000014, "message": "bad target"}, "200 OK", GseRefused),
+        ({**OK, "code": -1}, "200 OK", GseRefused),
+    ],
+)
+async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: str, kind: type[GseFailure]) -> None:
+    """Refused, surely not begun, or perhaps begun; asked for exactly once, whichever it is."""
+    async with peer(told(body, status=status)) as server, GseClient(settings(server.url)) as client:
+        with pytest.raises(GseFailure) as failure:
+            await client.transfer(order(hosts(1)))
+        assert server.connections == 1
+    assert type(failure.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (says(), GseUnknown),  # hangs up without a word
+        (says(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"), GseUnknown),
+        (says(b"garbage\r\n\r\n"), GseUnknown),
+        (drips(b"HTTP/1.1 200 OK\r\n\r\n"), GseUnknown),  # never ends
+    ],
+)
+async def test_a_transfer_without_a_whole_answer_may_have_begun(script: Script, kind: type[GseFailure]) -> None:
+    """After the request was sent, silence says nothing about whether it was carried out."""
+    async with peer(script) as server, GseClient(settings(server.url, answer_timeout_seconds=0.3)) as client:
+        with pytest.raises(kind):
+            await client.transfer(order(hosts(1)))
+        assert server.connections == 1
+
+
+async def test_a_transfer_that_met_nobody_surely_did_not_begin() -> None:
+    """No connection, no transfer."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        async with GseClient(settings(f"http://127.0.0.1:{taken.getsockname()[1]}")) as client:
+            with pytest.raises(GseUnavailable, match="could not be reached"):
+                await client.transfer(order(hosts(1)))
+
+
+async def test_each_transfer_has_a_connection_of_its_own() -> None:
+    """On a kept connection, its end cannot be told from the end of a transfer that was begun."""
+    async with peer(told(OK), keep_alive=True) as server, GseClient(settings(server.url)) as client:
+        for _ in range(3):
+            await client.transfer(order(hosts(1)))
+        assert server.connections == 3
+
+
+async def test_a_transfer_that_was_begun_and_cut_off_is_unknown() -> None:
+    """GSE has the task, and the caller is told that it may."""
+    async with gse(call_fault(Action.DROP, calls={Call.TRANSFER})) as (world, client):
+        with pytest.raises(GseUnknown):
+            await client.transfer(order(hosts(3)))
+        assert len(world.tasks) == 1
+
+
+async def ask(call: Call, client: GseClient, task_id: str) -> None:
+    """Make this call."""
+    match call:
+        case Call.RESULTS:
+            await client.results(task_id)
+        case Call.TERMINATE:
+            await client.terminate(task_id, hosts(1))
+        case _:
+            await client.agent_states(["host-0"])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        call_fault(Action.STATUS, status=500, code=1650000, times=2),
+        call_fault(Action.STATUS, status=200, code=1650201, times=2),
+        call_fault(Action.HTML, status=502, times=2),
+        call_fault(Action.HTML, status=200, times=2),
+        call_fault(Action.NO_CODE, times=2),
+        call_fault(Action.RESET, times=2),
+        call_fault(Action.RATE_LIMIT, seconds=0, times=2),
+    ],
+    ids=lambda rule: f"{rule.action}-{rule.status}",
+)
+@pytest.mark.parametrize("call", [Call.RESULTS, Call.TERMINATE, Call.STATES])
+async def test_what_may_be_repeated_is(fault: Any, call: Call) -> None:
+    """Two bad answers out of three cost nothing but time, and three come out as one kind of failure."""
+    for times, comes_out in ((2, True), (3, False)):
+        async with gse(fault.model_copy(update={"times": times, "calls": frozenset({call})})) as (world, client):
+            task_id = await client.transfer(order(hosts(1)))
+            if comes_out:
+                await ask(call, client, task_id)
+            else:
+                with pytest.raises(GseUnavailable):
+                    await ask(call, client, task_id)
+            assert world.calls[call] == 3
+
+
+async def test_a_refusal_is_not_repeated() -> None:
+    """A task that GSE has forgotten does not come back."""
+    async with gse() as (world, client):
+        with pytest.raises(GseRefused, match="there is no task") as failure:
+            await client.results("GSE:of another life")
+        assert world.calls[Call.RESULTS] == 1
+    assert failure.value.code == 1000003
+
+
+async def test_the_gateways_wish_to_wait_is_told() -> None:
+    """Who is limited learns how long."""
+    async with gse(call_fault(Action.RATE_LIMIT, seconds=7)) as (_, client):
+        with pytest.raises(GseUnavailable) as failure:
+            await client.transfer(order(hosts(1)))
+    assert failure.value.retry_after_seconds == 7
+
+
+async def test_keys_and_tenant_go_with_each_call_and_nowhere_else() -> None:
+    """The gateway gets what it wants; no failure's text holds the secret."""
+    async with peer(told({"code": 1640101, "message": "who?"})) as server:
+        async with GseClient(settings(server.url, tenant_id="t1")) as client:
+            with pytest.raises(GseRefused) as failure:
+                await client.transfer(order(hosts(1)))
+        head = server.heads[0].decode()
+    assert '{"bk_app_code": "haulage", "bk_app_secret": "s3cret", "bk_username": "admin"}' in head
+    assert "X-Bk-Tenant-Id: t1" in head
+    assert "s3cret" not in str(failure.value) + repr(failure.value)
+
+
+async def test_wrong_keys_are_refused() -> None:
+    """What to check is said."""
+    scenario = QUICK.model_copy(update={"app_code": "other", "app_secret": "x"})
+    async with gse(scenario=scenario) as (world, client):
+        with pytest.raises(GseRefused, match="Check the app code"):
+            await client.transfer(order(hosts(1)))
+    assert world.refused_keys == 1
+
+
+async def test_without_an_address_the_setting_is_named() -> None:
+    """A house without GSE says what to set."""
+    async with GseClient(GseSettings()) as client:
+        with pytest.raises(GseRefused, match="HAULAGE_GSE__BASE_URL"):
+            await client.transfer(order(hosts(1)))
+
+
+async def test_records_that_say_nothing_are_left_out() -> None:
+    """The rest of the answer counts."""
+    entries = [
+        {"error_code": 0, "content": {"dest_agent_id": "a", "mode": 1}},
+        {"content": {"dest_agent_id": "b", "mode": 1}},
+        None,
+    ]
+    async with peer(told({**OK, "data": {"result": entries}})) as server, GseClient(settings(server.url)) as client:
+        results = await client.results("GSE:1")
+    assert set(results.downloads) == {("a", "")}
+
+
+@pytest.mark.parametrize(
+    ("source_folder", "place"), [("", Place("/cache/2", "abc")), ("/host/cache", Place("/host/cache/2", "abc"))]
+)
+def test_the_source_is_named_as_gse_knows_it(source_folder: str, place: Place) -> None:
+    """A folder that is mounted elsewhere on the host is told by its name there."""
+    client = GseClient(
+        GseSettings(
+            source_agent_id="s", source_container_id="docker://c", cache_folder="/cache", source_folder=source_folder
+        )
+    )
+
+    assert client.source == Agent("s", "c", "root")
+    assert client.source_place(Path("/cache/2/abc")) == place

@@ -1,0 +1,347 @@
+"""The stand-in GSE: real bytes arrive, each fault comes where it was ordered, and its counts are true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from domain.transfers.gse import Agent, Record, Results, Verdict
+from infra.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
+from sims.gse import orders
+from sims.gse.disks import Disks
+from sims.gse.scenario import Action, Call, Rule, Scenario, Shape
+from sims.gse.tasks import Spot
+from sims.gse.world import World
+from tests.stack import eventually
+from tests.unit.gse_peers import QUICK, SOURCE, call_fault, gse, hosts, order, settings
+
+ROOT = Path(__file__).parents[2]
+GRACE = 0.2
+
+
+def codes(results: Results) -> list[int]:
+    """What the targets' records say, in the order of their names."""
+    return [record.error_code for _, record in sorted(results.downloads.items())]
+
+
+async def ended(client: GseClient, task_id: str, count: int) -> Results:
+    """The results once so many targets have ended."""
+
+    async def over() -> Results | None:
+        results = await client.results(task_id)
+        final = [each for each in results.downloads.values() if each.verdict is not Verdict.RUNNING]
+        return results if len(final) == count else None
+
+    results = await eventually(over)
+    assert results
+    return results
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file to send."""
+    path = tmp_path / "cache" / "abc"
+    path.parent.mkdir()
+    path.write_bytes(b"the file's bytes" * 1_000)
+    return path
+
+
+@pytest.mark.parametrize("links", [False, True])
+async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path, links: bool) -> None:
+    """Each target's folder holds the file as soon as its record says so, and whose it is."""
+    targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "c1", "app"), Agent("a", "", "app")]
+    async with gse() as (world, client):
+        world.disks = Disks(tmp_path / "hosts", links=links)
+        task_id = await client.transfer(order(targets, file=source))
+        results = await ended(client, task_id, 3)
+
+        for each in targets:
+            path = world.disks.path(Spot(each.agent_id, each.container_id, "/data/app", "abc"))
+            assert path.read_bytes() == source.read_bytes()
+            assert results.downloads[each.key].size == source.stat().st_size
+        assert len({world.disks.path(Spot(*each.key, "/data/app", "abc")) for each in targets}) == 3
+
+
+async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None:
+    """The source's record says so; no target gets anything."""
+    async with gse(disks=tmp_path) as (world, client):
+        task_id = await client.transfer(order(hosts(2), file=tmp_path / "nothing"))
+
+        async def failed() -> bool:
+            upload = (await client.results(task_id)).upload
+            return upload is not None and upload.error_code == 705
+
+        assert await eventually(failed)
+        await world.advance(10)
+        assert codes(await client.results(task_id)) == [115, 115]
+        assert world.received.total() == 0
+
+
+async def test_targets_end_one_after_the_other() -> None:
+    """The first has its file early; the last waits for its peers, and progress grows."""
+    scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=0.5, jitter_seconds=0)
+    async with gse(scenario=scenario) as (world, client):
+        task_id = await client.transfer(order(hosts(4)))
+        await world.advance(6)
+        early = await client.results(task_id)
+        await world.advance(6)
+        some = await client.results(task_id)
+        await world.advance(60)
+        assert codes(early) == [115] * 4
+        assert 0 < early.downloads["host-3", ""].progress < some.downloads["host-3", ""].progress < 100
+        assert codes(some) == [0, 115, 115, 115]
+        assert codes(await client.results(task_id)) == [0] * 4
+
+
+async def test_targets_fail_by_pattern() -> None:
+    """A code and words for those whose names match; the others arrive."""
+    async with gse(call_fault(Action.FAIL, agent="host-[13]", code=117, message="agent down")) as (_, client):
+        results = await ended(client, await client.transfer(order(hosts(4))), 4)
+    assert codes(results) == [0, 117, 0, 117]
+    assert results.downloads["host-1", ""].error_msg == "agent down"
+
+
+async def test_targets_fail_a_number_of_times() -> None:
+    """A target that fails twice gets its file with the third transfer, each counted."""
+    async with gse(call_fault(Action.FAIL, code=703, times=2)) as (world, client):
+        ends = [codes(await ended(client, await client.transfer(order(hosts(2))), 2)) for _ in range(3)]
+        assert ends == [[703, 703], [703, 703], [0, 0]]
+        assert orders.stats(world) == {
+            "calls": {"transfer": 3, "results": world.calls[Call.RESULTS], "terminate": 0, "states": 0},
+            "targets_sent": 6,
+            "targets": 2,
+            "sent_again": 4,
+            "received": 2,
+            "received_again": 0,
+            "refused_keys": 0,
+        }
+
+
+async def test_a_fraction_fails_by_seed() -> None:
+    """The same seed strikes the same targets, in another process too; another seed strikes others."""
+
+    async def struck(seed: int) -> set[str]:
+        rule = call_fault(Action.FAIL, fraction=0.3)
+        async with gse(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
+            results = await ended(client, await client.transfer(order(hosts(200))), 200)
+        return {agent for (agent, _), record in results.downloads.items() if record.error_code}
+
+    first = await struck(1)
+    assert first == await struck(1)
+    assert first != await struck(2)
+    assert 30 < len(first) < 90
+
+
+async def test_stuck_targets_run_until_gses_own_timeout() -> None:
+    """Then they end as 120."""
+    async with gse(call_fault(Action.STUCK, agent="host-0")) as (world, client):
+        task_id = await client.transfer(order(hosts(2), timeout_seconds=60))
+        await world.advance(30)
+        assert codes(await client.results(task_id)) == [115, 0]
+        await world.advance(31)
+        assert codes(await client.results(task_id)) == [120, 0]
+
+
+async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
+    """Nobody is told."""
+    async with gse(call_fault(Action.MISSING, agent="host-0")) as (world, client):
+        task_id = await client.transfer(order(hosts(2)))
+        await world.advance(10)
+        assert set((await client.results(task_id)).downloads) == {("host-1", "")}
+        assert world.received.total() == 2
+
+
+async def test_a_flapping_target_fails_runs_again_and_succeeds() -> None:
+    """Its record is not final until it is."""
+    scenario = Scenario(upload_seconds=0, download_seconds=100, swarm=0, jitter_seconds=0)
+    async with gse(call_fault(Action.FLAP, code=703), scenario=scenario) as (world, client):
+        task_id = await client.transfer(order(hosts(1)))
+        seen = []
+        for seconds in (50, 30, 30, 0):
+            seen += codes(await client.results(task_id))
+            await world.advance(seconds)
+    assert seen == [115, 703, 115, 0]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, [115, 115]), (15.0, [0, 115])])
+@pytest.mark.parametrize("shape", [Shape(), Shape(records_after_failed_upload=False)])
+async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
+    seconds: float, expected: list[int], shape: Shape
+) -> None:
+    """Those that were done stay so; of the others there are records that run for ever, or none."""
+    scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=1, jitter_seconds=0, shape=shape)
+    async with gse(call_fault(Action.UPLOAD_FAIL, code=708, seconds=seconds), scenario=scenario) as (world, client):
+        task_id = await client.transfer(order(hosts(2)))
+        await world.advance(14)
+        await world.advance(86)
+        results = await client.results(task_id)
+    assert results.upload
+    assert results.upload.error_code == 708
+    told = expected if shape.records_after_failed_upload else [code for code in expected if code != 115]
+    assert codes(results) == told
+
+
+async def test_an_upload_may_seem_to_run_for_ever() -> None:
+    """All downloads are done, and its record still says that it runs."""
+    async with gse(call_fault(Action.UPLOAD_STUCK)) as (world, client):
+        task_id = await client.transfer(order(hosts(2)))
+        await world.advance(10)
+        results = await client.results(task_id)
+    assert codes(results) == [0, 0]
+    assert results.upload
+    assert results.upload.verdict is Verdict.RUNNING
+
+
+SHAPES: list[tuple[Shape, Callable[[list[Any]], bool]]] = [
+    (Shape(), lambda told: all({"type", "mode"} < set(each["content"]) for each in told)),
+    (Shape(types=False), lambda told: not any("type" in each["content"] for each in told)),
+    (Shape(modes=False), lambda told: not any("mode" in each["content"] for each in told)),
+    (Shape(upload_record=False), lambda told: len(told) == 3),
+    (Shape(progress_at_success=97), lambda told: {each["content"]["progress"] for each in told} == {97}),
+    (Shape(unknown_target=True), lambda told: len(told) == 5),
+    (Shape(duplicates=True), lambda told: len(told) == 8),
+    (
+        Shape(shuffled=True),
+        lambda told: [each["content"].get("dest_agent_id") for each in told] != [None, "host-0", "host-1", "host-2"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("shape", "looks"), SHAPES, ids=lambda value: str(value)[:40])
+async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[list[Any]], bool]) -> None:
+    """However they look, the same results are read from them."""
+    async with gse(scenario=QUICK.model_copy(update={"shape": shape})) as (world, _):
+        task = world.transfer(
+            Spot(SOURCE.agent_id, "", "/cache", "abc"), [Spot(f"host-{n}", "", "/", "f") for n in range(3)], 60
+        )
+        await world.advance(10)
+        told = orders.carried_out(world, Call.RESULTS, {"task_id": task.id})["result"]
+        assert looks(told)
+        results = Results.of(filter(None, map(Record.read, told)))
+        assert {key: each.verdict for key, each in results.downloads.items() if "host" in key[0]} == {
+            (f"host-{number}", ""): Verdict.SUCCESS for number in range(3)
+        }
+
+
+async def test_results_may_be_empty_at_first() -> None:
+    """As often as ordered."""
+    async with gse(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
+        task_id = await client.transfer(order(hosts(1)))
+        assert [len((await client.results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
+
+
+async def test_a_termination_may_be_ignored() -> None:
+    """The answer is good, and the targets go on."""
+    async with gse(call_fault(Action.IGNORE, calls={Call.TERMINATE}), call_fault(Action.STUCK)) as (world, client):
+        task_id = await client.transfer(order(hosts(1)))
+        await client.terminate(task_id, hosts(1))
+        await world.advance(10)
+        assert codes(await client.results(task_id)) == [115]
+
+
+async def test_calls_go_wrong_in_their_time() -> None:
+    """GSE is down from one second to another, and for one call only."""
+    rule = call_fault(Action.STATUS, status=503, code=1650300, calls={Call.TRANSFER}, from_second=10, to_second=190)
+    async with gse(rule, retries=0) as (world, client):
+        task_id = await client.transfer(order(hosts(1)))
+        await world.advance(20)
+        with pytest.raises(GseUnavailable):
+            await client.transfer(order(hosts(1)))
+        await client.results(task_id)
+        await world.advance(180)
+        await client.transfer(order(hosts(1)))
+
+
+async def test_calls_go_wrong_in_their_turn() -> None:
+    """The second and third of five."""
+    async with gse(call_fault(Action.REFUSE, skip=1, times=2)) as (_, client):
+        went = []
+        for _ in range(5):
+            try:
+                await client.transfer(order(hosts(1)))
+                went.append(True)
+            except GseRefused:
+                went.append(False)
+    assert went == [True, False, False, True, True]
+
+
+async def test_a_restart_loses_all_tasks() -> None:
+    """What was begun is unknown afterwards."""
+    async with gse() as (world, client):
+        task_id = await client.transfer(order(hosts(1)))
+        world.restart()
+        with pytest.raises(GseRefused, match="there is no task"):
+            await client.results(task_id)
+
+
+async def test_slow_answers_come_late() -> None:
+    """Later than a client waits, while GSE has begun the transfer."""
+    async with gse(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (_, client):
+        with pytest.raises(GseUnknown):
+            await client.transfer(order(hosts(1)))
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"timeout_seconds": 0}, "timeout_seconds"),
+    ({"tasks": []}, "tasks"),
+    ({"agents": []}, "agents"),
+    ({"bk_agent_id": "x" * 65}, "bk_agent_id"),
+    ({"bk_agent_id": ""}, "bk_agent_id"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "named"), WRONG, ids=lambda value: str(value)[:30])
+async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named: str) -> None:
+    """A client that asks wrongly does not pass by chance."""
+    body = order(hosts(1)).body()
+    target = body["tasks"][0]["target"]
+    for part in (body, target, target["agents"][0]):
+        part.update({name: value for name, value in wrong.items() if name in part})
+    with pytest.raises(orders.Misunderstood, match=named):
+        orders.carried_out(World(QUICK), Call.TRANSFER, body)
+
+
+async def test_too_many_targets_are_refused() -> None:
+    """Where a limit is set."""
+    async with gse(scenario=QUICK.model_copy(update={"max_targets": 2})) as (_, client):
+        await client.transfer(order(hosts(2)))
+        with pytest.raises(GseRefused, match="at most 2"):
+            await client.transfer(order(hosts(3)))
+
+
+async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
+    """It prints where it listens, takes a scenario over HTTP, tells its counts, and refuses a wrong scenario."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "sims.gse", "--folder", str(tmp_path), "--scenario", QUICK.model_dump_json(),
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        base = json.loads(await process.stdout.readline())["url"]
+        async with GseClient(settings(base)) as client, aiohttp.ClientSession(base_url=base) as http:
+            scenario = QUICK.model_copy(update={"rules": (Rule(action=Action.FAIL, agent="host-0", code=122),)})
+            async with http.put("/_sim/scenario", data=scenario.model_dump_json()) as answer:
+                assert answer.status == 200
+            async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:
+                assert answer.status == 400
+            task_id = await client.transfer(order(hosts(3), file=source))
+            assert codes(await ended(client, task_id, 3)) == [122, 0, 0]
+            async with http.get("/_sim/stats") as answer:
+                assert (await answer.json())["received"] == 2
+            async with http.get("/_sim/targets") as answer:
+                assert [each["code"] for each in await answer.json()] == [122, 0, 0]
+            async with http.post("/_sim/restart"):
+                pass
+            async with http.get("/_sim/tasks") as answer:
+                assert await answer.json() == []
+        assert (tmp_path / "host-1" / "data" / "app" / "abc").read_bytes() == source.read_bytes()
+    finally:
+        process.terminate()
+        await process.wait()
