@@ -13,7 +13,7 @@ from domain.downloads import places, sinks, staging
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
-from domain.downloads.steps import AssembleOrder, Assembled, Manifest, Probe
+from domain.downloads.steps import Assembled, AssembleOrder, Manifest, Probe
 from infra.objects import ObjectMissing, ObjectStore, Part, composite_etag
 
 

@@ -17,7 +17,7 @@ from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.request import DownloadOrder
 from domain.downloads.sinks import sink_for
-from domain.downloads.steps import Opening, RenderOrder
+from domain.downloads.steps import Opening, Probe, RenderOrder
 from domain.faults import SourceFault
 from infra.objects import ObjectStore
 
@@ -38,6 +38,16 @@ MEMORY_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1024 * 1024
 
 
+def require_room(order: DownloadOrder, drawings: Sequence[TableDrawing], probes: Sequence[Probe]) -> None:
+    """See, before anything is fetched, that a book that cannot be made several may have all rows.
+
+    Raises:
+        SourceFault: It may not.
+    """
+    if drawings and is_whole(drawings):
+        _whole(sum(probe.extent.total or 0 for probe in probes), order.file_max_rows)
+
+
 async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]) -> list[Segment]:
     """Share the rows out among books.
 
@@ -46,7 +56,7 @@ async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, row
     """
     drawings = await _drawings(objects, order)
     if is_whole(drawings):
-        return whole(sum(rows), order.file_max_rows)
+        return _whole(sum(rows), order.file_max_rows)
     (count,) = rows
     row_bytes = 0.0
     if count > ROWS_OF_ONE_BOOK:
@@ -60,12 +70,17 @@ def is_whole(drawings: Sequence[TableDrawing]) -> bool:
     return len(drawings) > 1 or (template is not None and bool(read_template(template).rows))
 
 
-def whole(rows: int, max_rows: int) -> list[Segment]:
-    """All rows in one book, if it may have as many.
+async def render(objects: ObjectStore, render: RenderOrder) -> list[Book]:
+    """The books of a segment: one, unless its rows take more room than planned."""
+    drawings = await _drawings(objects, render.order)
+    press = _Press(objects, render.order, render.opening, drawings)
+    if render.segment.whole:
+        return [await press.whole_book()]
+    return await press.books(render.segment)
 
-    Raises:
-        SourceFault: It may not.
-    """
+
+def _whole(rows: int, max_rows: int) -> list[Segment]:
+    """All rows in one book, if it may have as many."""
     try:
         return segments.whole(rows, max_rows)
     except segments.TooManyRows:
@@ -75,15 +90,6 @@ def whole(rows: int, max_rows: int) -> list[Segment]:
             f"the source has {rows:,}.",
             "Ask for fewer rows, or for one table without row heads, which becomes several files where it must.",
         ) from None
-
-
-async def render(objects: ObjectStore, render: RenderOrder) -> list[Book]:
-    """The books of a segment: one, unless its rows take more room than planned."""
-    drawings = await _drawings(objects, render.order)
-    press = _Press(objects, render.order, render.opening, drawings)
-    if render.segment.whole:
-        return [await press.whole_book()]
-    return await press.books(render.segment)
 
 
 async def _drawings(objects: ObjectStore, order: DownloadOrder) -> list[TableDrawing]:
@@ -115,7 +121,7 @@ class _Press:
     async def whole_book(self) -> Book:
         """All tables with all their rows."""
         book = self._new_book()
-        for table, shape in enumerate(self._shapes):
+        for table in range(len(self._shapes)):
             rows = await staged.row_count(self._objects, self._order.for_table(table))
             body = await self._begun(book, table)
             await self._fill(body, table, 0, rows)

@@ -31,7 +31,8 @@ async def batches(
 
     if not rows:
         return
-    left, gathered, size = rows, list[pa.RecordBatch](), 0
+    gathered: list[pa.RecordBatch] = []
+    left, size = rows, 0
     async with aclosing(_pages(objects, order, columns, first_row)) as pages:
         async for page in pages:
             gathered.append(page.slice(0, left))

@@ -19,8 +19,8 @@ from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, State, StoredFile
 from domain.downloads.steps import (
-    AssembleOrder,
     Assembled,
+    AssembleOrder,
     BindOrder,
     FetchOrder,
     FinishOrder,
@@ -60,6 +60,7 @@ class DownloadSteps:
         async with beating():
             looks = [await self._look(order, table, ask.columns.get(table, [])) for table in range(order.table_count)]
             probes = [probe for probe, _ in looks]
+            books.require_room(order, [drawing for _, drawing in looks if drawing is not None], probes)
             if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
                 return earlier.model_copy(update={"resumed": True})
             # An attempt that died after it opened an upload left it behind, too.

@@ -165,6 +165,8 @@ def _order(
         guard_formulas=body.formula_guard,
         time_zone=body.time_zone,
         drawing=tables.drawing(body, asked) if body.type is FileType.EXCEL else None,
+        file_max_bytes=settings.excel_file_max_bytes,
+        file_max_rows=settings.excel_file_max_rows,
         expires_in_seconds=body.expires_in,
         max_exec_seconds=body.max_exec_time,
         max_task_retries=settings.max_task_retries,
