@@ -110,9 +110,10 @@ def _tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
 
     Comments, declarations and what is within unshown elements come as one tag without a name.
     """
+    last_comment_end = text.rfind("-->")
     position = text.find("<")
     while position >= 0:
-        end = _unshown(text, position)
+        end = _unshown(text, position, last_comment_end)
         if end is not None:
             yield position, end, False, "", ""
         elif found := _TAG.match(text, position, position + TAG_MAX_CHARACTERS):
@@ -123,11 +124,10 @@ def _tags(text: str) -> Iterator[tuple[int, int, bool, str, str]]:
         position = text.find("<", end or position + 1)
 
 
-def _unshown(text: str, position: int) -> int | None:
+def _unshown(text: str, position: int, last_comment_end: int) -> int | None:
     """Where what begins here and is not shown ends; None if it is shown."""
     if text.startswith("<!--", position):
-        end = text.find("-->", position + 4)
-        return None if end < 0 else end + 3
+        return text.find("-->", position + 4) + 3 if position + 4 <= last_comment_end else None
     found = _TAG.match(text, position, position + TAG_MAX_CHARACTERS)
     if found is None or found[1] or found[2].lower() not in _UNSHOWN:
         return None

@@ -1,0 +1,222 @@
+"""HTML in cells becomes runs of text; what is no HTML stays what it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import groupby, pairwise
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads.excel import html, safe
+from domain.downloads.excel.html import Run
+
+BOLD, ITALIC, UNDERLINE = Run("", bold=True), Run("", italic=True), Run("", underline=True)
+
+
+def shown(text: str) -> str:
+    """What the runs say together."""
+    return "".join(run.text for run in html.runs(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("", []),
+        ("plain", [Run("plain")]),
+        ("<b>a</b>b", [Run("a", bold=True), Run("b")]),
+        ("<strong>a</strong><em>b</em>", [Run("a", bold=True), Run("b", italic=True)]),
+        ("<B>a<I>b</B>c</I>", [Run("a", bold=True), Run("b", bold=True, italic=True), Run("c")]),
+        ("<u>a<b>b", [Run("a", underline=True), Run("b", underline=True, bold=True)]),
+        ("</b>a</i>", [Run("a")]),
+        ("<b></b><i></i>", []),
+        ("<b>a</b><b>b</b>", [Run("ab", bold=True)]),
+        ("<font color=red>a</font>", [Run("a", color="FF0000")]),
+        ('<font color="#0f8">a</font>', [Run("a", color="00FF88")]),
+        ("<font color='#00ff7f'>a</font>", [Run("a", color="00FF7F")]),
+        ("<font color=nonsense>a</font>", [Run("a")]),
+        ('<span style="color: rgb(300, 0, 16)">a</span>', [Run("a", color="FF0010")]),
+        ('<span style="COLOR:Blue !important; font-weight:700">a</span>', [Run("a", color="0000FF", bold=True)]),
+        (
+            "<span style='font-style:italic;text-decoration:underline dotted'>a</span>",
+            [Run("a", italic=True, underline=True)],
+        ),
+        ('<a href="http://a.b/?x>y">a</a>', [Run("a")]),
+        ("<b>a<!-- <i>hidden</i> -->b</b>", [Run("ab", bold=True)]),
+    ],
+)
+def test_looks(text: str, runs: list[Run]) -> None:
+    """Bold, italic, underlined and coloured pieces are runs of their own; equal neighbours are one."""
+    assert html.runs(text) == runs
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a<br>b<br/>c<BR />d", "a\nb\nc\nd"),
+        ("<p>a</p><p>b</p>", "a\nb"),
+        ("a<p>b</p>c", "a\nb\nc"),
+        ("<div><div>a</div></div>\n<div>b</div>", "a\nb"),
+        ("<p>a</p><br><p>b</p>", "a\n\nb"),
+        ("<br>a<br><br>", "\na"),
+        ("<ul><li>a</li><li>b</li></ul>c", "• a\n• b\nc"),
+        ("<ul>\n  <li><p>a</p></li>\n  <li>b\n</ul>", "• a\n• b"),
+        ("<ol><li>a<li>b<ul><li>c</ul><li>d</ol>", "1. a\n2. b\n  • c\n3. d"),
+        ("<ul><li></li><li>b</li></ul>", "• \n• b"),
+        ("<li>a", "• a"),
+        ("<h1>a</h1>b", "a\nb"),
+        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a b\nc"),
+        (" <b> a \n b </b>\t c ", "a b c"),
+        ("<b>a</b> <i>b</i>", "a b"),
+        ("a <br> b", "a\nb"),
+        ("a&nbsp;&nbsp;b<br>", "a\xa0\xa0b"),
+    ],
+)
+def test_lines(text: str, says: str) -> None:
+    """Lines begin where a browser begins them, lists have bullets and numbers, white space is one space."""
+    assert shown(text) == says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a < b and c > d", "a < b and c > d"),
+        ("List<String> items", "List<String> items"),
+        ("1<2", "1<2"),
+        ("<", "<"),
+        ("a <b", "a <b"),
+        ("<!-- not closed", "<!-- not closed"),
+        ("<b", "<b"),
+        ("two  spaces\n and  lines ", "two  spaces\n and  lines "),
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("&lt;b&gt; &amp;amp; &#20013;&#x6587; &eacute;", "<b> &amp; 中文 é"),
+        ("a&region=1&copy", "a&region=1&copy"),
+        ("&unknown; &#xZZ; &", "&unknown; &#xZZ; &"),
+        ("&#0;&#x1;&#xD800;&#xFFFF;\x07", "\ufffd\ufffd\ufffd"),
+    ],
+)
+def test_what_is_no_element_stays(text: str, says: str) -> None:
+    """Only elements of HTML are taken for elements; entities end with a semicolon."""
+    assert html.runs(text) == [Run(says)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert('<b>')</script>",
+        "<SCRIPT src=x>\n if (a < b) </b> </Script >",
+        "<style>b { color: red }</style>",
+        "<script>never closed <b>a</b>",
+        "<iframe src=x></iframe>",
+        "<head><title>t</title></head>",
+    ],
+)
+def test_scripts_leave_nothing(text: str) -> None:
+    """What a browser would run or hide is not shown."""
+    assert shown(f"a{text}") == "a"
+
+
+def test_runs_are_cut_like_texts() -> None:
+    """Of runs that are too long together as many are kept as fit, and it is told."""
+    pieces = [Run("a" * 32_000, bold=True), Run("😀" * 400), Run("lost")]
+
+    kept, cut = html.bounded(pieces)
+
+    assert cut
+    assert kept == [pieces[0], Run("😀" * 383)]
+    assert html.bounded(pieces[:1]) == (pieces[:1], False)
+
+
+Tree: TypeAlias = "list[str | tuple[str, Tree]]"
+WORDS = st.text("ab中😀", min_size=1, max_size=4)
+TREES = st.recursive(
+    st.lists(WORDS, max_size=3), lambda inner: st.lists(WORDS | st.tuples(st.sampled_from("biu"), inner))
+)
+
+
+def written(tree: Tree) -> str:
+    """The HTML of a tree."""
+    return "".join(part if isinstance(part, str) else f"<{part[0]}>{written(part[1])}</{part[0]}>" for part in tree)
+
+
+def characters(tree: Tree, look: Run) -> list[tuple[str, Run]]:
+    """Every character with its look, the plain way."""
+    found = []
+    for part in tree:
+        if isinstance(part, str):
+            found += [(character, look) for character in part]
+        else:
+            inner = {"b": replace(look, bold=True), "i": replace(look, italic=True), "u": replace(look, underline=True)}
+            found += characters(part[1], inner[part[0]])
+    return found
+
+
+@given(TREES)
+def test_nested_elements_add_up(tree: Tree) -> None:
+    """Each character has the look of all elements around it."""
+    grouped = groupby(characters(tree, Run("")), key=lambda pair: pair[1])
+    expected = [replace(look, text="".join(character for character, _ in pairs)) for look, pairs in grouped]
+
+    assert html.runs(written(tree)) == expected
+
+
+PIECES = [
+    "<",
+    ">",
+    "</",
+    "b>",
+    "<b>",
+    "</b>",
+    "<li>",
+    "<ol>",
+    "</ol>",
+    "<p>",
+    "<br>",
+    "<!--",
+    "-->",
+    "<script>",
+    "&",
+    "&#1;",
+]
+PIECES += [
+    "<td>",
+    "'",
+    '"',
+    "=",
+    " ",
+    "\n",
+    "<font color=",
+    "<span style='color:red'>",
+    "\x00",
+    "\ud800",
+    "中",
+    ";",
+    "\r",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text(st.characters(codec=None, exclude_categories=())))
+def test_reading_never_fails(text: str) -> None:
+    """Whatever the text, runs are safe, none is empty, and neighbours differ."""
+    found = html.runs(text)
+
+    assert all(run.text for run in found)
+    assert all(replace(one, text="") != replace(other, text="") for one, other in pairwise(found))
+    whole = "".join(run.text for run in found)
+    assert safe.text(safe.printable(whole)) == whole
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", '<a "', "<a '\"", "<!--", "<b>", "<li>", "</ol>", "&#1", "<script", "<p><ul>", " \n"]
+)
+def test_reading_takes_time_in_proportion(piece: str) -> None:
+    """No text of some hundred thousand characters keeps a processor busy."""
+    text = piece * (300_000 // len(piece))
+    before = time.process_time()
+
+    html.runs(text)
+
+    assert time.process_time() - before < 3

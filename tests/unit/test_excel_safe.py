@@ -1,0 +1,87 @@
+"""Texts that no book can hold as they are become safe, and say so when something is lost."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads.excel import safe
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
+ESCAPES = st.lists(
+    st.sampled_from(["_x0041_", "_x", "0041_", "_", "x005F_", "\x00", "\r", "\n", "a", "<", "&", "\ud800"])
+)
+
+
+def read_back(xml: str) -> str:
+    """What a reader makes of it: XML first, then each escape from left to right."""
+    text = ET.fromstring(f"<t>{xml}</t>").text or ""  # noqa: S314
+    return re.sub(r"_x([0-9A-Fa-f]{4})_", lambda found: chr(int(found[1], 16)), text)
+
+
+@pytest.mark.parametrize(
+    ("value", "xml"),
+    [
+        ("plain 中文 😀", "plain 中文 😀"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("\x00\x08\x0b\x1f\r", "_x0000__x0008__x000B__x001F__x000D_"),
+        ("_x0041_", "_x005F_x0041_"),
+        ("_x0041_x0042_", "_x005F_x0041_x005F_x0042_"),
+        ("_x041_ _X0041_", "_x041_ _X0041_"),
+        ("<a & b>", "&lt;a &amp; b&gt;"),
+        ("\ud800 \udfff \ufffe \uffff", "\ufffd \ufffd \ufffd \ufffd"),
+    ],
+)
+def test_texts_are_spelled_as_excel_spells_them(value: str, xml: str) -> None:
+    """Controls are escaped, what looks like an escape is too, and what cannot be written is replaced."""
+    assert safe.xml(safe.text(value)) == xml
+
+
+@given(ANY_TEXT | ESCAPES.map("".join))
+def test_every_safe_text_comes_back(value: str) -> None:
+    """Whatever the text, a reader finds the very same."""
+    text = safe.text(value)
+
+    assert read_back(safe.xml(text)) == text
+    text.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("a" * 32_768, "a" * 32_767),
+        ("😀" * 16_384, "😀" * 16_383),
+        ("a" + "😀" * 16_384, "a" + "😀" * 16_383),
+        ("\n" * 254 + "a\nb", "\n" * 253 + " a b"),
+    ],
+)
+def test_what_is_too_long_is_cut_and_told(value: str, kept: str) -> None:
+    """A cell ends at 32,767 UTF-16 units, never within a character, and has 253 line feeds."""
+    assert safe.bounded(value) == (kept, True)
+
+
+@pytest.mark.parametrize("value", ["", "a" * 32_767, "😀" * 16_383 + "a", "\n" * 253])
+def test_what_fits_is_left_alone(value: str) -> None:
+    """At the limits nothing is lost, and nothing is told."""
+    assert safe.bounded(value) == (value, False)
+
+
+@given(st.text(max_size=300), st.integers(1, 300))
+def test_cut_texts_are_as_long_as_can_be(value: str, limit: int) -> None:
+    """A cut text is a beginning of the whole, and at most one unit shorter than allowed."""
+    kept, cut = safe.bounded(value.replace("\n", " "), limit)
+
+    assert value.replace("\n", " ").startswith(kept)
+    assert safe.length(kept) <= limit
+    assert cut == (safe.length(value) > limit)
+    assert not cut or safe.length(kept) >= limit - 1
+
+
+@given(st.text())
+def test_lengths_are_counted_as_excel_counts(value: str) -> None:
+    """In UTF-16 units."""
+    assert safe.length(value) == len(value.encode("utf-16-le")) // 2
