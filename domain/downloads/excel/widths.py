@@ -10,7 +10,8 @@ CHARACTERS_MAX: Final = 60
 CHARACTERS_MIN: Final = 6
 PADDING: Final = 2
 
-_WIDE = frozenset({"W", "F", "A"})
+_WIDE = frozenset({"W", "F"})
+_AMBIGUOUS_WIDE_FROM = "\u2000"
 _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 
@@ -58,4 +59,6 @@ def _character(character: str) -> int:
         return 1
     if unicodedata.category(character) in _WITHOUT_WIDTH:
         return 0
-    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
+    kind = unicodedata.east_asian_width(character)
+    # Dashes, quotes and signs are wide in Chinese fonts; letters with accents, Greek and Cyrillic ones are not.
+    return 2 if kind in _WIDE or (kind == "A" and character >= _AMBIGUOUS_WIDE_FROM) else 1

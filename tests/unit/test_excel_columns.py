@@ -1,0 +1,179 @@
+"""Columns inherit what they do not say, and know their data; widths suit what they show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads.excel import widths
+from domain.downloads.excel.columns import Column, columns_of
+from domain.downloads.excel.conditions import parse
+from domain.downloads.excel.drawing import Drawing
+from domain.downloads.excel.style import Align, Style, VAlign
+from domain.downloads.excel.template import Kind, Look, Node, Rule, Template
+
+CELL = Style(border=True)
+RULES = [Rule(parse(text), look) for text, look in [("<0", Look(color="FF0000")), (">9", Look(bold=True))]]
+
+
+def leaf(name: str | None = "a", **says: object) -> Node:
+    """A column head."""
+    return replace(Node(path="template[0]", name=name, title=name or "?"), **says)  # type: ignore[arg-type]
+
+
+def only(node: Node, drawing: Drawing | None = None) -> Column:
+    """The one column that it makes."""
+    (column,) = columns_of(Template((node,)), ["a"], drawing or Drawing())
+    return column
+
+
+def test_without_a_template_keys_are_titles() -> None:
+    """Each key is a column in the look of the book."""
+    columns = columns_of(None, ["b", "a"], Drawing(width=12, height=30, align=Align.LEFT))
+
+    assert [(column.key, column.title, column.kind) for column in columns] == [
+        ("b", "b", Kind.AUTO),
+        ("a", "a", Kind.AUTO),
+    ]
+    assert {(column.width, column.height) for column in columns} == {(12, 30)}
+    assert {column.style for column in columns} == {replace(CELL, align=Align.LEFT, wrap=True)}
+
+
+def test_a_leaf_without_data_is_a_column_without_key() -> None:
+    """What the data do not have, or what has no name, is empty; keys that no leaf has are left out."""
+    columns = columns_of(Template((leaf("x"), leaf("a"), leaf(None))), ["a", "b"], Drawing())
+
+    assert [column.key for column in columns] == ["", "a", ""]
+
+
+def test_groups_hand_down_what_their_columns_do_not_say() -> None:
+    """The nearest that says something is right; rules of the column come before those of its groups."""
+    inner = replace(leaf(color="00FF00", width=0.5, bold=False), rules=(RULES[1],))
+    middle = leaf("_", children=(inner,), kind=Kind.NUMBER, color="0000FF", bg_color="FFFF00")
+    outer = leaf(None, children=(middle,), kind=Kind.TEXT, width=20.0, height=40.0, bold=True, align=Align.RIGHT)
+    outer = replace(outer, v_align=VAlign.TOP, number_format="0.0", rules=(RULES[0], RULES[1]))
+
+    column = only(outer)
+
+    style = replace(CELL, color="00FF00", bg_color="FFFF00", align=Align.RIGHT, v_align=VAlign.TOP, number_format="0.0")
+    assert (column.kind, column.width, column.height, column.style) == (Kind.NUMBER, 0.5, 40, style)
+    assert column.looks == (
+        (RULES[1].condition, replace(style, bold=True)),
+        (RULES[0].condition, replace(style, color="FF0000")),
+    )
+
+
+def test_a_column_goes_before_the_book() -> None:
+    """What the request says for all columns is for those that say nothing."""
+    column = only(leaf(width=9.0, align=Align.RIGHT), Drawing(width=12, height=30, align=Align.LEFT))
+
+    assert (column.width, column.height, column.style.align) == (9, 30, Align.RIGHT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "style"),
+    [
+        (Kind.AUTO, CELL),
+        (Kind.NUMBER, CELL),
+        (Kind.BOOLEAN, CELL),
+        (Kind.TEXT, replace(CELL, number_format="@")),
+        (Kind.DATE, replace(CELL, number_format="yyyy-mm-dd")),
+        (Kind.DATETIME, replace(CELL, number_format="yyyy-mm-dd hh:mm:ss")),
+        (Kind.RICH, replace(CELL, wrap=True)),
+        (Kind.LINK, replace(CELL, link=True)),
+        (Kind.FORMULA, CELL),
+    ],
+)
+def test_kinds_have_their_styles(kind: Kind, style: Style) -> None:
+    """Dates are shown as dates and texts kept as texts; a format that is given is the one."""
+    assert only(leaf(kind=kind)).style == style
+    assert only(leaf(kind=kind, number_format="0")).style == replace(style, number_format="0")
+
+
+@pytest.mark.parametrize(("kind", "wraps"), [(Kind.AUTO, True), (Kind.TEXT, True), (Kind.NUMBER, False)])
+def test_texts_in_columns_of_a_given_width_wrap(kind: Kind, wraps: bool) -> None:
+    """Such a column would cut them off."""
+    assert only(leaf(kind=kind, width=5.0)).style.wrap is wraps
+
+
+def test_a_look_changes_only_what_it_says() -> None:
+    """It may also take boldness away."""
+    rule = Rule(parse("=1"), Look(bold=False, bg_color="FF0000"))
+
+    ((_, style),) = only(leaf(bold=True, color="00FF00", rules=(rule,))).looks
+
+    assert style == replace(CELL, color="00FF00", bg_color="FF0000")
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("", 0),
+        ("abc", 3),
+        ("中文", 4),
+        ("a中", 3),
+        ("ab\n中文中\nc", 6),
+        ("é", 1),
+        ("—", 2),
+        ("e\u0301", 1),
+        ("😀", 2),
+        ("Ａ", 2),
+    ],
+)
+def test_characters_are_counted_as_they_are_shown(text: str, width: int) -> None:
+    """Chinese ones are twice as wide, combining ones take no room."""
+    assert widths.shown(text) == width
+
+
+@pytest.mark.parametrize(
+    ("texts", "width"), [([], 8), (["a"], 8), (["abcdefgh", "中文中文中"], 12), (["a" * 58], 60), (["中" * 100], 60)]
+)
+def test_columns_are_fitted_within_limits(texts: list[str], width: float) -> None:
+    """Never too narrow to click, never wider than 60."""
+    assert widths.fit(texts) == width
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "scale", "lines"),
+    [
+        ("", 10, 1, 1),
+        ("a" * 9, 10, 1, 1),
+        ("a" * 10, 10, 1, 2),
+        ("中" * 9, 10, 1, 2),
+        ("a\n\nb", 10, 1, 3),
+        ("abcd", 5, 2, 2),
+    ],
+)
+def test_lines_are_counted_in_the_room_there_is(text: str, width: float, scale: float, lines: int) -> None:
+    """A text goes on in the next line where it meets the border."""
+    assert widths.lines(text, width, scale) == lines
+
+
+def test_a_lone_narrow_column_takes_any_text() -> None:
+    """A width of almost nothing is no division by zero."""
+    assert widths.lines("abc", 0.1, 3) == 3
+
+
+WIDTH = st.floats(1, 60)
+
+
+@given(st.data())
+def test_wishes_widen_only_columns_that_are_free(data: st.DataObject) -> None:
+    """Given widths stay, no column gets narrower, and a wish holds unless limits forbid it."""
+    fixed = data.draw(st.lists(st.none() | WIDTH, min_size=1, max_size=6))
+    fitted = data.draw(st.lists(WIDTH, min_size=len(fixed), max_size=len(fixed)))
+    first = data.draw(st.integers(0, len(fixed) - 1))
+    last = data.draw(st.integers(first, len(fixed) - 1))
+    wish = data.draw(WIDTH)
+
+    settled = widths.settle(fixed, fitted, [(first, last, wish)])
+
+    for given_, fits, width in zip(fixed, fitted, settled, strict=True):
+        assert width == given_ if given_ is not None else fits <= width <= max(fits, widths.CHARACTERS_MAX)
+    free = [
+        width for given_, width in zip(fixed[first : last + 1], settled[first : last + 1], strict=True) if not given_
+    ]
+    assert sum(settled[first : last + 1]) >= wish - 1e-6 or not free or max(free) == widths.CHARACTERS_MAX

@@ -1,0 +1,314 @@
+"""Every region of a table has its place; none lies over another, whatever the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from domain.downloads.excel import layout, pairs
+from domain.downloads.excel.columns import columns_of
+from domain.downloads.excel.drawing import Drawing, TableDrawing
+from domain.downloads.excel.html import Run
+from domain.downloads.excel.layout import Area, Frame
+from domain.downloads.excel.reading import read_template
+from domain.downloads.excel.style import Align, VAlign
+from domain.downloads.excel.template import Node, RowNode, Template
+
+SEED: list[JsonValue] = [
+    {"name": "source", "title": "来源方式"},
+    {
+        "title": "充值",
+        "children": [
+            {"name": "recharge_num", "title": "充值笔数"},
+            {"title": "其中", "children": [{"name": "wechat", "title": "微信"}, {"name": "alipay", "title": "支付宝"}]},
+        ],
+    },
+]
+ROWS: JsonValue = {
+    "col": [{"name": "_row_header", "title": "区域", "align": "left", "bg_color": "yellow"}, {"name": "n"}],
+    "row": [
+        {"title": "华东", "children": [{"name": "sh", "row_count": 2}, {"name": "hz"}]},
+        {"name": "bj", "bg_color": "red"},
+    ],
+}
+
+
+def placed(template: JsonValue = None, keys: Sequence[str] = ("a", "b"), row: int = 0, **table: Any) -> Frame:
+    """A table with these regions."""
+    read = None if template is None else read_template(template)
+    return layout.place(TableDrawing(**table), columns_of(read, keys, Drawing()), read, row)
+
+
+def box(area: Area) -> tuple[int, int, int, int]:
+    """First row, first column, last row, last column."""
+    return area.row, area.column, area.last_row, area.last_column
+
+
+def boxes(areas: Sequence[Area]) -> dict[str, tuple[int, int, int, int]]:
+    """Where each text stands."""
+    return {area.text: box(area) for area in areas}
+
+
+def test_regions_stand_one_under_another() -> None:
+    """Title, summary, header, heads, body, footer."""
+    frame = placed(keys=list("abcd"), row=5, title="T", summary="S", header={"n": 1, "m": None}, footer="F")
+
+    assert boxes(frame.above) == {
+        "T": (5, 0, 5, 3),
+        "S": (6, 0, 6, 3),
+        "n": (7, 0, 7, 0),
+        "1": (7, 1, 7, 1),
+        "m": (7, 2, 7, 2),
+        "": (7, 3, 7, 3),
+        **{key: (8, place, 8, place) for place, key in enumerate("abcd")},
+    }
+    assert (frame.first_head_row, frame.first_body_row, frame.first_body_column) == (8, 9, 0)
+    assert boxes(list(frame.areas(10)))["F"] == (19, 0, 19, 3)
+    assert (frame.end(10), frame.end(10, footer=False)) == (20, 19)
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}, [], [{}]])
+def test_regions_without_content_take_no_row(nothing: JsonValue) -> None:
+    """Some languages send an empty list for nothing."""
+    text = nothing if isinstance(nothing, str) else None
+    frame = placed(keys=["a"], title=text, summary=text, header=nothing, footer=nothing)
+
+    assert (len(frame.above), frame.first_body_row, frame.footer, frame.end(3)) == (1, 1, (), 4)
+
+
+def test_a_table_without_columns_still_has_its_title() -> None:
+    """A source that answers no row names no column."""
+    frame = placed(keys=[], title="T", header={"n": "v"})
+
+    assert boxes(frame.above) == {"T": (0, 0, 0, 0), "n：v": (1, 0, 1, 0)}
+    assert frame.first_head_row == frame.first_body_row == 2
+
+
+def test_heads_of_a_tree() -> None:
+    """A group spans its columns, a leaf reaches down to the body."""
+    assert boxes(placed(SEED, ["source"]).above) == {
+        "来源方式": (0, 0, 2, 0),
+        "充值": (0, 1, 0, 3),
+        "充值笔数": (1, 1, 2, 1),
+        "其中": (1, 2, 1, 3),
+        "微信": (2, 2, 2, 2),
+        "支付宝": (2, 3, 2, 3),
+    }
+
+
+def test_row_heads_stand_left() -> None:
+    """A group spans its rows, a leaf reaches to the body; the corner looks as its node says."""
+    frame = placed(ROWS, ["n"])
+    heads = layout.row_heads(read_template(ROWS), [3, 1, 2])
+
+    assert boxes(frame.above) == {"区域": (0, 0, 0, 1), "n": (0, 2, 0, 2)}
+    assert boxes(heads) == {"华东": (0, 0, 3, 0), "sh": (0, 1, 2, 1), "hz": (3, 1, 3, 1), "bj": (4, 0, 5, 1)}
+    assert frame.first_body_column == 2
+    corner, head = frame.above
+    assert (corner.style.align, corner.style.bg_color, corner.style.bold) == (Align.LEFT, "FFFF00", True)
+    assert (head.style.align, head.style.v_align, head.style.bg_color) == (Align.CENTER, VAlign.MIDDLE, "DFDFDF")
+    assert [area.style.bg_color for area in heads] == ["DFDFDF", "DFDFDF", "DFDFDF", "FF0000"]
+
+
+def test_what_spans_the_table_spans_twenty_columns_at_most() -> None:
+    """Nobody reads a title that is centred over a hundred columns."""
+    frame = placed(keys=[f"k{place}" for place in range(25)], title="T", footer="F")
+
+    assert boxes(frame.above)["T"] == (0, 0, 0, 19)
+    assert box(frame.footer[0]) == (0, 0, 0, 19)
+    assert frame.last_column == 24
+
+
+def test_html_becomes_runs_and_titles_do_not() -> None:
+    """Summary and footer may be HTML; a title is what it says."""
+    frame = placed(title="<b>T</b>", summary="<b>S</b>s", footer="<i>F</i>")
+
+    assert frame.above[0].runs == (Run("<b>T</b>"),)
+    assert frame.above[1].runs == (Run("S", bold=True), Run("s"))
+    assert frame.footer[0].runs == (Run("F", italic=True),)
+
+
+@pytest.mark.parametrize(
+    ("pairs_count", "width", "rows"),
+    [
+        (1, 8, [1]),
+        (4, 8, [4]),
+        (5, 8, [3, 2]),
+        (6, 20, [3, 3]),
+        (7, 20, [4, 3]),
+        (9, 8, [3, 3, 3]),
+        (3, 5, [2, 1]),
+        (4, 3, [1, 1, 1, 1]),
+        (2, 1, [1, 1]),
+    ],
+)
+def test_a_list_of_pairs_is_laid_out_by_rule(pairs_count: int, width: int, rows: list[int]) -> None:
+    """Four in a row at most, two columns each at least, and only the last row shorter."""
+    header: JsonValue = {str(number): number for number in range(pairs_count)}
+
+    assert [len(row) for row in pairs.rows_of(header, width)] == rows
+
+
+def test_rows_of_pairs_stay_as_given() -> None:
+    """Unless a row has more pairs than the table has columns."""
+    assert pairs.rows_of([{"a": 1, "b": 2}, {}, {"c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
+    assert pairs.rows_of([{"a": 1, "b": 2, "c": 3}], 2) == [[("a", "1"), ("b", "2")], [("c", "3")]]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("中", "中"), (None, ""), (True, "true"), (12, "12"), (1.5, "1.5"), (["中"], '["中"]')],
+)
+def test_values_of_pairs_are_shown_as_people_read_them(value: JsonValue, shown: str) -> None:
+    """Numbers as in JSON, nothing for null."""
+    assert pairs.rows_of({"k": value}, 4) == [[("k", shown)]]
+
+
+def test_a_shorter_last_row_keeps_the_grid() -> None:
+    """Names stand under names, and what is left over is one empty area."""
+    frame = placed(keys=list("abcdefg"), header={"a": 1, "b": 2, "c": 3, "d": 4, "e": 5})
+
+    assert [box(area)[1::2] for area in frame.above if area.row == 0] == [
+        (0, 0),
+        (1, 2),
+        (3, 3),
+        (4, 4),
+        (5, 5),
+        (6, 6),
+    ]
+    assert [box(area)[1::2] for area in frame.above if area.row == 1] == [(0, 0), (1, 2), (3, 3), (4, 4), (5, 6)]
+    assert [area.text for area in frame.above if area.row == 1] == ["d", "4", "e", "5", ""]
+
+
+def test_given_rows_are_spread_each_on_its_own() -> None:
+    """As evenly as the columns allow; a pair in one column stands there together."""
+    frame = placed(keys=list("abcde"), header=[{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "e": 5, "f": 6}])
+
+    rows = [[box(area)[1::2] for area in frame.above if area.row == row] for row in range(3)]
+    assert rows == [
+        [(0, 0), (1, 2), (3, 3), (4, 4)],
+        [(0, 1), (2, 4)],
+        [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)],
+    ]
+    last = [area for area in frame.above if area.text == "f：6"]
+    assert last[0].runs == (Run("f：", bold=True), Run("6"))
+
+
+WIDTHS = [10.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("summary", "height"),
+    [("S", 28), ("a<br>b", 42), ("a" * 39, 28), ("a" * 40, 42), ("x<br>" * 19 + "y", 300), ("x<br>" * 50 + "y", 409)],
+)
+def test_summaries_are_as_high_as_their_lines(summary: str, height: float) -> None:
+    """28 points for one line, 14 more for each other, as many as are readable, and never more than Excel allows."""
+    frame = placed(keys=list("abcd"), summary=summary)
+
+    assert layout.heights(frame.above, WIDTHS)[0] == height
+
+
+def test_titles_and_heads_grow_with_their_lines() -> None:
+    """A title of one line is 36 points high; a merged head spreads over its rows."""
+    frame = placed(SEED, ["source"], title="T")
+    long = placed([{"name": "a", "title": "很长很长很长很长的标题"}, SEED[1]], ["a"], title="标题" * 10)
+
+    assert layout.heights(frame.above, WIDTHS) == {0: 36, 1: 22, 2: 22, 3: 22}
+    assert layout.heights(long.above, WIDTHS) == {0: 92, 1: 22, 2: 22, 3: 22}
+    assert layout.heights(long.above, [4.0] * 4)[3] > 22
+
+
+TEXTS = st.text("a 中\n<b>😀", max_size=30)
+PAIRS = st.dictionaries(TEXTS, TEXTS | st.none() | st.integers(), max_size=6)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, depth: int = 3) -> Node:
+    """A column head, or a group of them."""
+    children = tuple(draw(st.lists(nodes(depth - 1), max_size=3))) if depth else ()
+    return Node(path="", name=draw(st.sampled_from(["a", "b", "c"])), title=draw(TEXTS), children=children)
+
+
+@st.composite
+def row_nodes(draw: st.DrawFn, depth: int = 2) -> RowNode:
+    """A row head, or a group of them."""
+    children = tuple(draw(st.lists(row_nodes(depth - 1), max_size=2))) if depth else ()
+    return RowNode(path="", name="r", title=draw(TEXTS), children=children)
+
+
+TEMPLATES = st.builds(
+    Template, st.lists(nodes(), min_size=1, max_size=4).map(tuple), st.lists(row_nodes(), max_size=3).map(tuple)
+)
+TABLES = st.builds(
+    TableDrawing,
+    title=st.none() | TEXTS,
+    summary=st.none() | TEXTS,
+    header=st.none() | PAIRS | st.lists(PAIRS, max_size=3),
+    footer=st.none() | TEXTS | PAIRS | st.lists(PAIRS, max_size=3),
+)
+
+
+def covered(areas: Sequence[Area]) -> list[tuple[int, int]]:
+    """Every cell that they take."""
+    return [
+        (row, column)
+        for area in areas
+        for row in range(area.row, area.row + area.rows)
+        for column in range(area.column, area.column + area.columns)
+    ]
+
+
+@given(TABLES, st.none() | TEMPLATES, st.lists(st.sampled_from("abcdef"), unique=True), st.integers(0, 9))
+def test_areas_cover_the_table_without_overlap(
+    table: TableDrawing, template: Template | None, keys: list[str], first_row: int
+) -> None:
+    """Rows are full from left to right, heads above every column, no gap between regions."""
+    columns = columns_of(template, keys, Drawing())
+    frame = layout.place(table, columns, template, first_row)
+    total = frame.row_depth + len(columns)
+    merged = min(20, max(1, total))
+
+    areas = list(frame.areas(7))
+    cells = covered(areas)
+    assert len(cells) == len(set(cells))
+    for row in range(first_row, frame.end(7)):
+        width = 0 if frame.first_body_row <= row < frame.first_body_row + 7 else merged
+        if frame.first_head_row <= row < frame.first_body_row:
+            width = total
+        assert sorted(column for at, column in cells if at == row) == list(range(width))
+    assert all(row in layout.heights(areas, [8.0] * max(1, total)) for row, _ in cells)
+
+
+@given(TEMPLATES.filter(lambda template: bool(template.rows)), st.data())
+def test_row_heads_cover_the_rows_without_overlap(template: Template, data: st.DataObject) -> None:
+    """Each row of the body has all of its row heads."""
+    leaves = list(chain.from_iterable(row.leaves for row in template.rows))
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=len(leaves), max_size=len(leaves)))
+
+    cells = covered(layout.row_heads(template, counts))
+
+    assert sorted(cells) == [(row, column) for row in range(sum(counts)) for column in range(template.row_depth)]
+
+
+def test_body_height_is_that_of_the_highest_column() -> None:
+    """A row has one height."""
+    template = read_template([{"name": "a", "height": 20}, {"name": "b", "height": 30}, {"name": "c"}])
+    frames = [
+        layout.place(TableDrawing(), columns_of(wanted, ["a"], Drawing(height=height)), wanted)
+        for wanted, height in [(template, None), (template, 1000), (Template(template.leaves[2:]), None)]
+    ]
+
+    assert [frame.body_height for frame in frames] == [30, 409, None]
+
+
+def test_pairs_are_shared_out_evenly() -> None:
+    """No part is more than one column wider than another."""
+    for width, parts in zip(range(20, 40), count(1)):
+        found = pairs.shared(width, parts)
+        assert (sum(found), len(found), max(found) - min(found) <= 1) == (width, parts, True)
