@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xlsxwriter import Workbook
 
 from domain.downloads.excel import safe
 
@@ -85,3 +87,36 @@ def test_cut_texts_are_as_long_as_can_be(value: str, limit: int) -> None:
 def test_lengths_are_counted_as_excel_counts(value: str) -> None:
     """In UTF-16 units."""
     assert safe.length(value) == len(value.encode("utf-16-le")) // 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "name"),
+    [
+        ("4月", [], "4月"),
+        ("a/b:c*[d]?\\\n", [], "a b c d"),
+        ("'quoted'", [], "quoted"),
+        ("x" * 40, [], "x" * 31),
+        ("😀" * 16, [], "😀" * 15),
+        ("Sales", ["sALES", "Sales (2)"], "Sales (3)"),
+        ("x" * 40, ["x" * 31], "x" * 27 + " (2)"),
+        ("History", [], "History (2)"),
+        (None, [], "Sheet1"),
+        ("", ["a"], "Sheet2"),
+        ("?*", ["a", "sheet3"], "Sheet4"),
+        ("\ud800", [], "Sheet1"),
+    ],
+)
+def test_sheet_names_are_made_to_fit(wanted: str | None, taken: list[str], name: str) -> None:
+    """What Excel forbids is left out, and a name that is taken gets a number."""
+    assert safe.sheet_name(wanted, taken) == name
+
+
+@given(
+    st.lists(st.none() | ANY_TEXT | st.sampled_from(["a", "A", "ß", "SS", "İ", "'", "history", "Sheet2"]), max_size=8)
+)
+def test_any_names_make_a_book(names: list[str | None]) -> None:
+    """xlsxwriter, which knows the rules of Excel, takes them all."""
+    workbook = Workbook(io.BytesIO(), {"in_memory": True})
+    for wanted in names:
+        workbook.add_worksheet(safe.sheet_name(wanted, [sheet.name for sheet in workbook.worksheets()]))
+    workbook.close()

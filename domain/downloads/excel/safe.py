@@ -14,10 +14,13 @@ Lengths are counted in UTF-16 units, as Excel counts: an emoji is two. `bounded`
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from itertools import count
 from typing import Final
 
 CHARACTERS_MAX: Final = 32_767
 LINE_FEEDS_MAX: Final = 253
+SHEET_NAME_MAX: Final = 31
 
 REPLACEMENT: Final = "\ufffd"
 LITERAL_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
@@ -25,6 +28,8 @@ LITERAL_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 _NOT_TEXT = re.compile("[\ud800-\udfff\ufffe\uffff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
+_NOT_IN_SHEET_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f\x7f\ufffd]+")
+_RESERVED_SHEET_NAME = "history"
 
 
 def text(value: str) -> str:
@@ -61,3 +66,25 @@ def xml(value: str) -> str:
     escaped = LITERAL_ESCAPE.sub("_x005F_", value)
     escaped = _CONTROL.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def sheet_name(wanted: str | None, taken: Collection[str]) -> str:
+    """A name that Excel takes for a sheet: as near to the wanted one as can be, and none that the book has."""
+    used = {_RESERVED_SHEET_NAME, *map(_folded, taken)}
+    name = _trimmed(_NOT_IN_SHEET_NAMES.sub(" ", text(wanted or "")), SHEET_NAME_MAX)
+    if name and _folded(name) not in used:
+        return name
+    numbered = (
+        (f" ({number})" for number in count(2)) if name else (f"Sheet{number}" for number in count(len(taken) + 1))
+    )
+    candidates = (_trimmed(name, SHEET_NAME_MAX - len(ending)) + ending for ending in numbered)
+    return next(candidate for candidate in candidates if _folded(candidate) not in used)
+
+
+def _trimmed(name: str, limit: int) -> str:
+    return bounded(name.strip(" '"), limit)[0].rstrip(" '")
+
+
+def _folded(name: str) -> str:
+    """Excel tells names apart by more than case."""
+    return name.lower().casefold()
