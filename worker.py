@@ -13,11 +13,12 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
+from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads, fetching, webhooks
+from workflows import downloads, fetching, transfers, webhooks
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -30,11 +31,18 @@ class Queue:
     activities: Sequence[Callable[..., Any]]
     slots: int
     polls: int = 5
+    beside: str = ""
+    """The queue whose workers serve this one, too; it has no name that anybody could ask for."""
+
+    def is_among(self, names: Sequence[str]) -> bool:
+        """Whether who serves these serves it."""
+        return (self.beside or self.name) in names
 
 
 def table(services: Services) -> list[Queue]:
     """All queues of the house."""
     download = DownloadSteps(services)
+    transfer = TransferSteps(services)
     housekeeping = DownloadHousekeeping(services)
     webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
@@ -76,17 +84,40 @@ def table(services: Services) -> list[Queue]:
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
         ),
+        Queue(
+            name=transfers.QUEUE,
+            workflows=[transfers.TransferJob],
+            activities=[transfer.freeze, transfer.settle, transfer.cancel, transfer.finish],
+            slots=20,
+        ),
+        Queue(name=transfers.FILE_QUEUE, workflows=[], activities=[transfer.fetch], slots=8),
+        Queue(
+            # What has to happen where the file lies.
+            name=host_queue(services.settings.gse),
+            workflows=[],
+            activities=[transfer.ship],
+            # Each waits for GSE most of the time, and the largest job has 500 of them.
+            slots=1_000,
+            beside=transfers.FILE_QUEUE,
+        ),
     ]
 
 
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
-    return [downloads.DownloadWorkflow, HousekeepingWorkflow, webhooks.WebhookDelivery]
+    return [downloads.DownloadWorkflow, HousekeepingWorkflow, webhooks.WebhookDelivery, transfers.TransferJob]
 
 
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
-    return (downloads.QUEUE, fetching.FETCH_QUEUE, downloads.RENDER_QUEUE, webhooks.QUEUE)
+    return (
+        downloads.QUEUE,
+        fetching.FETCH_QUEUE,
+        downloads.RENDER_QUEUE,
+        webhooks.QUEUE,
+        transfers.QUEUE,
+        transfers.FILE_QUEUE,
+    )
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
@@ -109,7 +140,7 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
 
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until told to stop; what runs may finish within the graceful time."""
-    chosen = [queue for queue in table(services) if queue.name in queues]
+    chosen = [queue for queue in table(services) if queue.is_among(queues)]
     workers = [build(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
         for worker in workers:

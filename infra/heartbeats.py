@@ -12,17 +12,20 @@ PAUSE_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def beating(details: Callable[[], Sequence[object]] = tuple) -> AsyncIterator[None]:
+async def beating(
+    details: Callable[[], Sequence[object]] = tuple, *, pause_seconds: float = PAUSE_SECONDS
+) -> AsyncIterator[None]:
     """Beat while the body runs.
 
     Args:
         details: How far it is, asked at each beat.
+        pause_seconds: Between two beats; several must fit the heartbeat's time-out.
     """
 
     async def beat() -> None:
         while True:
             activity.heartbeat(*details())
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(pause_seconds)
 
     task = asyncio.create_task(beat())
     try:

@@ -11,6 +11,8 @@ from temporalio.client import Client
 
 from infra import temporal
 from infra.database import Database
+from infra.filecache import FileCache
+from infra.gse import GseClient
 from infra.http import GuardedClient
 from infra.limits import HostGate, Limiter
 from infra.objects import ObjectStore
@@ -33,6 +35,8 @@ class Services:
     sealer: Sealer
     gate: HostGate
     engine: Client
+    gse: GseClient
+    files: FileCache
 
     @property
     def pings(self) -> Mapping[str, Ping]:
@@ -74,4 +78,6 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             sealer=Sealer(settings.secrets),
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(),
+            gse=await stack.enter_async_context(GseClient(settings.gse)),
+            files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )

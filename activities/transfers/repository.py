@@ -1,0 +1,99 @@
+"""The repository: where a job's file comes from, over HTTP or out of our object store, once for each host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+from domain.faults import SourceFault
+from domain.transfers.request import File
+from infra.filecache.cache import Fetch
+from infra.objects import ObjectMissing
+from infra.services import Services
+
+STORE = "store:"
+WRITE_BYTES = 1024 * 1024
+RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class RepositoryBusy(Exception):
+    """The repository did not give the file now; it may in a moment."""
+
+
+class Repository:
+    """Fetches files by the template that the settings name."""
+
+    def __init__(self, services: Services) -> None:
+        self._http = services.http
+        self._objects = services.objects
+        self._settings = services.settings.transfers
+
+    def fetch(self, file: File, signature: str) -> Fetch:
+        """What writes this file to a path; for the cache.
+
+        The function raises:
+            SourceFault: There is no such file, or not for us: asking again would not help.
+            RepositoryBusy: It may be there in a moment.
+        """
+
+        async def write(path: Path) -> None:
+            template = self._settings.repository
+            if template.startswith(STORE):
+                key = _filled(template.removeprefix(STORE), file, signature)
+                await self._from_store(key, path)
+            else:
+                await self._from_http(_filled(template, file, signature), path)
+
+        return write
+
+    async def _from_store(self, key: str, path: Path) -> None:
+        try:
+            await _write(path, self._objects.stream(key))
+        except ObjectMissing:
+            raise _missing(f"The object store holds nothing under {key}.") from None
+
+    async def _from_http(self, url: str, path: Path) -> None:
+        secret = self._settings.repository_authorization.get_secret_value()
+        try:
+            async with self._http.stream(
+                url,
+                headers={"Authorization": secret} if secret else {},
+                max_bytes=self._settings.file_max_bytes,
+                timeout_seconds=self._settings.fetch_timeout_seconds,
+            ) as (head, pieces):
+                if head.status in RETRY_STATUSES:
+                    raise RepositoryBusy(f"the repository answered {head.status}")
+                if head.status != 200:
+                    raise _missing(f"The repository answered {head.status} for this file.")
+                await _write(path, pieces)
+        except SourceFault as fault:
+            if fault.transient:
+                raise RepositoryBusy(fault.record.message) from fault
+            raise
+
+
+async def _write(path: Path, pieces: AsyncIterator[bytes]) -> None:
+    """Bytes are gathered, so that a large file does not cost a thread for every few kilobytes."""
+    buffer = bytearray()
+    with await asyncio.to_thread(path.open, "wb") as out:
+        async for piece in pieces:
+            buffer += piece
+            if len(buffer) >= WRITE_BYTES:
+                await asyncio.to_thread(out.write, bytes(buffer))
+                buffer.clear()
+        await asyncio.to_thread(out.write, bytes(buffer))
+
+
+def _filled(template: str, file: File, signature: str) -> str:
+    path = quote(file.path.strip("/"), safe="/")
+    return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
+
+
+def _missing(message: str) -> SourceFault:
+    return SourceFault(
+        "file_unavailable",
+        message,
+        "Upload the file first, and send the signature of what was uploaded; see HAULAGE_TRANSFERS__REPOSITORY.",
+    )

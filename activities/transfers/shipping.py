@@ -1,0 +1,203 @@
+"""Shipping a shard: begin GSE tasks, ask about what is unfinished, write what changes, until every target has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from activities.transfers.ledger import ShardLedger
+from domain.transfers.cadence import Cadence
+from domain.transfers.gse import Agent, Place, TransferOrder
+from domain.transfers.request import Consignment
+from domain.transfers.shipment import Item, Sending, Shipment, by_sending
+from domain.transfers.states import End, Reason, State
+from infra import log
+from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable
+
+AGAIN_SECONDS = 2.0
+"""Pause before GSE is asked again to begin a task that it did not begin, or not for sure."""
+GSE_MARGIN_SECONDS = 60
+"""GSE's own time for a task ends after ours, so that ours is the one that is told."""
+TERMINATE_POLL_SECONDS = 0.5
+
+_CANCELLED = End(state=State.FAILED, reason=Reason.CANCELLED, message="It was cancelled before it had arrived.")
+_LATE = End(
+    state=State.TIMEOUT,
+    reason=Reason.DEADLINE,
+    message="It had not arrived when the job's time was over. See whether the agent runs, then ask again.",
+)
+
+_log = log.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Voyage:
+    """What a shipment needs beside its targets."""
+
+    consignment: Consignment
+    path: Path
+    deadline: float
+    terminate_wait_seconds: float
+    check_file: Callable[[], Awaitable[None]]
+    """Reads the cached file whole, and fetches it again if it is damaged."""
+
+
+class Shipping:
+    """One shard, from this host."""
+
+    def __init__(self, gse: GseClient, ledger: ShardLedger, shipment: Shipment, voyage: Voyage) -> None:
+        self._gse = gse
+        self._ledger = ledger
+        self._shipment = shipment
+        self._voyage = voyage
+        self._terminated: set[int] = set()
+
+    @property
+    def finished(self) -> int:
+        """How many targets have ended."""
+        return len(self._shipment.items) - len(self._shipment.unfinished)
+
+    async def run(self) -> None:
+        """Read this as the story."""
+        self._strand_what_others_sent()
+        cadence = Cadence()
+        while self._shipment.unfinished and time.time() < self._voyage.deadline:
+            await self._give_up_cancelled()
+            await self._give_up_broken()
+            await self._send_due()
+            before = self.finished
+            await self._ask()
+            await self._write()
+            await self._pause(cadence.next_seconds(finishing=self.finished > before))
+        if self._shipment.unfinished:
+            await self._give_up_late()
+
+    def _strand_what_others_sent(self) -> None:
+        """GSE tasks of a host that is gone: what they have not brought, this one sends."""
+        for sending in self._shipment.live:
+            if sending.source.key != self._gse.source.key:
+                _log.warning("gse_task_stranded", task_id=sending.task_id, source=sending.source.key)
+                self._shipment.strand(sending, time.time())
+
+    async def _give_up_cancelled(self) -> None:
+        keys = await self._ledger.cancelled()
+        items = [item for item in self._shipment.unfinished if item.key in keys]
+        if items and await self._terminate(items):
+            self._shipment.end(items, _CANCELLED)
+
+    async def _give_up_broken(self) -> None:
+        """What is sent again must not still be on its way; and what has arrived meanwhile is not sent again."""
+        for sending in self._shipment.live:
+            if sending.broken and sending.number not in self._terminated:
+                items = self._shipment.unfinished_in(sending)
+                if await self._terminate(items):
+                    await self._voyage.check_file()
+                    await self._ask_about(sending)
+                    self._terminated.add(sending.number)
+
+    async def _send_due(self) -> None:
+        """Begin a GSE task with what is due. Before GSE hears of it, it is written down that it may."""
+        held_back = {
+            sending.number
+            for sending in self._shipment.live
+            if sending.broken and sending.number not in self._terminated
+        }
+        due = [item for item in self._shipment.due(time.time()) if item.sending not in held_back]
+        if not due:
+            return
+        sending = self._shipment.begin(due, self._gse.source)
+        await self._write(sendings=True)
+        try:
+            self._shipment.began(sending, await self._gse.transfer(self._order(due)))
+        except GseRefused as error:
+            end = End(state=State.FAILED, reason=Reason.GSE_REFUSED, code=error.code, message=str(error))
+            self._shipment.end(due, end)
+        except GseFailure as error:
+            asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
+            self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
+        await self._write(sendings=True)
+
+    async def _ask(self) -> None:
+        # A GSE that hangs must not carry us past the deadline.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._voyage.deadline - time.time())):
+                for sending in self._shipment.live:
+                    await self._ask_about(sending)
+
+    async def _ask_about(self, sending: Sending) -> None:
+        """About unfinished targets only, and about the source, without which none of them gets anything."""
+        agents = [_agent(item) for item in self._shipment.unfinished_in(sending)]
+        if not agents or sending.task_id is None:
+            return
+        try:
+            results = await self._gse.results(sending.task_id, [*agents, sending.source])
+        except GseRefused as error:
+            self._shipment.refused(sending, str(error), time.time())
+        except GseFailure:
+            return  # it is down; the next poll asks again
+        else:
+            self._shipment.take(sending, results, time.time())
+
+    async def _give_up_late(self) -> None:
+        """The time is over: terminate the rest, and believe what still arrives while GSE does that."""
+        terminated = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._voyage.terminate_wait_seconds):
+                while self._shipment.unfinished:
+                    terminated = terminated or await self._terminate(self._shipment.unfinished)
+                    await self._ask_late()
+                    await asyncio.sleep(TERMINATE_POLL_SECONDS)
+        self._shipment.end(self._shipment.unfinished, _LATE)
+        await self._write()
+
+    async def _ask_late(self) -> None:
+        """Only a success counts now: that GSE says `terminated` is our own doing."""
+        for sending in self._shipment.live:
+            self._shipment.strand(sending, time.time())
+            await self._ask_about(sending)
+
+    async def _terminate(self, items: Sequence[Item]) -> bool:
+        """Ask GSE to give targets up; whether it heard. What it refuses to give up, it does not have."""
+        for sending, some in by_sending(items, self._shipment.sendings):
+            try:
+                await self._gse.terminate(sending.task_id or "", [_agent(item, self._user) for item in some])
+            except GseRefused as error:
+                _log.warning("gse_terminate_refused", task_id=sending.task_id, error=str(error))
+            except GseFailure:
+                return False
+        return True
+
+    async def _write(self, *, sendings: bool = False) -> None:
+        changes = self._shipment.changes()
+        if changes or sendings:
+            await self._ledger.write(changes, list(self._shipment.sendings.values()))
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next poll; sooner if a target is due before, or the time is over."""
+        now = time.time()
+        moments = [item.due_at for item in self._shipment.unfinished if item.due_at is not None]
+        sooner = min([self._voyage.deadline, *moments]) - now
+        if self._shipment.unfinished:
+            await asyncio.sleep(max(0.05, min(seconds, sooner)))
+
+    def _order(self, items: Sequence[Item]) -> TransferOrder:
+        wanted = self._voyage.consignment
+        return TransferOrder(
+            source=self._gse.source,
+            source_file=self._gse.source_place(self._voyage.path),
+            targets=[_agent(item, self._user) for item in items],
+            target_file=Place(wanted.folder, wanted.signature),
+            timeout_seconds=GSE_MARGIN_SECONDS + max(1, round(self._voyage.deadline - time.time())),
+        )
+
+    @property
+    def _user(self) -> str:
+        return self._voyage.consignment.user
+
+
+def _agent(item: Item, user: str = "") -> Agent:
+    return Agent(item.agent_id, item.container_id, user)

@@ -1,0 +1,101 @@
+"""The steps of a transfer, each safe to repeat: freeze, fetch, ship, settle, cancel, finish."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import uuid
+from datetime import timedelta
+
+from temporalio import activity
+
+from activities.transfers import ledger
+from activities.transfers.ledger import ShardLedger
+from activities.transfers.repository import Repository
+from activities.transfers.shipping import Shipping, Voyage
+from domain.transfers.joining import JobOrder
+from domain.transfers.shipment import Rules, Shipment
+from domain.transfers.states import Summary, summary
+from domain.transfers.steps import Berth, CancelOrder, FetchOrder, FreezeOrder, SettleOrder, ShipOrder
+from infra.heartbeats import beating
+from infra.services import Services
+from infra.settings import GseSettings
+
+HOST_QUEUE = "transfers-host-"
+SHIP_BEAT_SECONDS = 2.0
+"""A large job has hundreds of shards on their way; each heartbeat is a write of the engine's."""
+
+
+def host_queue(settings: GseSettings) -> str:
+    """The task queue that only workers on this host serve: whoever GSE knows by the same name has the same files."""
+    if not settings.source_agent_id:
+        return f"{HOST_QUEUE}{socket.gethostname()}"
+    name = f"{settings.source_agent_id}\0{settings.source_container_id}"
+    return f"{HOST_QUEUE}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+class TransferSteps:
+    """The activities of the transfers room, with the clients they work with."""
+
+    def __init__(self, services: Services) -> None:
+        self._settings = services.settings.transfers
+        self._database = services.database
+        self._files = services.files
+        self._gse = services.gse
+        self._repository = Repository(services)
+        self._queue = host_queue(services.settings.gse)
+
+    @activity.defn(name="transfer_freeze")
+    async def freeze(self, freeze: FreezeOrder) -> None:
+        """Write down who is in these shards."""
+        await ledger.freeze(self._database, freeze.job, freeze.shards)
+
+    @activity.defn(name="transfer_fetch")
+    async def fetch(self, fetch: FetchOrder) -> Berth:
+        """Have the file on this host, whole."""
+        async with beating():
+            write = self._repository.fetch(fetch.file, fetch.signature)
+            async with self._files.pinned(fetch.file.biz_id, fetch.signature, write):
+                return Berth(queue=self._queue)
+
+    @activity.defn(name="transfer_ship")
+    async def ship(self, ship: ShipOrder) -> None:
+        """Bring the file to every target of a shard, or learn why not; it is pinned meanwhile."""
+        job, file = ship.job, ship.job.file
+        record = ShardLedger(self._database, job.job_id, ship.number, uuid.uuid4().hex)
+        async with beating(pause_seconds=SHIP_BEAT_SECONDS):
+            consignment, items, sendings = await record.take_over()
+            rules = Rules(self._settings.retries, self._settings.retry_pause_seconds)
+            shipment = Shipment(items, rules, sendings)
+            write = self._repository.fetch(file, ship.signature)
+
+            async def check_file() -> None:
+                self._files.forget(file.biz_id, ship.signature)
+                async with self._files.pinned(file.biz_id, ship.signature, write):
+                    pass
+
+            async with self._files.pinned(file.biz_id, ship.signature, write) as path:
+                voyage = Voyage(
+                    consignment=consignment,
+                    path=path,
+                    deadline=job.deadline_at.timestamp(),
+                    terminate_wait_seconds=job.terminate_wait_seconds,
+                    check_file=check_file,
+                )
+                await Shipping(self._gse, record, shipment, voyage).run()
+
+    @activity.defn(name="transfer_settle")
+    async def settle(self, settle: SettleOrder) -> None:
+        """End the targets of shards that nobody ships any more."""
+        await ledger.settle(self._database, settle.job.job_id, settle.numbers, settle.end)
+
+    @activity.defn(name="transfer_cancel")
+    async def cancel(self, cancel: CancelOrder) -> None:
+        """Say that these projects' targets are no longer wanted; who ships them hears it at the next poll."""
+        await ledger.cancel(self._database, cancel.job.job_id, cancel.project_ids)
+
+    @activity.defn(name="transfer_finish")
+    async def finish(self, job: JobOrder) -> Summary:
+        """All targets have ended: say how, and keep that for a while."""
+        kept = timedelta(seconds=self._settings.kept_seconds)
+        return summary(await ledger.finish(self._database, job.job_id, kept))

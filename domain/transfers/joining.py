@@ -1,0 +1,156 @@
+"""Joining a job while its window is open: groups of requests, what a job takes, and the pace at which groups come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel
+
+from domain.transfers.request import Consignment, File, Target
+
+TARGETS_MAX: Final = 100_000
+GROUPS_MAX: Final = 1_500
+"""Temporal takes 2,000 updates of one run."""
+CONSIGNMENTS_MAX: Final = 300
+"""Each is at least one GSE task and one running step."""
+GROUP_TARGETS_MAX: Final = 1_000
+"""At some 200 bytes a target a group stays well below 1 MB."""
+SHARD_TARGETS: Final = 500
+
+PAUSE_MIN_SECONDS: Final = 0.004
+PAUSE_MAX_SECONDS: Final = 0.25
+
+
+class Lot(BaseModel):
+    """Targets that want the same."""
+
+    consignment: Consignment
+    file_name: str
+    targets: list[Target]
+
+
+class JoinGroup(BaseModel):
+    """Requests that are handed over together."""
+
+    lots: list[Lot]
+
+
+class JoinReply(BaseModel):
+    """Whether the whole group is in, or has to go into the next window; and how full the job is."""
+
+    joined: bool
+    groups: int
+    targets: int
+
+
+class JobOrder(BaseModel):
+    """The workflow's argument: one file in one time window."""
+
+    job_id: str
+    file: File
+    closes_at: datetime
+    deadline_at: datetime
+    """Targets that are not done then end as Timeout."""
+    terminate_wait_seconds: float = 10.0
+    """How long after that GSE may take to give them up."""
+    host_wait_seconds: float = 15.0
+    """How long a host may leave a step of its own lying before another host fetches the file anew."""
+    shard_targets: int = SHARD_TARGETS
+    targets_max: int = TARGETS_MAX
+    groups_max: int = GROUPS_MAX
+
+
+class Shard(BaseModel):
+    """So many targets of one consignment as one GSE task is given."""
+
+    number: int
+    consignment: Consignment
+    file_name: str
+    targets: list[Target]
+
+
+class Roll:
+    """Who has joined a job. A target that comes again is there already."""
+
+    def __init__(self, order: JobOrder) -> None:
+        self._order = order
+        self._lots: dict[Consignment, dict[int, Target]] = {}
+        self._file_names: dict[Consignment, str] = {}
+        self._closed_to: set[str] = set()
+        self.groups = 0
+        self.targets = 0
+
+    def take(self, group: JoinGroup) -> JoinReply:
+        """Let the whole group in, or nobody of it."""
+        joined = self._has_room_for(group)
+        if joined:
+            self.groups += 1
+            for lot in group.lots:
+                known = self._lots.setdefault(lot.consignment, {})
+                self._file_names.setdefault(lot.consignment, lot.file_name)
+                before = len(known)
+                for target in lot.targets:
+                    known.setdefault(target[0], target)
+                self.targets += len(known) - before
+        return JoinReply(joined=joined, groups=self.groups, targets=self.targets)
+
+    def close_to(self, project_id: str) -> None:
+        """Take no more targets of a project that has cancelled the job."""
+        self._closed_to.add(project_id)
+
+    @property
+    def signatures(self) -> list[str]:
+        """The contents that are wanted, in the order in which they were first asked for."""
+        return list(dict.fromkeys(consignment.signature for consignment in self._lots))
+
+    @property
+    def projects(self) -> list[str]:
+        """Whose targets these are."""
+        return sorted({consignment.project_id for consignment in self._lots})
+
+    def shards(self) -> list[Shard]:
+        """All targets, cut for GSE: never two consignments in one task, and never more than so many targets."""
+        return [
+            Shard(number=number, consignment=consignment, file_name=self._file_names[consignment], targets=targets)
+            for number, (consignment, targets) in enumerate(self._cut(), start=1)
+        ]
+
+    def _cut(self) -> Iterator[tuple[Consignment, list[Target]]]:
+        size = self._order.shard_targets
+        for consignment, known in self._lots.items():
+            targets = list(known.values())
+            for start in range(0, len(targets), size):
+                yield consignment, targets[start : start + size]
+
+    def _has_room_for(self, group: JoinGroup) -> bool:
+        count = sum(len(lot.targets) for lot in group.lots)
+        consignments = self._lots.keys() | {lot.consignment for lot in group.lots}
+        return (
+            self.groups < self._order.groups_max
+            and self.targets + count <= self._order.targets_max
+            and len(consignments) <= CONSIGNMENTS_MAX
+            and not any(lot.consignment.project_id in self._closed_to for lot in group.lots)
+        )
+
+
+def batches(shards: list[Shard], targets_max: int) -> Iterator[list[Shard]]:
+    """The shards in groups of so many targets, that each fit one message; a shard alone may be larger."""
+    batch: list[Shard] = []
+    for shard in shards:
+        if batch and sum(len(each.targets) for each in batch) + len(shard.targets) > targets_max:
+            yield batch
+            batch = []
+        batch.append(shard)
+    if batch:
+        yield batch
+
+
+def pause_seconds(groups_used: int, groups_max: int, seconds_left: float) -> float:
+    """How long to gather requests for the next group, so that the groups a job takes last as long as its window.
+
+    Every API process reckons so by itself: the more of them share a window, the slower each becomes.
+    """
+    groups_left = max(1, groups_max - groups_used)
+    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, seconds_left / groups_left))

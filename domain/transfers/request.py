@@ -1,0 +1,88 @@
+"""What is asked for: one file, brought to a place on one target by one user."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+ID_MAX: Final = 2**32 - 1
+"""Of a business or an app."""
+JOB_ID_MAX_BYTES: Final = 240
+AGENT_ID_MAX_CHARACTERS: Final = 64
+CONTAINER_ID_MAX_CHARACTERS: Final = 128
+USER_MAX_CHARACTERS: Final = 64
+FOLDER_MAX_CHARACTERS: Final = 1_024
+PATH_MAX_CHARACTERS: Final = 200
+FILE_NAME_MAX_CHARACTERS: Final = 255
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
+
+
+class File(BaseModel):
+    """What a job is about, whoever wants it and whatever its content is at the moment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    biz_id: int
+    app_id: int
+    path: str
+
+
+class Consignment(BaseModel):
+    """What one GSE task can carry together: one content, written by one user into one folder, for one project."""
+
+    model_config = ConfigDict(frozen=True)
+
+    project_id: str
+    signature: str
+    """SHA-256 of the content; the file arrives under this name."""
+    user: str
+    folder: str
+
+
+Target = tuple[int, str, str]
+"""(key, agent id, container id), as short as they travel by the thousand; see `ids.target_key`."""
+
+
+def sound_path(path: str) -> str:
+    """A file's path that names one file, whatever it is put into: a URL, an id, a folder.
+
+    Raises:
+        ValueError: It does not, with a sentence.
+    """
+    if _UNPRINTABLE.search(path):
+        raise ValueError("it holds control characters or line breaks; remove them.")
+    if not path.strip("/"):
+        raise ValueError("it names no file; send a path such as /etc/app.conf.")
+    if any(step in (".", "..") for step in path.split("/")):
+        raise ValueError("it holds a step `.` or `..`; send the path without them.")
+    return path
+
+
+def sound_folder(folder: str) -> str:
+    """A folder on the target that can be meant only one way.
+
+    Raises:
+        ValueError: It cannot, with a sentence.
+    """
+    if _UNPRINTABLE.search(folder):
+        raise ValueError("it holds control characters or line breaks; remove them.")
+    is_windows = re.match(r"[A-Za-z]:[\\/]", folder)
+    if not (folder.startswith("/") or is_windows):
+        raise ValueError("it is not absolute; send one such as /data/config or C:\\config.")
+    if any(step in (".", "..") for step in re.split(r"[/\\]", folder)):
+        raise ValueError("it holds a step `.` or `..`; send the folder without them.")
+    return folder
+
+
+def sound_word(word: str) -> str:
+    """An id or a name without anything invisible in it.
+
+    Raises:
+        ValueError: There is, with a sentence.
+    """
+    if _UNPRINTABLE.search(word) or word != word.strip():
+        raise ValueError("it begins or ends with a space, or holds control characters; remove them.")
+    return word

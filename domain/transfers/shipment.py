@@ -1,0 +1,232 @@
+"""One shard on its way: what each target's state becomes by what GSE says, by the clock, and by who cancels.
+
+A target moves forward only: it waits, is sent in a GSE task, perhaps again in another, and ends once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from domain.transfers.gse import Agent, Key, Record, Results, Verdict
+from domain.transfers.states import End, Reason, State
+
+RETRY_PAUSE_MAX_SECONDS = 60.0
+PROGRESS_STEP = 5
+"""Per cent by which a target must have come on before that is written down."""
+REFUSALS_MAX = 5
+"""So many times GSE may say that it does not know a task of ours; then the task is lost."""
+
+
+class Sending(BaseModel):
+    """One GSE task: who sends, and under which id; none where nobody knows whether it began."""
+
+    number: int
+    source_agent_id: str
+    source_container_id: str
+    task_id: str | None = None
+    broken: bool = False
+    """Whether nothing more is to be hoped from it: what it has not brought is sent again."""
+
+    @property
+    def source(self) -> Agent:
+        """Who sends."""
+        return Agent(self.source_agent_id, self.source_container_id)
+
+
+@dataclass(slots=True)
+class Item:
+    """One target of the shard."""
+
+    key: int
+    agent_id: str
+    container_id: str
+    state: State = State.PENDING
+    sending: int = 0
+    """The number of the GSE task that it is in, or was in last."""
+    failures: int = 0
+    """How many GSE tasks have failed it so far."""
+    failed_in: int = 0
+    """The last one that did."""
+    code: int | None = None
+    reason: Reason | None = None
+    message: str = ""
+    progress: int = 0
+    speed: int = 0
+    due_at: float | None = 0.0
+    """When it is to be sent, or sent again; None while it is under way."""
+
+    @property
+    def place(self) -> Key:
+        """What GSE's records know it by."""
+        return self.agent_id, self.container_id
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How patient a shipment is."""
+
+    retries: int
+    retry_pause_seconds: float
+
+
+@dataclass
+class Shipment:
+    """The targets of a shard, and the GSE tasks that carry them."""
+
+    items: Sequence[Item]
+    rules: Rules
+    sendings: dict[int, Sending] = field(default_factory=dict)
+    _changed: dict[int, Item] = field(default_factory=dict)
+    _refusals: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Go on from what was written down: what is in a GSE task that nobody knows has to be sent again."""
+        for item in self.unfinished:
+            sending = self.sendings.get(item.sending)
+            item.due_at = None if sending and sending.task_id and not sending.broken else 0.0
+
+    @property
+    def unfinished(self) -> list[Item]:
+        """The targets that have not ended."""
+        return [item for item in self.items if not item.state.final]
+
+    @property
+    def live(self) -> list[Sending]:
+        """The GSE tasks that are worth asking about."""
+        wanted = {item.sending for item in self.unfinished}
+        return [sending for sending in self.sendings.values() if sending.number in wanted and sending.task_id]
+
+    def unfinished_in(self, sending: Sending) -> list[Item]:
+        """The targets that this GSE task still has to bring."""
+        return [item for item in self.unfinished if item.sending == sending.number]
+
+    def due(self, now: float) -> list[Item]:
+        """The targets whose time to be sent has come."""
+        return [item for item in self.unfinished if item.due_at is not None and item.due_at <= now]
+
+    def begin(self, items: Iterable[Item], source: Agent) -> Sending:
+        """Put targets into a new GSE task, which is about to be asked for."""
+        number = max(self.sendings, default=0) + 1
+        sending = Sending(
+            number=number, source_agent_id=source.agent_id, source_container_id=source.container_id, task_id=None
+        )
+        self.sendings[number] = sending
+        for item in items:
+            item.state, item.sending, item.due_at, item.progress, item.speed = State.RUNNING, number, None, 0, 0
+            self._note(item)
+        return sending
+
+    def began(self, sending: Sending, task_id: str) -> None:
+        """GSE took it."""
+        self.sendings[sending.number] = sending.model_copy(update={"task_id": task_id})
+
+    def began_not(self, sending: Sending, again_at: float) -> None:
+        """GSE did not take it, or nobody knows: its targets wait until then."""
+        del self.sendings[sending.number]
+        for item in self.unfinished_in(sending):
+            item.due_at = again_at
+
+    def take(self, sending: Sending, results: Results, now: float) -> None:
+        """Learn what GSE says of one of its tasks. Records of targets that are not ours are none of our business."""
+        self._refusals.pop(sending.number, None)
+        for item in self.unfinished_in(sending):
+            record = results.downloads.get(item.place)
+            if record is not None:
+                self._learn(item, record, now, only_success=sending.broken)
+        upload = results.upload
+        if upload is not None and upload.verdict in (Verdict.FATAL, Verdict.RETRYABLE) and not sending.broken:
+            self._fail_all(
+                sending, Reason.UPLOAD_FAILED, f"The source could not send: {upload.message}", now, upload=upload
+            )
+
+    def refused(self, sending: Sending, message: str, now: float) -> None:
+        """GSE does not know this task, or says so; when it keeps saying so, the task is lost."""
+        self._refusals[sending.number] = self._refusals.get(sending.number, 0) + 1
+        if self._refusals[sending.number] >= REFUSALS_MAX and not sending.broken:
+            self._fail_all(sending, Reason.GSE_REFUSED, f"GSE lost its task: {message}", now)
+
+    def strand(self, sending: Sending, now: float) -> None:
+        """Give a GSE task up whose source is gone; its targets are not to blame."""
+        self._break(sending)
+        for item in self.unfinished_in(sending):
+            item.due_at = now
+
+    def end(self, items: Iterable[Item], end: End) -> None:
+        """End targets that have not ended."""
+        for item in items:
+            if not item.state.final:
+                self._end(item, end.state, end.reason, end.code, end.message)
+
+    def changes(self) -> list[Item]:
+        """The targets that have changed since this was asked last."""
+        changed = list(self._changed.values())
+        self._changed.clear()
+        return changed
+
+    def _learn(self, item: Item, record: Record, now: float, *, only_success: bool) -> None:
+        if record.verdict is Verdict.SUCCESS:
+            item.progress, item.speed = 100, record.speed
+            self._end(item, State.SUCCESS, None, record.error_code, record.message)
+        elif only_success:
+            return
+        elif record.verdict is Verdict.RUNNING:
+            self._go_on(item, record)
+        elif record.verdict is Verdict.RETRYABLE:
+            self._fail(item, Reason.GSE_CODE, record.error_code, record.message, now)
+        else:
+            self._end(item, State.FAILED, Reason.GSE_CODE, record.error_code, record.message)
+
+    def _go_on(self, item: Item, record: Record) -> None:
+        """It runs; also one that had failed in between, which GSE itself then tries again."""
+        item.due_at = None
+        progress = max(item.progress, record.progress)
+        if item.code != record.error_code or progress >= item.progress + PROGRESS_STEP:
+            item.code, item.message = record.error_code, record.message
+            item.progress, item.speed = progress, record.speed
+            self._note(item)
+
+    def _fail(self, item: Item, reason: Reason, code: int | None, message: str, now: float) -> None:
+        """A failure that another GSE task may mend; each task fails a target once, however often it is asked."""
+        if item.failed_in != item.sending:
+            item.failures, item.failed_in = item.failures + 1, item.sending
+        if item.failures > self.rules.retries:
+            self._end(item, State.FAILED, reason, code, message)
+        elif item.due_at is None:
+            pause = self.rules.retry_pause_seconds * 2 ** (item.failures - 1)
+            item.due_at = now + min(RETRY_PAUSE_MAX_SECONDS, pause)
+            item.code, item.message = code, message
+            self._note(item)
+
+    def _fail_all(
+        self, sending: Sending, reason: Reason, message: str, now: float, *, upload: Record | None = None
+    ) -> None:
+        self._break(sending)
+        code = upload.error_code if upload else None
+        for item in self.unfinished_in(sending):
+            if upload is not None and upload.verdict is Verdict.FATAL:
+                self._end(item, State.FAILED, reason, code, message)
+            else:
+                self._fail(item, reason, code, message, now)
+
+    def _break(self, sending: Sending) -> None:
+        self.sendings[sending.number] = sending.model_copy(update={"broken": True})
+
+    def _end(self, item: Item, state: State, reason: Reason | None, code: int | None, message: str) -> None:
+        item.state, item.reason, item.code, item.message, item.due_at = state, reason, code, message, None
+        self._note(item)
+
+    def _note(self, item: Item) -> None:
+        self._changed[item.key] = item
+
+
+def by_sending(items: Collection[Item], sendings: Mapping[int, Sending]) -> list[tuple[Sending, list[Item]]]:
+    """The GSE tasks that items are in, and which; those that are in none, or in one without an id, are left out."""
+    found: dict[int, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.sending, []).append(item)
+    return [
+        (sendings[number], some) for number, some in found.items() if number in sendings and sendings[number].task_id
+    ]

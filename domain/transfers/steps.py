@@ -1,0 +1,62 @@
+"""What the steps of a transfer are given and give back: one model in, one out."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from domain.transfers.joining import JobOrder, Shard
+from domain.transfers.request import File
+from domain.transfers.states import End
+
+
+class FreezeOrder(BaseModel):
+    """The window has ended: write down who is in these shards."""
+
+    job: JobOrder
+    shards: list[Shard]
+
+
+class FetchOrder(BaseModel):
+    """Have the file on some host."""
+
+    file: File
+    signature: str
+
+
+class Berth(BaseModel):
+    """Where the file lies: the task queue that only this host serves."""
+
+    queue: str
+
+
+class ShipOrder(BaseModel):
+    """Bring the file to the targets of a shard, from the host where it lies."""
+
+    job: JobOrder
+    signature: str
+    number: int
+
+
+class SettleOrder(BaseModel):
+    """End the targets of shards that nobody ships any more."""
+
+    job: JobOrder
+    numbers: list[int]
+    end: End
+
+
+class CancelOrder(BaseModel):
+    """All targets of these projects are no longer wanted."""
+
+    job: JobOrder
+    project_ids: list[str]
+
+
+class JobStatus(BaseModel):
+    """What the workflow answers when asked. States of targets stand in the database."""
+
+    phase: str = "collecting"
+    groups: int = 0
+    targets: int = 0
+    shards: int = 0
+    shipped: int = 0

@@ -1,0 +1,133 @@
+"""Joining a job: who is in, what a job takes, how it is cut into shards, and the pace of groups."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.transfers import joining
+from domain.transfers.joining import JobOrder, JoinGroup, Lot, Roll, Shard
+from domain.transfers.request import Consignment, File, Target, sound_folder, sound_path
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def order(**limits: int) -> JobOrder:
+    """A job with these limits."""
+    file = File(biz_id=1, app_id=1, path="/f")
+    return JobOrder(job_id="j", file=file, closes_at=NOW, deadline_at=NOW, **limits)
+
+
+def wanted(folder: str = "/data", signature: str = "a", project_id: str = "p") -> Consignment:
+    """What is brought where."""
+    return Consignment(project_id=project_id, signature=signature, user="root", folder=folder)
+
+
+def group(*targets: int, consignment: Consignment | None = None) -> JoinGroup:
+    """These targets of one consignment."""
+    lot = Lot(consignment=consignment or wanted(), file_name="f", targets=[(key, f"a{key}", "") for key in targets])
+    return JoinGroup(lots=[lot])
+
+
+groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
+
+
+@given(groups, st.integers(1, 7))
+def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size: int) -> None:
+    """However often it asked; and never two consignments, nor more targets than a GSE task is given."""
+    roll = Roll(order(shard_targets=size))
+    expected: set[tuple[str, Target]] = set()
+    for folder, keys in joins:
+        own = [key + (100 if folder == "/etc" else 0) for key in keys]
+        assert roll.take(group(*own, consignment=wanted(folder))).joined
+        expected |= {(folder, (key, f"a{key}", "")) for key in own}
+
+    shards = roll.shards()
+    found = [(shard.consignment.folder, target) for shard in shards for target in shard.targets]
+
+    assert sorted(found) == sorted(expected)
+    assert [shard.number for shard in shards] == list(range(1, len(shards) + 1))
+    assert all(1 <= len(shard.targets) <= size for shard in shards)
+    assert roll.targets == len(expected)
+
+
+@given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
+def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
+    """Nothing is lost between them; only a shard that is larger by itself exceeds the limit."""
+    shards = [
+        Shard(number=n, consignment=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
+        for n, size in enumerate(sizes)
+    ]
+    batches = list(joining.batches(shards, most))
+
+    assert [shard for batch in batches for shard in batch] == shards
+    assert all(len(batch) == 1 or sum(len(shard.targets) for shard in batch) <= most for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ({"targets_max": 3}, group(3, 4)),
+        ({"groups_max": 1}, group(3)),
+    ],
+    ids=["targets", "groups"],
+)
+def test_a_full_job_sends_whole_groups_on(limits: dict[str, int], refused: JoinGroup) -> None:
+    """Nobody of a group is in when not all are."""
+    roll = Roll(order(**limits))
+    assert roll.take(group(1, 2)).joined
+
+    reply = roll.take(refused)
+
+    assert (reply.joined, roll.targets, roll.groups) == (False, 2, 1)
+
+
+def test_a_job_takes_so_many_consignments() -> None:
+    """Each is at least one GSE task of its own."""
+    roll = Roll(order())
+    taken = [roll.take(group(n, consignment=wanted(f"/{n}"))).joined for n in range(joining.CONSIGNMENTS_MAX + 1)]
+
+    assert taken == [True] * joining.CONSIGNMENTS_MAX + [False]
+    assert roll.take(group(9_999, consignment=wanted("/0"))).joined
+
+
+def test_a_project_that_cancelled_joins_no_more() -> None:
+    """Others still do."""
+    roll = Roll(order())
+    roll.close_to("p")
+
+    assert not roll.take(group(1)).joined
+    assert roll.take(group(1, consignment=wanted(project_id="q"))).joined
+
+
+@given(st.integers(0, 1_500), st.floats(0, 15))
+def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float) -> None:
+    """At that pace no window runs out of groups, unless there are hardly any left."""
+    pause = joining.pause_seconds(used, joining.GROUPS_MAX, left)
+
+    assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
+    if pause < joining.PAUSE_MAX_SECONDS:
+        assert left / pause <= max(1, joining.GROUPS_MAX - used) + 1
+
+
+@pytest.mark.parametrize("path", ["", "/", "a/../b", "./a", "a\nb", "a\u2028b"])
+def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
+    """They become parts of URLs and ids."""
+    with pytest.raises(ValueError, match="it "):
+        sound_path(path)
+
+
+@pytest.mark.parametrize("folder", ["data", "", "/data/../etc", "C:data", "/a\x00b", "C:\\a\\..\\b"])
+def test_folders_that_could_mean_another_are_refused(folder: str) -> None:
+    """GSE writes there as whoever is named."""
+    with pytest.raises(ValueError, match="it "):
+        sound_folder(folder)
+
+
+@pytest.mark.parametrize("folder", ["/", "/data/配置", "C:\\data", "d:/data"])
+def test_plain_folders_are_taken(folder: str) -> None:
+    """Also those of Windows."""
+    assert sound_folder(folder) == folder

@@ -1,0 +1,51 @@
+"""Berths, as a part of the plan of a job: which host has the file, and another one when that host is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.transfers.steps import TransferSteps
+    from domain.transfers.joining import JobOrder
+    from domain.transfers.steps import Berth, FetchOrder
+
+FILE_QUEUE = "transfers-files"
+
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=10))
+_HEARTBEAT_SECONDS = timedelta(seconds=5)
+
+
+class Berths:
+    """Where the files of one job lie. Each is fetched once, however many shards need it."""
+
+    def __init__(self, order: JobOrder) -> None:
+        self._order = order
+        self._searches: dict[str, asyncio.Task[Berth]] = {}
+        self._found: dict[str, Berth] = {}
+
+    def find(self, signature: str) -> asyncio.Task[Berth]:
+        """The host that has, or is fetching, the file with this content."""
+        if signature not in self._searches:
+            self._searches[signature] = asyncio.create_task(self._fetch(signature))
+        return self._searches[signature]
+
+    def lose(self, signature: str, berth: Berth) -> None:
+        """The host is gone: who asks next has another fetch the file. Those who notice later change nothing."""
+        if self._found.get(signature) is berth:
+            del self._found[signature], self._searches[signature]
+
+    async def _fetch(self, signature: str) -> Berth:
+        self._found[signature] = await workflow.execute_activity_method(
+            TransferSteps.fetch,
+            FetchOrder(file=self._order.file, signature=signature),
+            task_queue=FILE_QUEUE,
+            schedule_to_close_timeout=max(timedelta(seconds=1), self._order.deadline_at - workflow.now()),
+            heartbeat_timeout=_HEARTBEAT_SECONDS,
+            retry_policy=_PATIENTLY,
+            summary=f"fetch {signature[:12]}",
+        )
+        return self._found[signature]

@@ -1,0 +1,195 @@
+"""The plan of a job: take who joins while its window is open, write them down, ship every shard, end in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, TimeoutType, is_cancelled_exception
+from temporalio.exceptions import TimeoutError as StepTimeout
+
+with workflow.unsafe.imports_passed_through():
+    from activities.transfers.steps import TransferSteps
+    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, Shard, batches
+    from domain.transfers.states import End, Reason, State
+    from domain.transfers.steps import CancelOrder, FreezeOrder, JobStatus, SettleOrder, ShipOrder
+    from infra import temporal
+    from workflows.outcomes import fault_of
+    from workflows.transfers.berths import FILE_QUEUE, Berths
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+QUEUE = "transfers"
+ROOM = "transfers"
+JOIN = "join"
+
+FREEZE_TARGETS_MAX = 5_000
+"""At some 200 bytes a target one step's argument stays at 1 MB."""
+SLACK_SECONDS = 30.0
+"""How long after the deadline a step may still be busy with ending its targets."""
+
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+_STEP_SECONDS = timedelta(seconds=30)
+_HEARTBEAT_SECONDS = timedelta(seconds=8)
+_LONGEST = timedelta(days=1)
+
+_NO_HOST = End(
+    state=State.TIMEOUT,
+    reason=Reason.DEADLINE,
+    message="The job's time was over before a host could send the file. See whether workers run, then ask again.",
+)
+
+__all__ = ["FILE_QUEUE", "JOIN", "QUEUE", "ROOM", "TransferJob"]
+
+
+@workflow.defn
+class TransferJob:
+    """One file in one time window, for all who asked for it."""
+
+    @workflow.init
+    def __init__(self, order: JobOrder) -> None:
+        self._order = order
+        self._roll = Roll(order)
+        self._berths = Berths(order)
+        self._status = JobStatus()
+        self._is_closed = False
+
+    @workflow.run
+    async def run(self, order: JobOrder) -> JobStatus:
+        """Read this as the story."""
+        await self._not_without_the_cancelled(self._collect())
+        self._is_closed = True
+        if self._roll.targets:
+            shipping = asyncio.create_task(self._ship_all())
+            while not shipping.done():
+                await self._not_without_the_cancelled(asyncio.shield(shipping))
+            shipping.result()
+            ended = await self._step(TransferSteps.finish, order)
+            self._tell("done", ended.state)
+        return self._status
+
+    @workflow.update(name=JOIN)
+    def join(self, group: JoinGroup) -> JoinReply:
+        """Let a group in, if the window is open and there is room; else it goes into the next window."""
+        if self._is_closed or workflow.now() >= self._order.closes_at:
+            return JoinReply(joined=False, groups=self._roll.groups, targets=self._roll.targets)
+        return self._roll.take(group)
+
+    @workflow.signal
+    def close_to(self, project_id: str) -> None:
+        """Take no more targets of a project that has cancelled the job."""
+        self._roll.close_to(project_id)
+
+    @workflow.query
+    def status(self) -> JobStatus:
+        """Where the job stands; the states of its targets stand in the database."""
+        return self._status.model_copy(update={"groups": self._roll.groups, "targets": self._roll.targets})
+
+    async def _collect(self) -> None:
+        """Until the window ends, which is at a fixed time; files are fetched meanwhile."""
+        found: set[str] = set()
+        while (left := (self._order.closes_at - workflow.now()).total_seconds()) > 0:
+            with suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: len(self._roll.signatures) > len(found), timeout=left, timeout_summary="window"
+                )
+            for signature in self._roll.signatures:
+                found.add(signature)
+                self._berths.find(signature)
+
+    async def _ship_all(self) -> None:
+        """Write the shards down, some at a time, and ship each as soon as it is written down."""
+        shards = self._roll.shards()
+        self._status.shards = len(shards)
+        self._tell("shipping", State.RUNNING)
+        under_way: dict[int, asyncio.Task[None]] = {}
+        for batch in batches(shards, FREEZE_TARGETS_MAX):
+            await self._step(TransferSteps.freeze, FreezeOrder(job=self._order, shards=batch))
+            under_way |= {shard.number: asyncio.create_task(self._ship(shard)) for shard in batch}
+        left = (self._order.deadline_at - workflow.now()).total_seconds()
+        patience = max(0.0, left) + self._order.terminate_wait_seconds + SLACK_SECONDS
+        _, late = await workflow.wait(under_way.values(), timeout=patience)
+        if late:
+            for task in late:
+                task.cancel()
+            await self._settle([number for number, task in under_way.items() if task in late], _NO_HOST)
+        for task in under_way.values():
+            if task not in late:
+                task.result()
+
+    async def _ship(self, shard: Shard) -> None:
+        """From the host that has the file; from another when that one is gone."""
+        signature = shard.consignment.signature
+        try:
+            while not await self._is_shipped(signature, shard.number):
+                pass
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            await self._settle([shard.number], _without_file(error))
+        self._status.shipped += 1
+
+    async def _is_shipped(self, signature: str, number: int) -> bool:
+        """Whether a host saw the shard to its end, and was not lost over it."""
+        berth = await asyncio.shield(self._berths.find(signature))
+        try:
+            await workflow.execute_activity_method(
+                TransferSteps.ship,
+                ShipOrder(job=self._order, signature=signature, number=number),
+                task_queue=berth.queue,
+                schedule_to_start_timeout=timedelta(seconds=self._order.host_wait_seconds),
+                start_to_close_timeout=_LONGEST,
+                heartbeat_timeout=_HEARTBEAT_SECONDS,
+                retry_policy=_PATIENTLY,
+                summary=f"shard {number}",
+            )
+        except ActivityError as error:
+            if _is_host_lost(error) and workflow.now() < self._order.deadline_at:
+                self._berths.lose(signature, berth)
+                return False
+            raise
+        return True
+
+    async def _settle(self, numbers: list[int], end: End) -> None:
+        await self._step(TransferSteps.settle, SettleOrder(job=self._order, numbers=numbers, end=end))
+
+    async def _not_without_the_cancelled(self, waiting: Awaitable[None]) -> None:
+        """Wait. A workflow that is cancelled from outside still ends in order: all its targets are cancelled."""
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            self._is_closed = True
+            cancel = CancelOrder(job=self._order, project_ids=self._roll.projects)
+            await self._step(TransferSteps.cancel, cancel)
+
+    async def _step(self, method: Callable[[TransferSteps, Argument], Awaitable[Result]], argument: Argument) -> Result:
+        return await workflow.execute_activity_method(
+            method, argument, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+
+    def _tell(self, phase: str, state: State) -> None:
+        """Show a change of phase in the search attributes and the Web UI."""
+        self._status.phase = phase
+        workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
+        workflow.set_current_details(
+            f"**{phase}**: {self._roll.targets:,} targets in {self._status.shards} shards, {self._order.file.path}"
+        )
+
+
+def _is_host_lost(error: ActivityError) -> bool:
+    """Whether nobody on the host took the step: a worker that dies over it has its siblings there go on."""
+    return isinstance(error.cause, StepTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START
+
+
+def _without_file(error: ActivityError) -> End:
+    """How the targets of a shard end whose file no host could get, or could get in time."""
+    if isinstance(error.cause, StepTimeout):
+        last = f" At last: {error.cause.cause}." if error.cause.cause else ""
+        return _NO_HOST.model_copy(update={"reason": Reason.FILE_UNAVAILABLE, "message": _NO_HOST.message + last})
+    return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=fault_of(error).sentence)
