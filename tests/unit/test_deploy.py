@@ -30,11 +30,13 @@ OURS = [container for container in CONTAINERS if container.ours]
 VARIABLES = {variable.name: variable for variable in settings_reference.variables()}
 SECRETS = {name for name, variable in VARIABLES.items() if variable.secret}
 DOOR_SECRETS = {"HAULAGE_API__ADMIN_KEY", "HAULAGE_SECRETS__PEPPER"}
+# Only who carries files speaks to GSE and to the repository.
+CARRIER_SECRETS = {"HAULAGE_GSE__APP_SECRET", "HAULAGE_TRANSFERS__REPOSITORY_AUTHORIZATION"}
 SECRETS_OF = {
-    "api": SECRETS,
+    "api": SECRETS - CARRIER_SECRETS,
     # A worker can neither make projects nor try keys.
     "worker": SECRETS - DOOR_SECRETS,
-    "migrate": SECRETS - DOOR_SECRETS - {"HAULAGE_SECRETS__SEAL"},
+    "migrate": SECRETS - DOOR_SECRETS - CARRIER_SECRETS - {"HAULAGE_SECRETS__SEAL"},
 }
 
 VENV_OWN = {"setuptools"}  # `venv` puts it there, and a .pth file of its own imports it
