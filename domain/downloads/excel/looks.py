@@ -1,0 +1,68 @@
+"""Looks: which style each cell of a column has, by its form and by the first condition that holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from domain.downloads.excel import values as reading
+from domain.downloads.excel.columns import DATE_FORMAT, DATETIME_FORMAT, Column
+from domain.downloads.excel.forms import Form, Values
+from domain.downloads.excel.matching import matches
+from domain.downloads.excel.style import Style
+from domain.downloads.excel.stylesheet import StyleSheet
+from domain.downloads.excel.template import Kind
+
+Places: TypeAlias = npt.NDArray[np.intp]
+
+# What is quoted, escaped or in brackets are no codes; the word General has none either.
+_NO_CODES = re.compile(r'"[^"]*"|\\.|[_*].|\[[^]]*\]|general', re.IGNORECASE)
+_DATE_CODES = re.compile("[ymdhs]", re.IGNORECASE)
+
+
+class Looks:
+    """The looks of one column: its own, and one for each of its conditions. Each has a style for every form."""
+
+    def __init__(self, column: Column, styles: StyleSheet) -> None:
+        self._conditions = [condition for condition, _ in column.looks]
+        own = (column.style, *(style for _, style in column.looks))
+        self._numbers = [[styles.index(_style(style, column.kind, form)) for form in Form] for style in own]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def style(self, look: int, form: Form) -> int:
+        """The number of the style of a cell."""
+        return self._numbers[look][form]
+
+    def of(self, values: Values) -> Places | None:
+        """The look of each cell; None if all have the column's own, which is look 0."""
+        if not self._conditions:
+            return None
+        numbers, texts = reading.asked(values)
+        looks = np.zeros(len(values.forms), np.intp)
+        # The last one first: the first one that holds has the last word.
+        for look, condition in reversed(list(enumerate(self._conditions, start=1))):
+            looks[matches(condition, numbers, texts).to_numpy(zero_copy_only=False)] = look
+        return looks if looks.any() else None
+
+
+def _style(style: Style, kind: Kind, form: Form) -> Style:
+    """How a cell of a form looks in a column of a kind."""
+    if kind is Kind.LINK and form is not Form.LINK:
+        style = replace(style, link=False)
+    shows_dates = style.number_format is not None and _is_of_dates(style.number_format)
+    if form in (Form.DAY, Form.MOMENT) and not shows_dates:
+        return replace(style, number_format=DATE_FORMAT if form is Form.DAY else DATETIME_FORMAT)
+    if form is Form.NUMBER and shows_dates and kind in (Kind.DATE, Kind.DATETIME):
+        # A number is no date, and shown as one it would be any date or none.
+        return replace(style, number_format=None)
+    return style
+
+
+def _is_of_dates(number_format: str) -> bool:
+    return _DATE_CODES.search(_NO_CODES.sub("", number_format)) is not None

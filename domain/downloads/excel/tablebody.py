@@ -1,0 +1,156 @@
+"""Table body: the rows of one table on their way into the book, chunk by chunk, in any number of threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from domain.downloads.excel.archive import Piece, Spool, pressed
+from domain.downloads.excel.body import Encoder, Tally
+from domain.downloads.excel.chunks import Chunks
+from domain.downloads.excel.headed import Headed
+from domain.downloads.excel.layout import Area, Frame, Placed
+from domain.downloads.excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull
+from domain.downloads.excel.shown import SAMPLE_ROWS, shown
+from domain.downloads.excel.splice import Inset
+from domain.downloads.excel.stylesheet import StyleSheet
+from domain.downloads.excel.template import Template
+from domain.downloads.excel.zones import Zone
+
+_CHUNKS_PER_THREAD: Final = 2
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the tables of a book share."""
+
+    styles: StyleSheet
+    zone: Zone
+    executor: Executor | None
+    """Where chunks are worked on; None is at once."""
+    threads: int
+
+
+class TableBody:
+    """The data of one table. Rows come out of the book in the order in which they are added.
+
+    Args:
+        frame: What stands around it.
+        template: Its template, if it has one.
+        keys: The names of the columns of its batches; of several of one name, the first counts.
+        shop: What it shares with other tables.
+    """
+
+    def __init__(self, frame: Frame, template: Template | None, keys: Sequence[str], shop: Workshop) -> None:
+        self._frame = frame
+        self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
+        self._encoder = Encoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
+        self._headed = Headed(template, keys, shop.styles) if template is not None and template.rows else None
+        self._row_heads: tuple[Area, ...] = ()
+        self._chunks = Chunks(len(frame.columns))
+        self._shop = shop
+        self._running: deque[Future[tuple[Piece, Tally]]] = deque()
+        self._spool = Spool()
+        self._body_rows = 0
+        self._samples: list[list[str]] = []
+        self.rows = 0
+        """The rows of data that were added."""
+        self.tally = Tally()
+
+    @property
+    def compressed_bytes(self) -> int:
+        """What the rows take in the book so far; nothing yet while rows under row heads are held.
+
+        Who asks wants to know it exactly, so rows that wait for a full chunk are packed now.
+        """
+        self._flush()
+        return self._spool.size
+
+    @property
+    def empty_columns(self) -> list[str]:
+        """The titles of columns without any value, if there is any row that could have one."""
+        columns = enumerate(self._frame.columns) if self.rows else ()
+        return [column.title for place, column in columns if place not in self.tally.filled]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Binary columns hold the JSON text of their cells, others typed values.
+
+        Raises:
+            SheetFull: The sheet has no room for them.
+        """
+        self.rows += batch.num_rows
+        if self._headed is not None:
+            self._headed.add(batch)
+            return
+        for chunk in self._chunks.add(batch):
+            self._encode(chunk)
+
+    def close(self, *, footer: bool = True) -> Placed:
+        """Pack the last rows; where the table stands now that all are there.
+
+        Raises:
+            SheetFull: The sheet has no room for them.
+            UncoveredRows: Some rows have keys that no row head has.
+        """
+        if self._headed is not None:
+            arranged, self._row_heads = self._headed.arranged()
+            self._headed = None
+            for chunk, heads in arranged:
+                self._encode(chunk, heads)
+        self._flush()
+        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer)
+
+    def inset(self) -> Inset:
+        """The packed rows, for the sheet."""
+        last_column = self._frame.first_body_column + len(self._frame.columns) - 1
+        return Inset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
+
+    def _encode(self, chunk: pa.RecordBatch | None, heads: Sequence[pa.Array] = ()) -> None:
+        rows = len(heads[0]) if chunk is None else chunk.num_rows
+        first_row = self._frame.first_body_row + self._body_rows
+        if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
+            raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
+        cells = [
+            None if chunk is None or column.key not in self._places else chunk.column(self._places[column.key])
+            for column in self._frame.columns
+        ]
+        self._samples = self._samples or self._sampled(cells)
+        self._body_rows += rows
+        if self._shop.executor is None:
+            self._collect(*self._packed(cells, first_row, heads))
+            return
+        self._running.append(self._shop.executor.submit(self._packed, cells, first_row, heads))
+        while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
+            self._collect(*self._running.popleft().result())
+
+    def _packed(
+        self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array]
+    ) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(cells, first_row, heads)
+        return pressed(memoryview(xml)), tally
+
+    def _collect(self, piece: Piece, tally: Tally) -> None:
+        if self._spool.length + piece.length > SHEET_BYTES_MAX:
+            raise SheetFull(
+                f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
+                "ask for fewer rows or columns, or for several files."
+            )
+        self._spool.add(piece)
+        self.tally.add(tally)
+
+    def _flush(self) -> None:
+        for chunk in self._chunks.rest():
+            self._encode(chunk)
+        while self._running:
+            self._collect(*self._running.popleft().result())
+
+    def _sampled(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
+        return [
+            [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
+            for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
+        ]
