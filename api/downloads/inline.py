@@ -21,6 +21,11 @@ class _Sent(_Rows):
     sheets: list[_Rows] | None = None
 
 
+async def rows(call: Call) -> bytes:
+    """The rows of a request that has one table, as JSON text."""
+    return bytes(msgspec.json.decode(await call.request.read(), type=_Rows).data)
+
+
 async def texts(call: Call, body: NewDownload) -> list[bytes]:
     """The rows of each table as JSON text; `null` for those that have a source."""
     sent = msgspec.json.decode(await call.request.read(), type=_Sent)

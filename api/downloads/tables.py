@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from api import reading
+from api.downloads import drawings
+from api.downloads.drawings import REGIONS
 from api.downloads.excel import SheetRequest
 from api.downloads.fields import TABLES_MAX, TableData
 from api.downloads.requests import NewDownload
 from api.problems import FieldProblem
 from domain.downloads.excel import checking, sheet_names
 from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
-from domain.downloads.excel.reading import says_nothing
 from domain.downloads.request import FileType
 
-DRAWING_MAX_CHARACTERS = 200_000
-
-# A path may quote a key, which may hold anything.
-_FAULT = re.compile(r"(?P<path>(?:“.*?”|[^“])*?): (?P<message>.*)", re.DOTALL)
-
 SOURCES = ("source_url", "data")
-REGIONS = ("title", "summary", "header", "footer", "template")
 
 
 @dataclass(frozen=True)
@@ -59,15 +54,7 @@ def of(body: NewDownload) -> list[Table]:
 
 def drawing(body: NewDownload, tables: list[Table]) -> Drawing:
     """How the book looks."""
-    return Drawing(
-        tables=[table.drawing for table in tables],
-        multi=body.multi or Multi.TAB,
-        width=body.default_width,
-        height=body.default_height,
-        align=body.col_align,
-        freeze=body.freeze,
-        filter=body.filter,
-    )
+    return drawings.book(body, [table.drawing for table in tables], body.multi or Multi.TAB)
 
 
 def _tables(body: NewDownload) -> list[Table]:
@@ -91,8 +78,7 @@ def _of_lists(body: NewDownload, index: int) -> Table:
 
 def _table(said: NewDownload | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any) -> Table:
     values = {field: own.get(field, getattr(said, field)) for field in SOURCES + REGIONS}
-    regions = {field: values[field] for field in REGIONS if not says_nothing(values[field])}
-    return Table(values["source_url"], values["data"], TableDrawing(sheet=sheet, **regions), paths)
+    return Table(values["source_url"], values["data"], drawings.table(values, sheet), paths)
 
 
 def _listed(body: NewDownload) -> dict[str, list[Any]]:
@@ -169,20 +155,10 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
 
 def _of_looks(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
     """What is wrong with how the book shall look; for other types only what is no template at all."""
-    said: dict[str, None] = {}
-    for table in tables:
-        if body.type is FileType.EXCEL:
-            found = checking.faults(table.drawing, table.paths.__getitem__)
-        else:
-            found = checking.template_size_faults(table.drawing.template, table.paths["template"])
-        said |= dict.fromkeys(found)
-    for fault in said:
-        if told := _FAULT.fullmatch(fault):
-            yield FieldProblem(path=told["path"], message=told["message"])
-    length = len(drawing(body, tables).model_dump_json())
-    if body.type is FileType.EXCEL and length > DRAWING_MAX_CHARACTERS:
-        message = (
-            f"its titles, summaries, headers, footers and templates have {length:,} characters, those for all tables "
-            f"once for each; send {DRAWING_MAX_CHARACTERS:,} or less."
-        )
-        yield FieldProblem(path="", message=message)
+    if body.type is FileType.EXCEL:
+        found = (checking.faults(table.drawing, table.paths.__getitem__) for table in tables)
+        yield from drawings.told(chain.from_iterable(found))
+        yield from drawings.too_long(drawing(body, tables))
+    else:
+        sizes = (checking.template_size_faults(table.drawing.template, table.paths["template"]) for table in tables)
+        yield from drawings.told(chain.from_iterable(sizes))
