@@ -27,6 +27,8 @@ from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.tablebody import TableBody, Workshop
 from domain.downloads.excel.zones import Zone
 
+__all__ = ["Book", "BookReport", "TableBody"]
+
 _SHEET_FILE = "xl/worksheets/sheet{}.xml"
 
 
