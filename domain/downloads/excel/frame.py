@@ -161,12 +161,12 @@ def _fix_heads(
     if frame.first_head_row == frame.first_body_row:
         return
     if freeze:
-        above = sum(heights.get(row, 0) for row in range(frame.first_body_row))
+        above = sum(heights[row] for row in range(frame.first_body_row))
         left = sum(column_widths[: frame.row_depth])
-        worksheet.freeze_panes(
-            frame.first_body_row if above <= FROZEN_POINTS_MAX else 0,
-            frame.row_depth if left <= FROZEN_CHARACTERS_MAX else 0,
-        )
+        rows = frame.first_body_row if above <= FROZEN_POINTS_MAX else 0
+        columns = frame.row_depth if left <= FROZEN_CHARACTERS_MAX else 0
+        if rows or columns:
+            worksheet.freeze_panes(rows, columns)
     if filtered and not frame.row_depth:
         last_row = frame.first_body_row - 1 + table.body_rows
         worksheet.autofilter(frame.first_body_row - 1, 0, last_row, len(frame.columns) - 1)
