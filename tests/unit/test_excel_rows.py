@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.rows import UncoveredRows, arrange, arrange_by_leaf
+from domain.downloads.excel.rows import UncoveredRows, arrange_by_leaf
 from domain.downloads.excel.template import Template
 
 CITIES: Any = [
@@ -35,13 +35,12 @@ def template(rows: Any) -> Template:
 def test_rows_stand_under_their_heads(keys: list[str], expected: list[list[int | None]]) -> None:
     """In the order of the data; a head keeps the rows that it says, and takes more if it has more."""
     assert arrange_by_leaf(template(CITIES), keys) == expected
-    assert arrange(template(CITIES), keys) == [place for leaf in expected for place in leaf]
 
 
 def test_rows_without_a_head() -> None:
     """They are an error that lists each key once; the name of a group is no key."""
     with pytest.raises(UncoveredRows) as caught:
-        arrange(template(CITIES), ["sh", "bj", "east", "bj", ""])
+        arrange_by_leaf(template(CITIES), ["sh", "bj", "east", "bj", ""])
 
     assert caught.value.names == ["bj", "east", ""]
     assert str(caught.value) == "No row head covers the rows of “bj”, “east”, “”."
@@ -50,7 +49,7 @@ def test_rows_without_a_head() -> None:
 def test_the_list_of_rows_without_a_head_is_bounded() -> None:
     """Data that has nothing to do with the template does not become a message."""
     with pytest.raises(UncoveredRows) as caught:
-        arrange(template(CITIES), [f"{place:070}" for place in range(1000)])
+        arrange_by_leaf(template(CITIES), [f"{place:070}" for place in range(1000)])
 
     assert len(caught.value.names) == 1000
     assert str(caught.value).startswith(f"No row head covers the rows of “{'0' * 60}…”, ")

@@ -227,6 +227,11 @@ CHART_FIELDS = "a chart has no such field; it may have type, title, categories, 
             "no column has the key “x”; send one of “id”, “no”.",
         ),
         ([{"type": "pie", "values": ["id", "no"]}], "[0].values", "it has 2 columns; a pie shows one."),
+        (
+            [{"type": "bar", "values": "id", "title": "t" * 256}],
+            "[0].title",
+            "it has 256 characters; send 255 or less.",
+        ),
         ([{"type": "bar", "values": "id", "style": 1}], "[0].style", CHART_FIELDS),
         ([{"type": "bar", "values": "id"}] * 22, "[20]", "it is one chart too many; a template may have 20."),
         (

@@ -18,6 +18,7 @@ __all__ = ["TemplateFaults", "read_template", "says_nothing"]
 
 CHARTS_MAX: Final = 20
 CHART_VALUES_MAX: Final = 255
+CHART_TITLE_MAX_CHARACTERS: Final = 255
 RESERVED_ROWS_MAX: Final = 1_000_000
 """Of all row heads together: what one sheet has room for."""
 
@@ -133,7 +134,7 @@ def _chart(fields: Fields, keys: Collection[str], faults: Faults) -> Chart | Non
     values = _values(fields, keys, faults)
     if kind is ChartKind.PIE and len(values) > 1:
         fields.fault("values", f"it has {len(values)} columns; a pie shows one.")
-    title = fields.text("title")
+    title = fields.text("title", CHART_TITLE_MAX_CHARACTERS)
     return Chart(kind, tuple(values), categories, title) if kind else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from domain.downloads.excel.template import Template
 
@@ -27,8 +26,10 @@ class UncoveredRows(ValueError):
         super().__init__(f"No row head covers the rows of {listed}{more}.")
 
 
-def arrange(template: Template, keys: Sequence[str]) -> list[int | None]:
-    """Every row of the body: the place of its row of data, or None where a row head keeps a row that has no data.
+def arrange_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
+    """The rows of the body under each leaf of the row heads, from top to bottom.
+
+    Each is the place of a row of data, or None where a head keeps a row that has no data.
 
     Args:
         template: One with row heads.
@@ -37,11 +38,6 @@ def arrange(template: Template, keys: Sequence[str]) -> list[int | None]:
     Raises:
         UncoveredRows: Some belong to none.
     """
-    return list(chain.from_iterable(arrange_by_leaf(template, keys)))
-
-
-def arrange_by_leaf(template: Template, keys: Sequence[str]) -> list[list[int | None]]:
-    """The same for each leaf of the row heads, from top to bottom: how many rows it takes, and which."""
     leaves = [leaf for row in template.rows for leaf in row.leaves]
     found: dict[str | None, list[int | None]] = {leaf.name: [] for leaf in leaves if leaf.name is not None}
     uncovered = dict.fromkeys(key for key in keys if key not in found)

@@ -22,13 +22,13 @@ NO_NAME: Final = "_"
 
 _V_ALIGNS: Final = ("v-align", "v_align", "valign")
 _TREES: Final = ("children", "condition_style")
-_COLUMN_FIELDS: Final = (
+COLUMN_FIELDS: Final = (
     *("name", "title", "type", "format", "width", "height", "align", *_V_ALIGNS),
     *("color", "bold", "bg_color", *_TREES),
 )
-_ROW_FIELDS: Final = ("name", "title", "bg_color", "row_count", "children")
+ROW_FIELDS: Final = ("name", "title", "bg_color", "row_count", "children")
 _RULE_FIELDS: Final = ("condition", "color", "bold", "bg_color")
-_KINDS: Final = {kind.value: kind for kind in Kind} | {
+KINDS: Final = {kind.value: kind for kind in Kind} | {
     "string": Kind.TEXT,
     "int": Kind.NUMBER,
     "integer": Kind.NUMBER,
@@ -58,22 +58,22 @@ class Trees:
             depth: The level, from 1.
             top: Whether it is the whole template, where a map of texts has keys of data even if they are called name.
         """
-        found = self._fields(value, path, depth, _COLUMN_FIELDS, top=top)
+        found = self._fields(value, path, depth, COLUMN_FIELDS, top=top)
         return tuple(self._column(fields, depth) for fields in found)
 
     def rows(self, value: JsonValue, path: str, depth: int = 1) -> tuple[RowNode, ...]:
         """The row heads of one level, with all below them."""
-        return tuple(self._row(fields, depth) for fields in self._fields(value, path, depth, _ROW_FIELDS))
+        return tuple(self._row(fields, depth) for fields in self._fields(value, path, depth, ROW_FIELDS))
 
     def _column(self, fields: Fields, depth: int) -> Node:
-        fields.only(_COLUMN_FIELDS, "a column")
+        fields.only(COLUMN_FIELDS, "a column")
         name, title = self._name_and_title(fields)
         children = self.columns(fields.get("children"), f"{fields.path}.children", depth + 1)
         return Node(
             path=fields.path,
             name=None if children else name,
             title=title,
-            kind=fields.choice("type", _KINDS) or Kind.AUTO,
+            kind=fields.choice("type", KINDS) or Kind.AUTO,
             number_format=_number_format(fields),
             width=fields.number("width", 1, WIDTH_MAX_CHARACTERS, "characters"),
             height=fields.number("height", 1, HEIGHT_MAX_POINTS, "points"),
@@ -87,7 +87,7 @@ class Trees:
         )
 
     def _row(self, fields: Fields, depth: int) -> RowNode:
-        fields.only(_ROW_FIELDS, "a row head")
+        fields.only(ROW_FIELDS, "a row head")
         name, title = self._name_and_title(fields)
         children = self.rows(fields.get("children"), f"{fields.path}.children", depth + 1)
         if children and fields.get("row_count") is not None:
