@@ -33,6 +33,7 @@ def shown(text: str) -> str:
         ("<u>a<b>b", [Run("a", underline=True), Run("b", underline=True, bold=True)]),
         ("</b>a</i>", [Run("a")]),
         ("<b></b><i></i>", []),
+        ("<b>&#1;</b>", []),
         ("<b>a</b><b>b</b>", [Run("ab", bold=True)]),
         ("<font color=red>a</font>", [Run("a", color="FF0000")]),
         ('<font color="#0f8">a</font>', [Run("a", color="00FF88")]),

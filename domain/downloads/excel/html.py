@@ -158,8 +158,8 @@ class _Reader:
         for index, part in enumerate(_SPACES.split(text)):
             if index:
                 self._space = not (self._line_begins or self._item_begins)
-            if part:
-                self._add(" " + _decoded(part) if self._space else _decoded(part))
+            if decoded := _decoded(part):
+                self._add(" " + decoded if self._space else decoded)
                 self._space = False
 
     def tag(self, name: str, attributes: str, *, closing: bool) -> None:
