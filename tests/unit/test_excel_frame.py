@@ -271,7 +271,7 @@ def test_charts_show_columns_of_the_body() -> None:
 
     assert [series.val.numRef.f for series in chart.series] == ["'Sheet 1'!$B$3:$B$14", "'Sheet 1'!$C$3:$C$14"]
     assert [series.tx.strRef.f for series in chart.series] == ["'Sheet 1'!$B$2", "'Sheet 1'!$C$2"]
-    assert {series.cat.strRef.f for series in chart.series} == {"'Sheet 1'!$A$3:$A$14"}
+    assert {series.cat.numRef.f for series in chart.series} == {"'Sheet 1'!$A$3:$A$14"}
     assert chart.title.tx.rich.p[0].r[0].t == "Trend"
     assert (chart.anchor._from.col, chart.anchor._from.row) == (4, 0)
     assert read(content).print_area == ""

@@ -69,7 +69,7 @@ def _chart(workbook: Workbook, sheet: str, table: Placed, wanted: Chart) -> Any:
 
 
 def _series(sheet: str, table: Placed, wanted: Chart, column: int) -> dict[str, Any]:
-    """A column of the body. Its values are left for the program to read: xlsxwriter does not know them."""
+    """A column of the body. Its cells are left for the program to read: xlsxwriter does not know them."""
     frame = table.frame
     first, last = frame.first_body_row, frame.first_body_row + min(table.body_rows, POINTS_MAX) - 1
     head = next(area for area in frame.above if area.column == column and area.last_row == first - 1)
@@ -82,8 +82,7 @@ def _series(sheet: str, table: Placed, wanted: Chart, column: int) -> dict[str, 
     category = _category(table, wanted)
     if category is not None:
         series["categories"] = [sheet, first, category, last, category]
-        place = category - frame.row_depth
-        series["categories_data"] = list(table.samples[place]) if 0 <= place < len(table.samples) else []
+        series["categories_data"] = []
     if wanted.kind is ChartKind.PIE:
         series["data_labels"] = {"percentage": True}
     return series
