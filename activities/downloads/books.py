@@ -13,7 +13,9 @@ from activities.downloads import staged
 from domain.downloads import places
 from domain.downloads.excel import segments
 from domain.downloads.excel.drawing import Drawing, TableDrawing
+from domain.downloads.excel.limits import SheetFull
 from domain.downloads.excel.reading import read_template
+from domain.downloads.excel.rows import UncoveredRows
 from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.request import DownloadOrder
 from domain.downloads.sinks import sink_for
@@ -74,9 +76,14 @@ async def render(objects: ObjectStore, render: RenderOrder) -> list[Book]:
     """The books of a segment: one, unless its rows take more room than planned."""
     drawings = await _drawings(objects, render.order)
     press = _Press(objects, render.order, render.opening, drawings)
-    if render.segment.whole:
-        return [await press.whole_book()]
-    return await press.books(render.segment)
+    try:
+        return [await press.whole_book()] if render.segment.whole else await press.books(render.segment)
+    except UncoveredRows as error:
+        raise SourceFault(
+            "excel_uncovered_rows", str(error), "Add row heads of these names to the template, or leave the rows out."
+        ) from None
+    except SheetFull as error:
+        raise SourceFault("excel_sheet_full", str(error)) from None
 
 
 def _whole(rows: int, max_rows: int) -> list[Segment]:

@@ -14,11 +14,12 @@ VARIABLES: Mapping[str, str] = {
     "HAULAGE_DOWNLOADS__RERUN_PAUSE_SECONDS": "0.05",
     "HAULAGE_DOWNLOADS__RESUME_WINDOW_SECONDS": "1",
     "HAULAGE_DOWNLOADS__SLICE_SECONDS": "0.2",
+    "HAULAGE_DOWNLOADS__EXCEL_FILE_MAX_ROWS": "20000",
 }
 POLL_SECONDS = 0.1
 WORKFLOW = "DownloadWorkflow"
-# What to export, by the name of the history that it gives.
-EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
+# What to export, by the name of the history that it gives: one source for each table.
+EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
     "linear": ("rows=1000", {}),
     "parallel": ("rows=50000", {}),
     "sliced": ("rows=2000&delay_ms=60", {}),
@@ -26,6 +27,9 @@ EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-total": ("rows=1000&no_total=1", {}),
     "columns-open": ("rows=1000&late_from=500", {"columns": "open"}),
     "parquet": ("rows=1000", {"type": "parquet"}),
+    "excel": ("rows=1000", {"type": "excel", "title": "订单"}),
+    "excel-archive": ("rows=50000", {"type": "excel", "template": {"id": "编号", "city": "城市"}}),
+    "excel-tables": (["rows=300", "rows=400&no_total=1"], {"type": "excel", "multi": "page"}),
     "source-missing": ("rows=1000&faults=404&rate=1", {}),
     "rerun": ("rows=1000&faults=5xx&rate=1&only_page=3&fail_first=8", {}),
     "given-up": ("rows=1000&faults=short&rate=1&only_page=3", {}),
@@ -45,8 +49,10 @@ async def record(recorder: Recorder) -> None:
     await _keep(recorder, await _ended(recorder, cancelled), "cancelled")
 
 
-async def _start(recorder: Recorder, query: str, request: Mapping[str, Any]) -> str:
-    body = {"source_url": f"{recorder.running.source}/rows?{query}", "page_size": 100, **request}
+async def _start(recorder: Recorder, query: str | list[str], request: Mapping[str, Any]) -> str:
+    base = f"{recorder.running.source}/rows?"
+    urls = base + query if isinstance(query, str) else [base + each for each in query]
+    body = {"source_url": urls, "page_size": 100, **request}
     async with recorder.session.post("/v1/downloads", json=body) as answer:
         assert answer.status == 202, await answer.text()
         task_id: str = (await answer.json())["task_id"]

@@ -1,0 +1,230 @@
+"""Excel through the public API: one book or an archive of several, templates of both origins, tables of any number."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openpyxl
+import pytest
+
+from infra.settings import Settings
+from sims import rows as sample
+from tests.exports import Exports, exporting
+
+pytestmark = pytest.mark.stack
+
+SEED = 4
+EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Books small enough to become several with some thousand rows."""
+    small = settings.downloads.model_copy(update={"excel_file_max_bytes": 400_000, "excel_file_max_rows": 20_000})
+    return settings.model_copy(update={"downloads": small})
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker and source."""
+    async with exporting(settings) as running:
+        yield running
+
+
+def sheet_of(content: bytes, place: int = 0) -> list[list[Any]]:
+    """The cells of a sheet, row by row."""
+    book = openpyxl.load_workbook(io.BytesIO(content))
+    return [list(row) for row in book.worksheets[place].iter_rows(values_only=True)]
+
+
+async def sent(exports: Exports, **request: Any) -> dict[str, Any]:
+    """An Excel download of anything, at its end."""
+    reply = await exports.door.ask("POST", "/v1/downloads", key=exports.key, json={"type": "excel", **request})
+    assert reply.status == 202, reply.body
+    return await exports.ended(reply.body["task_id"])
+
+
+async def book_of(exports: Exports, **request: Any) -> bytes:
+    """The file of an Excel download that goes well."""
+    status = await sent(exports, **request)
+    assert status["state"] == "succeeded", status["fault"]
+    return await exports.file(status["task_id"])
+
+
+def shown(seed: int, number: int) -> list[Any]:
+    """A row of the sample source as openpyxl reads it back."""
+    row = sample.row(seed, number)
+    amount = float(row["amount"])
+    at = row["ordered_at"]
+    return [row["id"], row["order_no"], row["customer"], row["product"], amount, row["quantity"], row["paid"], at]
+
+
+async def test_one_book(exports: Exports) -> None:
+    """Rows in order under the data's keys; the store holds the book and its manifest alone."""
+    status = await exports.run(exports.source.url(rows=3_000, seed=SEED), type="excel", file_name="订单")
+
+    assert status["state"] == "succeeded", status["fault"]
+    assert (status["rows"], status["files"], status["file_name"]) == (3_000, 1, "订单.xlsx")
+    content = await exports.file(status["task_id"])
+    heads, *rows = sheet_of(content)
+    assert heads == list(sample.row(SEED, 0))
+    assert len(rows) == 3_000
+    for number in (0, 1_499, 2_999):
+        assert rows[number][:7] == shown(SEED, number)[:7]
+    assert len(content) == status["bytes"]
+    assert len(await exports.leftovers()) == 2
+
+
+async def test_many_rows_become_an_archive_of_books(exports: Exports) -> None:
+    """By several fetchers into several books, none too large, each with its heads, all rows once and in order."""
+    status = await exports.run(exports.source.url(rows=42_000, seed=SEED), type="excel", page_size=100, file_name="a")
+
+    assert status["state"] == "succeeded", status["fault"]
+    assert (status["rows"], status["file_name"]) == (42_000, "a.zip")
+    with zipfile.ZipFile(io.BytesIO(await exports.file(status["task_id"]))) as archive:
+        assert archive.testzip() is None
+        members = archive.infolist()
+        books = [archive.read(member) for member in members]
+    assert len(members) == status["files"] > 2
+    digits = len(str(len(members)))
+    assert [member.filename for member in members] == [f"a-{n:0{digits}}.xlsx" for n in range(1, len(members) + 1)]
+    assert max(map(len, books)) <= 400_000
+    sheets = [sheet_of(book) for book in books]
+    assert {tuple(sheet[0]) for sheet in sheets} == {tuple(sample.row(SEED, 0))}
+    ids = [row[0] for sheet in sheets for row in sheet[1:]]
+    assert ids == [sample.row(SEED, number)["id"] for number in range(42_000)]
+    assert len(await exports.leftovers()) == 2
+
+
+async def test_the_source_s_template_wins(exports: Exports) -> None:
+    """So do its header and its footer; what the template does not show is left out, and told."""
+    template = {"amount": "金额", "none": "无", "city": "城市"}
+    url = exports.source.url(
+        rows=3, seed=SEED, template=json.dumps(template), header='{"油站":"钓鱼岛"}', footer='"完"'
+    )
+
+    status = await exports.run(url, type="excel", template={"id": "not shown"}, title="标题")
+
+    assert status["state"] == "succeeded", status["fault"]
+    assert set(status["left_out"]) == set(sample.row(SEED, 0)) - {"amount", "city"}
+    assert any("无" in warning for warning in status["warnings"])
+    rows = sheet_of(await exports.file(status["task_id"]))
+    texts = [value for row in rows for value in row]
+    assert rows[0][0] == "标题"
+    assert {"油站", "钓鱼岛", "完"} <= {str(text).rstrip("：:") for text in texts}
+    at = rows.index(["金额", "无", "城市"])
+    found = [float(sample.row(SEED, n)["amount"]) for n in range(3)]
+    assert [row[0] for row in rows[at + 1 : at + 4]] == found
+
+
+async def test_rows_under_row_heads(exports: Exports) -> None:
+    """A source of three dimensions: rows stand beside their row head, wherever they came from."""
+    cities = sorted({str(sample.row(SEED, n)["city"]) for n in range(60)})
+    template = {
+        "col": [{"name": "_row_header", "title": "城市"}, {"name": "id", "title": "编号"}],
+        "row": [{"name": city} for city in cities],
+    }
+
+    content = await book_of(
+        exports, source_url=exports.source.url(rows=60, seed=SEED, grouped="city"), template=template, page_size=100
+    )
+
+    heads, *rows = sheet_of(content)
+    assert heads == ["城市", "编号"]
+    expected = [
+        (city, sample.row(SEED, n)["id"]) for city in cities for n in range(60) if sample.row(SEED, n)["city"] == city
+    ]
+    assert [row[1] for row in rows] == [number for _, number in expected]
+    shown_cities = [row[0] for row in rows if row[0] is not None]
+    assert shown_cities == cities
+
+
+async def test_rows_that_no_row_head_covers(exports: Exports) -> None:
+    """The download fails and names them."""
+    template = {"col": [{"name": "a"}], "row": [{"name": "x"}]}
+
+    status = await sent(exports, data=[{"a": 1, "_row_head_": "x"}, {"a": 2, "_row_head_": "其他"}], template=template)
+
+    assert status["state"] == "failed"
+    assert "其他" in status["fault"]["message"]
+
+
+@pytest.mark.parametrize("multi", ["page", "tab"])
+async def test_several_tables(exports: Exports, multi: str) -> None:
+    """Lists make several tables, of a source or of rows of their own, one under another or each on its sheet."""
+    content = await book_of(
+        exports,
+        multi=multi,
+        source_url=[exports.source.url(rows=1_200, seed=SEED), None],
+        data=[None, [{"a": 1}, {"a": 2}]],
+        title=["第一", "第二"],
+    )
+
+    sheets = openpyxl.load_workbook(io.BytesIO(content)).sheetnames
+    if multi == "tab":
+        assert len(sheets) == 2
+        first, second = sheet_of(content, 0), sheet_of(content, 1)
+    else:
+        assert len(sheets) == 1
+        rows = sheet_of(content)
+        at = [row[0] for row in rows].index("第二")
+        first, second = rows[: at - 3], rows[at:]
+        assert [value for row in rows[at - 3 : at] for value in row if value is not None] == []
+    assert (first[0][0], second[0][0]) == ("第一", "第二")
+    assert [row[0] for row in first[2:]] == [sample.row(SEED, n)["id"] for n in range(1_200)]
+    assert [row[0] for row in second[1:]] == ["a", 1, 2]
+
+
+async def test_a_book_that_stays_one_may_not_have_too_many_rows(exports: Exports) -> None:
+    """Nothing is fetched for a book that could not be made."""
+    status = await sent(
+        exports,
+        multi="tab",
+        source_url=[exports.source.url(rows=20_000, tag="none"), exports.source.url(rows=1)],
+    )
+
+    assert (status["state"], status["fault"]["code"]) == ("failed", "excel_too_many_rows")
+    assert sum(exports.source.requests(tag="none", page_size=500).values()) <= 1
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+async def test_a_source_of_little(exports: Exports, rows: int) -> None:
+    """An empty answer is a book of heads alone."""
+    template = {"id": "编号"}
+
+    content = await book_of(exports, source_url=exports.source.url(rows=rows, seed=SEED), template=template)
+
+    assert sheet_of(content) == [["编号"], *([[sample.row(SEED, 0)["id"]]] * rows)]
+
+
+async def test_nothing_at_all_is_a_book(exports: Exports) -> None:
+    """Without rows and without a template there is an empty sheet."""
+    content = await book_of(exports, source_url=exports.source.url(rows=0))
+
+    assert [value for row in sheet_of(content) for value in row if value is not None] == []
+
+
+async def test_a_late_key_is_no_new_column_of_a_template(exports: Exports) -> None:
+    """It is left out and told; without a template it would fail the download."""
+    url = exports.source.url(rows=1_500, seed=SEED, late_from=1_400)
+
+    status = await exports.run(url, type="excel", template={"id": "编号"})
+    without = await exports.run(url, type="excel")
+
+    assert status["state"] == "succeeded", status["fault"]
+    assert "late" in status["left_out"]
+    assert (without["state"], without["fault"]["code"]) == ("failed", "source_new_column")
+
+
+async def test_a_bad_template_of_the_source_is_told_with_its_path(exports: Exports) -> None:
+    """The sentence is the one that a request would get."""
+    template = json.dumps([{"name": "id", "width": "wide"}])
+
+    status = await exports.run(exports.source.url(rows=3, template=template), type="excel")
+
+    assert (status["state"], status["fault"]["code"]) == ("failed", "source_bad_drawing")
+    assert "template[0].width" in status["fault"]["message"]
