@@ -6,15 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from activities.downloads.source import Source
 from activities.downloads.stager import Stager
 from domain.downloads import sinks
-from domain.downloads.pages import NewColumns, Page, first_look, new_column_fault
+from domain.downloads.pages import NewColumns, first_look, new_column_fault
 from domain.downloads.request import Columns
-from domain.downloads.shape import ShapedReader
 from domain.downloads.steps import FetchOrder, RangeReport
 from domain.faults import SourceFault
+
+if TYPE_CHECKING:
+    from domain.downloads.encoding import EncodedPage
 
 
 class Fetching:
@@ -24,8 +27,11 @@ class Fetching:
         self._source = source
         self._stager = stager
         self._fetch = fetch
+        # Workflows import the steps for their signatures, and must not pay for Arrow.
+        from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
+
         self._sink = sinks.sink_for(fetch.order)
-        self._reader = ShapedReader(fetch.probe.shape)
+        self._encoder = PageEncoder(fetch.probe.shape, self._sink)
 
     async def run(self, until: float) -> RangeReport:
         """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
@@ -36,7 +42,7 @@ class Fetching:
         try:
             async with aclosing(self._pages()) as pages:
                 async for page in pages:
-                    await self._stager.add(self._sink.page(page.rows), len(page.rows))
+                    await self._stager.add(page.data, page.rows)
                     done = self._is_end(page)
                     if done or time.monotonic() >= until:
                         break
@@ -56,19 +62,19 @@ class Fetching:
             rows=self._stager.rows,
             done=done,
             new_columns=new_columns or [],
-            left_out=self._reader.newly_left_out,
+            left_out=self._encoder.reader.newly_left_out,
         )
 
-    def _is_end(self, page: Page) -> bool:
+    def _is_end(self, page: EncodedPage) -> bool:
         """Where no total is told, the pages themselves say which one is the last."""
-        return self._fetch.pages.end is None and self._fetch.probe.extent.is_last(len(page.rows))
+        return self._fetch.pages.end is None and self._fetch.probe.extent.is_last(page.rows)
 
     async def _survey(self, found: NewColumns) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""
         if self._fetch.order.columns is not Columns.OPEN:
-            raise new_column_fault(found, self._reader.columns)
+            raise new_column_fault(found, self._fetch.probe.shape.columns)
         names = dict.fromkeys(found.names)
-        known = set(self._reader.columns)
+        known = set(self._fetch.probe.shape.columns)
         number = self._stager.next_page + 1
         while self._fetch.pages.end is None or number < self._fetch.pages.end:
             page = await self._source.read(number, self._fetch.probe.extent.page_size, first_look)
@@ -78,7 +84,7 @@ class Fetching:
             number += 1
         return list(names)
 
-    async def _pages(self) -> AsyncGenerator[Page]:
+    async def _pages(self) -> AsyncGenerator[EncodedPage]:
         """The pages still to come; while one is worked on, the next is on its way."""
         number, end = self._stager.next_page, self._fetch.pages.end
         upcoming = self._ask(number) if end is None or number < end else None
@@ -97,12 +103,12 @@ class Fetching:
                 with suppress(asyncio.CancelledError, SourceFault, NewColumns):
                     await upcoming
 
-    def _ask(self, number: int) -> asyncio.Task[Page]:
+    def _ask(self, number: int) -> asyncio.Task[EncodedPage]:
         extent = self._fetch.probe.extent
 
-        def parse(body: bytes) -> Page:
-            page = self._reader.read(body)
-            extent.check(number, len(page.rows), page.total)
+        def parse(body: bytes) -> EncodedPage:
+            page = self._encoder.encode(body)
+            extent.check(number, page.rows, page.total)
             return page
 
         return asyncio.create_task(self._source.read(number, extent.page_size, parse))

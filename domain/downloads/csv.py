@@ -23,7 +23,7 @@ LINE_END = b"\r\n"
 # A spreadsheet takes a text that begins with one of these for a formula (OWASP "CSV injection", ASVS 1.2.10).
 _FORMULA_STARTS = "=+-@\t\r\n\0"
 # The rest of them JSON text writes as escapes.
-_FORMULA_SIGNS = (b"=", b"+", b"-", b"@")
+FORMULA_SIGNS = (b"=", b"+", b"-", b"@")
 _EDGE = b"\x1f"
 _CELL_END = _EDGE + b","
 _ROW_END = _EDGE + LINE_END
@@ -45,7 +45,7 @@ def head(columns: Sequence[str], encoding: Encoding = Encoding.UTF_8_BOM, *, gua
     if mark and not columns:
         return mark
     return (
-        mark + _encoded(b",".join(_quoted(_guarded(name) if guard else name) for name in columns), encoding) + LINE_END
+        mark + encoded(b",".join(_quoted(_guarded(name) if guard else name) for name in columns), encoding) + LINE_END
     )
 
 
@@ -59,17 +59,18 @@ def lines(
     # A text ends in a quote and a nested value in a bracket: this can only be the literal.
     text = _ROW_END.join([*joined, b""]).replace(_NULL + _EDGE, _EDGE)
     # Asked once for the page, because most pages have none.
-    signs = [sign for sign in _FORMULA_SIGNS if guard and sign in text and b'"' + sign in text]
+    signs = [sign for sign in FORMULA_SIGNS if guard and sign in text and b'"' + sign in text]
     pieces, done = [], 0
     for start in sorted({*_cells_with_escapes(text), *_nested_cells(text)}):
         end = text.index(_EDGE, start)
         pieces += [_plain(text[done:start], signs), _field(text[start:end], guard)]
         done = end
     pieces.append(_plain(text[done:], signs))
-    return _encoded(b"".join(pieces), encoding)
+    return encoded(b"".join(pieces), encoding)
 
 
-def _encoded(text: bytes, encoding: Encoding) -> bytes:
+def encoded(text: bytes, encoding: Encoding) -> bytes:
+    """UTF-8 in the encoding of the file."""
     return text.decode().encode("gb18030") if encoding is Encoding.GB18030 else text
 
 
@@ -107,12 +108,18 @@ def _plain(text: bytes, signs: Sequence[bytes]) -> bytes:
     return text.translate(None, _EDGE)
 
 
+def fields(texts: Sequence[bytes | memoryview], *, guard: bool) -> list[bytes]:
+    """What stands in the file for JSON texts."""
+    read = msgspec.json.decode(b"[%b]" % b",".join(texts), type=list[str])
+    return [_quoted(_guarded(text) if guard else text) for text in read]
+
+
 def _field(raw: bytes, guard: bool) -> bytes:
     """A cell that is no field as it stands."""
     if not raw.startswith(b'"'):
         return _quoted(raw.decode())
-    text = msgspec.json.decode(raw, type=str)
-    return _quoted(_guarded(text) if guard else text)
+    [field] = fields([raw], guard=guard)
+    return field
 
 
 def _guarded(text: str) -> str:

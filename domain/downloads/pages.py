@@ -130,7 +130,7 @@ class PageReader:
         except msgspec.ValidationError as error:
             if not _UNKNOWN_FIELD.match(str(error)):
                 raise _row_fault(error) from None
-            keys = _keys(msgspec.json.decode(inner.data, type=list[_Cells]))
+            keys = _keys(_maps(inner.data))
             raise NewColumns([name for name in keys if name not in self.columns], _place(error)) from None
 
 
@@ -203,6 +203,16 @@ def groups_of(body: bytes) -> Groups:
     return Groups(inner.total, data)
 
 
+def opened(body: bytes) -> tuple[int | None, bytes]:
+    """The total of a page, if it tells one, and its rows: valid JSON that nobody has looked at yet.
+
+    Raises:
+        SourceFault: It is not what the protocol says.
+    """
+    page = _unwrapped(_text(body))
+    return _total(bytes(page.total)), bytes(page.data)
+
+
 def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:
     """What a key that appears too late is to the user, unless new columns were asked for."""
     keys = ", ".join(f"`{name}`" for name in found.names)
@@ -211,6 +221,13 @@ def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:
         f"The key {keys} appears at {found.place} but on no row of the first page, which has: {', '.join(columns)}.",
         'Give every row the same keys, with null where there is no value, or ask for `"columns": "open"`.',
     )
+
+
+def _maps(data: msgspec.Raw) -> list[_Cells]:
+    try:
+        return msgspec.json.decode(data, type=list[_Cells])
+    except msgspec.ValidationError as error:
+        raise _row_fault(error) from None
 
 
 def _keys(rows: Sequence[_Cells]) -> list[str]:

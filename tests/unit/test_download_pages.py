@@ -52,6 +52,7 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
         (b'{"total": 1, "data": {"a": 1}}', "source_bad_data", "not a list of rows"),
         (b'{"total": 2, "data": [{"a": 1}, 7]}', "source_bad_row", "data[1]"),
         (b'{"total": 1, "data": [[1, 2]]}', "source_bad_row", "data[0]"),
+        (b'{"total": 2, "data": [{"b": 1}, 7]}', "source_bad_row", "data[1]"),  # more than its keys is wrong
         (b'{"status": 200, "data": {"total": 2, "data": [{"a": 1}, 7]}}', "source_bad_row", "data[1]"),
     ],
 )

@@ -47,17 +47,17 @@ class CsvSink:
     rendered = False
 
     def __init__(self, encoding: Encoding, guard_formulas: bool) -> None:
-        self._encoding = encoding
-        self._guard = guard_formulas
+        self.encoding = encoding
+        self.guard = guard_formulas
         self.content_type = csv.content_type(encoding)
 
     def head(self, columns: Sequence[str]) -> bytes:
         """The byte order mark if the encoding has one, and the line of column heads."""
-        return csv.head(columns, self._encoding, guard=self._guard)
+        return csv.head(columns, self.encoding, guard=self.guard)
 
     def page(self, rows: Sequence[Cells]) -> bytes:
         """One line a row."""
-        return csv.lines(rows, self._encoding, guard=self._guard)
+        return csv.lines(rows, self.encoding, guard=self.guard)
 
 
 def sink_for(order: DownloadOrder) -> Sink:

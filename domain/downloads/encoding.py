@@ -1,0 +1,56 @@
+"""Encoding: from the body that a source answers to the bytes that are staged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from domain.downloads import flat_csv, pages
+from domain.downloads.flat import Finder
+from domain.downloads.shape import Shape, ShapedReader
+from domain.downloads.sinks import CsvSink, Sink
+from domain.faults import SourceFault
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPage:
+    """One answer of the source, as it is staged."""
+
+    total: int | None
+    rows: int
+    data: bytes
+
+
+class PageEncoder:
+    """Encodes pages whose rows have a given shape."""
+
+    def __init__(self, shape: Shape, sink: Sink) -> None:
+        self.reader = ShapedReader(shape)
+        self._sink = sink
+        self._finder = Finder(shape.columns)
+        self._is_plain = shape.row_head is None and not shape.left_out
+
+    def encode(self, body: bytes) -> EncodedPage:
+        """Encode a page.
+
+        Raises:
+            SourceFault: It is not what the protocol says; the sentence names what is wrong.
+            NewColumns: It has keys that are no columns.
+        """
+        return self._at_once(body) or self._by_cells(body)
+
+    def _at_once(self, body: bytes) -> EncodedPage | None:
+        """The fast way, for nearly every page. What is wrong with a page, the other one says."""
+        if not self._is_plain or not isinstance(self._sink, CsvSink):
+            return None
+        try:
+            total, data = pages.opened(body)
+        except SourceFault:
+            return None
+        grid = self._finder.find(data)
+        if grid is None:
+            return None
+        return EncodedPage(total, grid.rows, flat_csv.lines(grid, self._sink.encoding, guard=self._sink.guard))
+
+    def _by_cells(self, body: bytes) -> EncodedPage:
+        page = self.reader.read(body)
+        return EncodedPage(page.total, len(page.rows), self._sink.page(page.rows))

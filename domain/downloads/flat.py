@@ -1,0 +1,110 @@
+"""Flat pages: where all rows have the same keys in the same order and no depth, cells are found instead of read.
+
+Nearly every page is such a one. Between its cells stand *marks*: `,"name":`, and `},{"name":` before the first cell of
+a row. In valid JSON a mark is always a key, never a piece of a text: a quote behind a comma or a brace is not escaped,
+so it begins or ends a text, and no name that is looked for could stand between two texts. What is left to see is that
+between two marks there is one cell and nothing else:
+
+- each `":` ends a mark, and the marks follow each other as the columns do;
+- a cell begins and ends with a character of a value, so neither spaces nor brackets are around it or in its place;
+- all quotes are those of marks and of cells that are texts, so no key hides behind another spelling.
+
+A page of which all that is true is cut at its marks, by a few looks at all of its bytes at once. Any other page is read
+cell by cell, which is always right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+QUOTE, COLON, BACKSLASH, SPACE = b'":\\ '
+_VALUE_ENDS = np.isin(np.arange(256), list(b'"0123456789el'))
+# A name with a comma or a colon could stand between two texts. One with escapes can be spelt in several ways.
+_NO_MARK = re.compile(r'[,:\\"\x00-\x1f]')
+
+Places = NDArray[np.int64]
+Text = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of a flat page, row by row: cell n is `text[starts[n]:stops[n]]`, as JSON.
+
+    Behind a cell stands one byte more, behind the last of a row two: they begin a mark, and nobody needs them.
+    """
+
+    text: Text
+    columns: int
+    starts: Places
+    stops: Places
+    escapes: Places
+    """Where backslashes stand. None stands behind another."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts) // self.columns
+
+
+class Finder:
+    """Finds the cells of pages that have the given columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        marks = [b'%b"%b":' % (b"," if place else b"},{", name.encode()) for place, name in enumerate(columns)]
+        self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
+        self._lengths = np.array([len(mark) for mark in self._marks])
+
+    def find(self, data: bytes) -> Grid | None:
+        """The cells of a list of rows, which must be valid JSON; None where it is not flat."""
+        if not self._marks:
+            return None
+        return self._find(data) or self._find(_plainer(data))
+
+    def _find(self, data: bytes) -> Grid | None:
+        if data[-2:] != b"}]":
+            return None
+        # With a comma at either end instead of a bracket, the first row has the mark of all others.
+        text = np.frombuffer(bytearray(b"},%b," % data[1:-1]), np.uint8)
+        escapes = np.flatnonzero(text == BACKSLASH)
+        if (text[escapes + 1] == BACKSLASH).any():
+            return None
+        starts = 3 + np.flatnonzero((text[:-2] != BACKSLASH) & (text[1:-1] == QUOTE) & (text[2:] == COLON))
+        rows, rest = divmod(len(starts), len(self._marks))
+        if rest or not rows:
+            return None
+        marks = (starts.reshape(rows, -1) - self._lengths).ravel()
+        stops = np.append(marks[1:], len(text) - 2)
+        if not self._stand(text, marks) or not _hold_values(text, starts, stops, escapes):
+            return None
+        return Grid(text, len(self._marks), starts, stops, escapes)
+
+    def _stand(self, text: Text, places: Places) -> bool:
+        """Whether all marks stand at their places, the first of them at the very beginning."""
+        if places[0] != 0 or places.min() < 0:
+            return False
+        for column, mark in enumerate(self._marks):
+            here = places[column :: len(self._marks)]
+            words = np.ndarray(len(text) - len(mark) + 1, f"V{len(mark)}", text, strides=(1,))
+            if words[here].tobytes() != mark * len(here):
+                return False
+        return True
+
+
+def _hold_values(text: Text, starts: Places, stops: Places, escapes: Places) -> bool:
+    """Whether there is one value from each start to its stop, and nothing else."""
+    firsts = text[starts]
+    if firsts.min() <= SPACE or not _VALUE_ENDS[text[stops - 1]].all():
+        return False
+    quotes = np.count_nonzero(text == QUOTE) - np.count_nonzero(text[escapes + 1] == QUOTE)
+    return bool(quotes == 2 * (len(starts) + np.count_nonzero(firsts == QUOTE)))
+
+
+def _plainer(data: bytes) -> bytes:
+    """The same list without spaces, and with no backslash behind another."""
+    return msgspec.json.format(data, indent=-1).replace(rb"\\", rb"\u005c")
