@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
-from api import docs, downloads, health, middleware, openapi, projects, server, webhooks
+from api import docs, downloads, health, middleware, openapi, projects, server, transfers, webhooks
 from api.auth import GATE, Gate
 from api.dispatch import endpoint
 from api.routes import Routes
@@ -20,7 +20,14 @@ from infra import log, migrate, services
 from infra.services import Services
 from infra.settings import Settings
 
-ROOMS: Sequence[Routes] = (health.routes, docs.routes, projects.routes, downloads.routes, webhooks.routes)
+ROOMS: Sequence[Routes] = (
+    health.routes,
+    docs.routes,
+    projects.routes,
+    downloads.routes,
+    webhooks.routes,
+    transfers.routes,
+)
 
 
 def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Application:
@@ -39,18 +46,25 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
         if room.attach:
             room.attach(app, services)
         for route in room:
-            app.router.add_route(route.method, resource(route.path, paths), endpoint(route, services, gate))
+            app.router.add_route(
+                route.method, resource(route.path, paths, route.slashes), endpoint(route, services, gate)
+            )
     return app
 
 
-def resource(path: str, paths: Collection[str]) -> str:
-    """A path as aiohttp matches it: a variable never stands for a word that another path has in its place."""
+def resource(path: str, paths: Collection[str], slashes: str = "") -> str:
+    """A path as aiohttp matches it: a variable never stands for a word that another path has in its place.
+
+    Args:
+        slashes: The variable that may hold slashes.
+    """
     for variable in re.finditer(r"{(\w+)}", path):
         before = path[: variable.start()]
         words = {other.removeprefix(before).partition("/")[0] for other in paths if other.startswith(before)}
-        taken = "|".join(sorted(re.escape(word) for word in words if not word.startswith("{")))
-        if taken:
-            path = path.replace(variable[0], f"{{{variable[1]}:(?!(?:{taken})(?:/|$))[^/]+}}")
+        taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
+        fits = ".+" if variable[1] == slashes else "[^/]+"
+        if taken or variable[1] == slashes:
+            path = path.replace(variable[0], f"{{{variable[1]}:{f'(?!(?:{taken})(?:/|$))' if taken else ''}{fits}}}")
     return path
 
 

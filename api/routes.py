@@ -81,6 +81,7 @@ class Options(TypedDict, total=False):
     """What a route says besides method, path and its handler's annotations."""
 
     status: int
+    slashes: str  # the one variable of the path that may hold slashes, raw or percent-encoded
     media_type: str  # of answers that are no model
     also: Mapping[HTTPStatus, str]  # what else it may answer when all is well, and in which media type
     problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
@@ -104,6 +105,7 @@ class Route:
     answer: type[BaseModel] | None
     render: Renderer
     status: int = HTTPStatus.OK
+    slashes: str = ""
     media_type: str = JSON
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)

@@ -105,7 +105,7 @@ class ShardLedger:
                 """
                 UPDATE transfer_shards SET holder = $3 FROM transfer_jobs
                 WHERE transfer_jobs.id = job AND job_id = $1 AND number = $2
-                RETURNING job, project_id, signature, target_user, folder, sendings
+                RETURNING job, project_id, signature, target_user, folder, sendings::text AS sendings
                 """,
                 self._job_id,
                 self._number,
@@ -155,7 +155,9 @@ class ShardLedger:
                 held = await connection.execute(f"SELECT FROM transfer_shards WHERE {mine} FOR SHARE", *whose)
             else:
                 told = json.dumps([each.model_dump() for each in sendings])
-                held = await connection.execute(f"UPDATE transfer_shards SET sendings = $4 WHERE {mine}", *whose, told)  # noqa: S608
+                held = await connection.execute(
+                    f"UPDATE transfer_shards SET sendings = $4::text::jsonb WHERE {mine}", *whose, told
+                )  # noqa: S608
             if not str(held).endswith(" 1"):
                 raise Superseded(f"another worker ships shard {self._number} of {self._job_id}")
             if items:

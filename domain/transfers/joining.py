@@ -110,6 +110,10 @@ class Roll:
         """Whose targets these are."""
         return sorted({consignment.project_id for consignment in self._lots})
 
+    def targets_of(self, project_id: str) -> int:
+        """How many targets a project has."""
+        return sum(len(known) for consignment, known in self._lots.items() if consignment.project_id == project_id)
+
     def shards(self) -> list[Shard]:
         """All targets, cut for GSE: never two consignments in one task, and never more than so many targets."""
         return [

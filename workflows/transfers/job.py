@@ -91,6 +91,11 @@ class TransferJob:
         """Where the job stands; the states of its targets stand in the database."""
         return self._status.model_copy(update={"groups": self._roll.groups, "targets": self._roll.targets})
 
+    @workflow.query
+    def joined(self, project_id: str) -> int:
+        """How many targets a project has here."""
+        return self._roll.targets_of(project_id)
+
     async def _collect(self) -> None:
         """Until the window ends, which is at a fixed time; files are fetched meanwhile."""
         found: set[str] = set()

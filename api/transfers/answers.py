@@ -1,0 +1,73 @@
+"""What callers are told of tasks and jobs."""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime, Field
+
+from api.models import Answer
+from domain.transfers.states import Reason, State
+
+
+class Joined(Answer):
+    """A request that will be carried out, whatever dies."""
+
+    task_id: str
+    job_id: str
+
+
+class JoinedTarget(Joined):
+    """One of many."""
+
+    target_agent_id: str
+    target_container_id: str
+
+
+class JoinedTargets(Answer):
+    """Many requests that will be carried out, in the order in which they were sent."""
+
+    tasks: list[JoinedTarget]
+
+
+class Standing(Answer):
+    """Where a target stands."""
+
+    status: State
+    code: int | None = Field(default=None, description="GSE's code: 0 has arrived, 115 is on its way; null before that")
+    reason: Reason | None = Field(default=None, description="why it failed or ran out of time; null else")
+    message: str = Field(default="", description="the same for people, and what to do")
+    progress: int = Field(default=0, description="per cent")
+    speed: int = Field(default=0, description="KB/s")
+
+
+class TaskAnswer(Standing):
+    """Where a task stands: where its target does."""
+
+    task_id: str
+    job_id: str
+
+
+class TargetAnswer(Standing):
+    """A target of a job."""
+
+    target_agent_id: str
+    target_container_id: str
+    target_user: str
+    target_file_dir: str
+    signature: str
+    file_name: str
+
+
+class JobAnswer(Answer):
+    """Where a job stands, by the targets that your project has in it."""
+
+    job_id: str
+    status: State = Field(description="Failed if any target failed; Timeout if none did, but one ran out of time")
+    partial: bool = Field(description="whether targets succeeded although the status is Failed or Timeout")
+    counts: dict[State, int] = Field(description="how many targets stand where")
+    closes_at: AwareDatetime = Field(description="until when targets join")
+    deadline_at: AwareDatetime = Field(description="what is not done then ends as Timeout")
+    finished_at: AwareDatetime | None = None
+    targets: list[TargetAnswer] = Field(description="a page of them; none before the window has ended")
+    next_cursor: str | None = Field(
+        default=None, description="send this as `cursor` for the next page; null on the last"
+    )

@@ -1,0 +1,77 @@
+"""POST /v1/transfers and /v1/transfers:batch: check, join the job of the window, and answer when that is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from api.routes import Access, Call
+from api.transfers.answers import Joined, JoinedTarget, JoinedTargets
+from api.transfers.requests import NewTransfer, NewTransfers, WantedFile
+from api.transfers.room import desk, routes
+from domain.faults import Invalid
+from domain.transfers import ids
+from domain.transfers.ids import Job
+from domain.transfers.joining import GROUP_TARGETS_MAX, Lot
+from domain.transfers.request import JOB_ID_MAX_BYTES, Consignment, File
+
+TOO_LONG = "file_path_too_long"
+
+
+@routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems={TOO_LONG: Invalid})
+async def create(call: Call, body: NewTransfer) -> Joined:
+    """Bring a file to a target.
+
+    Requests for one file that come within one window (15 seconds by default) form a job, which begins when the window
+    ends. The answer means that the request will be carried out, whatever dies; ask `GET /v1/transfers/{task_id}` how it
+    goes. The same target asked for twice in one window gets the file once, and both tasks tell of it.
+    """
+    (joined,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
+    return Joined(task_id=joined.task_id, job_id=joined.job_id)
+
+
+@routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems={TOO_LONG: Invalid})
+async def create_many(call: Call, body: NewTransfers) -> JoinedTargets:
+    """Bring a file to many targets.
+
+    As many single requests, in one. Each target has a task of its own, in the order of the request; if the window ends
+    in the middle, the rest is in the next job.
+    """
+    targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
+    return JoinedTargets(tasks=await _join(call, body, targets))
+
+
+async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> list[JoinedTarget]:
+    file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.file_path)
+    _check_length(file)
+    consignment = Consignment(
+        project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
+    )
+    keyed = [(ids.target_key(consignment, *target), *target) for target in targets]
+    lots = [
+        Lot(consignment=consignment, file_name=body.file_name, targets=keyed[start : start + GROUP_TARGETS_MAX])
+        for start in range(0, len(keyed), GROUP_TARGETS_MAX)
+    ]
+    here = desk(call)
+    buckets = await asyncio.gather(*(here.joins.join(file, lot) for lot in lots))
+    return [
+        JoinedTarget(
+            task_id=here.new_task_id(file, bucket, key, call.project_id),
+            job_id=str(Job(file, bucket)),
+            target_agent_id=agent_id,
+            target_container_id=container_id,
+        )
+        for lot, bucket in zip(lots, buckets, strict=True)
+        for key, agent_id, container_id in lot.targets
+    ]
+
+
+def _check_length(file: File) -> None:
+    length = len(str(Job(file, 2**ids.BUCKET_BITS - 1)).encode())
+    if length > JOB_ID_MAX_BYTES:
+        raise Invalid(
+            TOO_LONG,
+            f"With this file_path the job's id has {length} bytes; {JOB_ID_MAX_BYTES} are allowed.",
+            "Use a shorter path.",
+        )

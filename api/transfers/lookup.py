@@ -1,0 +1,135 @@
+"""Looking up where tasks and jobs stand: in the database once a window has ended, from the engine before that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import asyncpg
+from temporalio.client import WorkflowExecutionStatus, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from domain.transfers.states import State
+from infra.services import Services
+from infra.tables.transfers import ALL_TARGETS
+from workflows.transfers import TransferJob
+
+LOOK_SECONDS = 0.5
+"""For how long it is good enough that a job was running, whoever wants to know."""
+
+_TARGET = """
+    SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, j.expires_at
+    FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
+    JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard
+    WHERE j.job_id = $1 AND t.key = $2 AND s.project_id = $3
+"""
+_COUNTS = """
+    SELECT t.state, count(*) FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 GROUP BY t.state
+"""
+_TARGETS = """
+    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
+        s.signature, s.target_user, s.folder, s.file_name
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 AND t.key > $3 AND ($4::text IS NULL OR t.state = $4)
+    ORDER BY t.key LIMIT $5
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job whose window has ended, as a project sees it."""
+
+    id: int
+    deadline_at: datetime
+    finished_at: datetime | None
+    expires_at: datetime
+    counts: dict[State, int]
+
+
+class Lookup:
+    """Where tasks and jobs stand."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+        self._looks: dict[str, asyncio.Task[bool]] = {}
+
+    async def target(self, job_id: str, key: int, project_id: str) -> asyncpg.Record | None:
+        """What is written of a target; nothing before its window has ended, nor when its time is over."""
+        async with self._database.connection() as connection:
+            return await connection.fetchrow(_TARGET, job_id, key, project_id)
+
+    async def job(self, job_id: str, project_id: str) -> JobRow | None:
+        """What is written of a job, if the project has targets in it."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow("SELECT * FROM transfer_jobs WHERE job_id = $1", job_id)
+            found = await connection.fetch(_COUNTS, row["id"], project_id) if row else []
+        if row is None or not found:
+            return None
+        counts = {State(each["state"]): each["count"] for each in found}
+        return JobRow(row["id"], row["deadline_at"], row["finished_at"], row["expires_at"], counts)
+
+    async def targets(
+        self, job: int, project_id: str, state: State | None, after: int, limit: int
+    ) -> Sequence[asyncpg.Record]:
+        """Targets of a job in the order of their keys."""
+        async with self._database.connection() as connection:
+            return await connection.fetch(_TARGETS, job, project_id, after, state, limit)
+
+    async def cancel(self, job_id: str, project_id: str, key: int = ALL_TARGETS) -> None:
+        """Note that a target, or all that the project has in the job, is no longer wanted."""
+        async with self._database.connection() as connection:
+            await connection.execute(
+                "INSERT INTO transfer_cancels (job_id, project_id, key) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                job_id,
+                project_id,
+                key,
+            )
+
+    async def joined(self, job_id: str, project_id: str) -> int:
+        """How many targets a project has in a job that is running; asked of the job itself."""
+        handle = self._engine.get_workflow_handle(job_id)
+        try:
+            return await handle.query(TransferJob.joined, project_id, reject_condition=QueryRejectCondition.NOT_OPEN)
+        except WorkflowQueryRejectedError:
+            return 0
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return 0
+            raise
+
+    async def close_to(self, job_id: str, project_id: str) -> None:
+        """Let no more targets of the project into a job; one that is over lets nobody in anyway."""
+        try:
+            await self._engine.get_workflow_handle(job_id).signal(TransferJob.close_to, project_id)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+    async def is_running(self, job_id: str) -> bool:
+        """Whether the job's workflow runs; half a second ago is good enough."""
+        look = self._looks.get(job_id)
+        if look is None:
+            look = self._looks[job_id] = asyncio.create_task(self._describe(job_id))
+            look.add_done_callback(
+                lambda _: asyncio.get_running_loop().call_later(LOOK_SECONDS, self._looks.pop, job_id, None)
+            )
+        return await asyncio.shield(look)
+
+    async def _describe(self, job_id: str) -> bool:
+        try:
+            description = await self._engine.get_workflow_handle(job_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def is_over(expires_at: datetime) -> bool:
+    """Whether the time is over for which this is kept."""
+    return expires_at <= datetime.now(UTC)

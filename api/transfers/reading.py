@@ -1,0 +1,164 @@
+"""Asking: where a task stands, and where a whole job does, with its targets page by page."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+from pydantic import Field
+
+from api.models import Request
+from api.routes import Access, Call
+from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer
+from api.transfers.lookup import JobRow, is_over
+from api.transfers.room import JobPath, TaskPath, desk, missing, routes
+from domain.faults import Gone, Missing
+from domain.transfers import ids
+from domain.transfers.ids import Job
+from domain.transfers.states import State, summary
+
+EXPIRED = "transfer_expired"
+
+
+class Wanted(Request):
+    """Which targets of a job."""
+
+    status: State | None = Field(default=None, description="only targets that stand there")
+    limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
+    cursor: str | None = Field(
+        default=None, pattern=r"^(0|[1-9][0-9]{0,18})$", description="`next_cursor` of the page before"
+    )
+
+
+@routes.get(
+    "/v1/transfers/jobs/{job_id}",
+    access=Access.PROJECT,
+    slashes="job_id",
+    problems={"not_found": Missing, EXPIRED: Gone},
+)
+async def read_job(call: Call, path: JobPath, query: Wanted) -> JobAnswer:
+    """Tell where a job stands.
+
+    It counts your project's targets only. Half an hour after the job's end its state is forgotten.
+    """
+    job = ids.read_job(path.job_id)
+    if job is None:
+        raise _no_job()
+    look_up = desk(call).lookup
+    row = await look_up.job(path.job_id, call.project_id)
+    if row is None:
+        return await _collecting(call, job)
+    if is_over(row.expires_at):
+        raise gone("job")
+    return await _with_targets(call, job, row, query)
+
+
+@routes.get(
+    "/v1/transfers/{task_id}",
+    access=Access.PROJECT,
+    slashes="task_id",
+    problems={"not_found": Missing, EXPIRED: Gone},
+)
+async def read(call: Call, path: TaskPath) -> TaskAnswer:
+    """Tell where a task stands.
+
+    Ask as often as you like; while its window is open it is Pending. Half an hour after its job's end the task's state
+    is forgotten.
+    """
+    task = desk(call).task(call, path.task_id)
+    standing = await stand(call, task.job, task.target_key)
+    return TaskAnswer(task_id=path.task_id, job_id=str(task.job), **standing.model_dump())
+
+
+async def stand(call: Call, job: Job, key: int) -> Standing:
+    """Where a target stands that has joined: its id proves that.
+
+    Raises:
+        Gone: It was forgotten.
+    """
+    here = desk(call)
+    if time.time() < ids.closes_at(job.bucket, here.window_seconds):
+        return Standing(status=State.PENDING)
+    row = await here.lookup.target(str(job), key, call.project_id)
+    if row is None:
+        if await here.lookup.is_running(str(job)):
+            return Standing(status=State.PENDING)
+        # It may have been written down, and its job may even have ended, between the two questions.
+        row = await here.lookup.target(str(job), key, call.project_id)
+    if row is None or is_over(row["expires_at"]):
+        raise gone("task")
+    return _standing(row)
+
+
+def gone(what: str) -> Gone:
+    """What is told of a task or a job whose time is over."""
+    return Gone(EXPIRED, f"This {what} ended too long ago; its state is kept for a while only.", "Ask sooner.")
+
+
+async def _collecting(call: Call, job: Job) -> JobAnswer:
+    """A job that nothing is written of yet, or nothing any more."""
+    settings = call.services.settings.transfers
+    closes_at = datetime.fromtimestamp(ids.closes_at(job.bucket, settings.window_seconds), UTC)
+    deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
+    count = await desk(call).lookup.joined(str(job), call.project_id)
+    if not count:
+        raise gone("job") if deadline_at < datetime.now(UTC) else _no_job()
+    return JobAnswer(
+        job_id=str(job),
+        status=State.PENDING,
+        partial=False,
+        counts=_all_states({State.PENDING: count}),
+        closes_at=closes_at,
+        deadline_at=deadline_at,
+        targets=[],
+    )
+
+
+async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> JobAnswer:
+    after = int(query.cursor or 0)
+    found = await desk(call).lookup.targets(row.id, call.project_id, query.status, after, query.limit + 1)
+    shown = found[: query.limit]
+    whole = summary(row.counts)
+    return JobAnswer(
+        job_id=str(job),
+        status=whole.state,
+        partial=whole.partial,
+        counts=_all_states(row.counts),
+        closes_at=datetime.fromtimestamp(ids.closes_at(job.bucket, desk(call).window_seconds), UTC),
+        deadline_at=row.deadline_at,
+        finished_at=row.finished_at,
+        targets=[_target(each) for each in shown],
+        next_cursor=str(shown[-1]["key"]) if len(found) > len(shown) else None,
+    )
+
+
+def _all_states(counts: dict[State, int]) -> dict[State, int]:
+    return {state: counts.get(state, 0) for state in State}
+
+
+def _target(row: asyncpg.Record) -> TargetAnswer:
+    return TargetAnswer(
+        target_agent_id=row["agent_id"],
+        target_container_id=row["container_id"],
+        target_user=row["target_user"],
+        target_file_dir=row["folder"],
+        signature=row["signature"],
+        file_name=row["file_name"],
+        **_standing(row).model_dump(),
+    )
+
+
+def _standing(row: asyncpg.Record) -> Standing:
+    return Standing(
+        status=row["state"],
+        code=row["code"],
+        reason=row["reason"],
+        message=row["message"],
+        progress=row["progress"],
+        speed=row["speed"],
+    )
+
+
+def _no_job() -> Missing:
+    return missing("job", "Check the id, and whether your project has targets in it.")
