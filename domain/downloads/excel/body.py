@@ -14,22 +14,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from xlsxwriter.utility import xl_col_to_name
 
 from domain.downloads.excel import richtext, texts
 from domain.downloads.excel import values as reading
-from domain.downloads.excel.buffers import repeated
+from domain.downloads.excel.buffers import Mask
 from domain.downloads.excel.columns import Column
 from domain.downloads.excel.forms import Form, Values
+from domain.downloads.excel.line import EMPTY_END, Around, Line
 from domain.downloads.excel.looks import Looks
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.zones import Zone
 
-# What stands for a null: the end of an empty cell, so that most columns with gaps need no pass of their own.
-_EMPTY_END: Final = "/>"
 _VALUE = ("><v>", "</v></c>")
 _TEXT = (' t="inlineStr"><is><t>', "</t></is></c>")
-_AROUND: Final = {
+_AROUND: Final[dict[Form, Around]] = {
     Form.EMPTY: ("", ""),
     Form.NUMBER: _VALUE,
     Form.BOOLEAN: (' t="b"><v>', "</v></c>"),
@@ -81,7 +79,6 @@ class Encoder:
         self._first_column = first_column
         self._height = "" if height is None else f' ht="{height:g}" customHeight="1"'
         self._zone = zone
-        self._tiles: dict[str, pa.Buffer] = {}
 
     def rows(
         self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array] = ()
@@ -94,17 +91,15 @@ class Encoder:
             heads: What stands left of them: of each cell all that comes behind its address.
         """
         rows = next((len(column) for column in (*cells, *heads) if column is not None), 0)
-        numbers = pa.array(np.arange(first_row + 1, first_row + 1 + rows)).cast(pa.string())
-        line = _Line(numbers, self._tiles)
+        line = Line(first_row + 1, rows)
         tally = Tally()
         line.text('<row r="')
-        line.cells(numbers)
+        line.number()
         line.text(f'"{self._height}>')
         for place, head in enumerate(heads):
             line.address(place)
             line.cells(head)
         for place, column in enumerate(cells):
-            line.address(self._first_column + place)
             self._column(line, place, column, first_row, tally)
         line.text("</row>")
         return line.joined(), tally
@@ -113,10 +108,11 @@ class Encoder:
         """What the cells of a column are taken for."""
         return reading.read(cells, self._columns[place].kind, self._zone)
 
-    def _column(self, line: _Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> None:
-        looks = self._looks[place]
+    def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> None:
+        looks, sheet_column = self._looks[place], self._first_column + place
         if cells is None:
-            line.text(f' s="{looks.style(0, Form.EMPTY)}"{_EMPTY_END}')
+            line.address(sheet_column, _style(looks.style(0, Form.EMPTY)))
+            line.text(EMPTY_END)
             return
         values = self.values(place, cells)
         found = looks.of(values)
@@ -126,18 +122,22 @@ class Encoder:
         tally.links += self._links(values, place, first_row)
         payload, spaced = self._spelled(values, place, tally)
         forms = [form for form in Form if form is not Form.EMPTY and values.counts[form]]
-        if found is None and not spaced.any() and len(forms) <= 1:
+        if found is None and spaced is None and len(forms) <= 1:
             form = forms[0] if forms else Form.TEXT
-            line.uniform(looks.style(0, form), _AROUND[form], payload)
+            line.address(sheet_column, _style(looks.style(0, form)))
+            line.uniform(_AROUND[form], payload)
             return
         around = [
-            (f' s="{looks.style(look, form)}"{before}', after)
+            (f"{_style(looks.style(look, form))}{before}", after)
             for look in range(len(looks))
             for form, (before, after) in (*_AROUND.items(), (Form.TEXT, _SPACED_TEXT))
         ]
-        kinds = np.where(spaced, len(Form), values.forms).astype(np.intp)
+        kinds = values.forms.astype(np.intp)
+        if spaced is not None:
+            kinds[spaced] = len(Form)
         if found is not None:
             kinds += found * (len(Form) + 1)
+        line.address(sheet_column)
         line.mixed(kinds, around, payload)
 
     def _links(self, values: Values, place: int, first_row: int) -> list[Link]:
@@ -148,88 +148,30 @@ class Encoder:
         column = self._first_column + place
         return [Link(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)]
 
-    def _spelled(
-        self, values: Values, place: int, tally: Tally
-    ) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-        """The payload as XML, and which cells are texts that begin or end with white space."""
+    def _spelled(self, values: Values, place: int, tally: Tally) -> tuple[pa.Array, Mask | None]:
+        """The payload as XML, and which cells are texts that begin or end with white space, if any."""
         payload = values.payload
-        nowhere = np.zeros(len(values.forms), np.bool_)
         if not values.has(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA):
-            return payload, nowhere
+            return payload, None
         rich = pa.array(values.mask(Form.RICH))
         if values.has(Form.RICH):
             payload = pc.if_else(rich, "", payload)
         if values.has(Form.FORMULA):
-            payload = pc.if_else(
-                pa.array(values.mask(Form.FORMULA)), pc.binary_replace_slice(payload, 0, 1, ""), payload
-            )
+            bare = pc.binary_replace_slice(payload, 0, 1, "")
+            payload = pc.if_else(pa.array(values.mask(Form.FORMULA)), bare, payload)
         payload, cut = texts.bounded(payload)
         tally.cut_cells += cut
-        spaced = texts.edged_by_space(payload)
+        spaced = texts.edged_by_space(payload) & values.mask(Form.TEXT)
         payload = texts.xml(payload)
         if values.has(Form.RICH):
-            made = [
-                richtext.xml(source, self._columns[place].style) for source in values.payload.filter(rich).to_pylist()
-            ]
-            tally.cut_cells += sum(was_cut for _, was_cut in made)
-            payload = pc.replace_with_mask(payload, rich, pa.array([xml for xml, _ in made], pa.string()))
-        return payload, spaced & values.mask(Form.TEXT) if spaced.any() else nowhere
+            payload = pc.replace_with_mask(payload, rich, self._rich(values.payload.filter(rich), place, tally))
+        return payload, spaced if spaced.any() else None
+
+    def _rich(self, sources: pa.Array, place: int, tally: Tally) -> pa.Array:
+        made = [richtext.xml(source, self._columns[place].style) for source in sources.to_pylist()]
+        tally.cut_cells += sum(was_cut for _, was_cut in made)
+        return pa.array([xml for xml, _ in made], pa.string())
 
 
-class _Line:
-    """The columns of text that a chunk of rows is joined from."""
-
-    def __init__(self, numbers: pa.Array, tiles: dict[str, pa.Buffer]) -> None:
-        self._numbers = numbers
-        self._tiles = tiles
-        self._parts: list[pa.Array | pa.Scalar] = []
-        self._pending = ""
-
-    def text(self, text: str) -> None:
-        """The same in every row."""
-        self._pending += text
-
-    def cells(self, column: pa.Array) -> None:
-        """What each row has of its own; a null is the end of an empty cell."""
-        if self._pending:
-            self._parts.append(pa.scalar(self._pending))
-            self._pending = ""
-        self._parts.append(column)
-
-    def address(self, column: int) -> None:
-        """The beginning of a cell."""
-        self.text(f'<c r="{xl_col_to_name(column)}')
-        self.cells(self._numbers)
-        self.text('"')
-
-    def uniform(self, style: int, around: tuple[str, str], payload: pa.Array) -> None:
-        """Cells of one form and style, or empty."""
-        self.text(f' s="{style}"')
-        if not payload.null_count:
-            self.text(around[0])
-            self.cells(payload)
-            self.text(around[1])
-            return
-        filled = payload.is_valid().to_numpy(zero_copy_only=False)
-        self.cells(repeated(around[0], filled, self._tiles))
-        self.cells(payload)
-        self.cells(repeated(around[1], filled, self._tiles))
-
-    def mixed(
-        self, kinds: np.ndarray[tuple[int], np.dtype[np.intp]], around: Sequence[tuple[str, str]], payload: pa.Array
-    ) -> None:
-        """Cells of several forms or styles: what stands around each is picked from a short list."""
-        before, after = (pa.array(list(sides), pa.string()) for sides in zip(*around, strict=True))
-        self.cells(before.take(pa.array(kinds)))
-        self.cells(payload)
-        self.cells(after.take(pa.array(kinds)))
-
-    def joined(self) -> pa.Buffer:
-        """The XML of all rows."""
-        if self._pending:
-            self._parts.append(pa.scalar(self._pending))
-        if not len(self._numbers):
-            return pa.py_buffer(b"")
-        rows = pc.binary_join_element_wise(*self._parts, "", null_handling="replace", null_replacement=_EMPTY_END)
-        start, end = np.frombuffer(rows.buffers()[1], np.int32)[[0, len(rows)]]
-        return rows.buffers()[2].slice(int(start), int(end - start))
+def _style(number: int) -> str:
+    return f' s="{number}"'

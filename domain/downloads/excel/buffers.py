@@ -79,15 +79,10 @@ def only(texts: pa.Array, mask: Mask) -> pa.Array:
     return pa.Array.from_buffers(texts.type, len(texts), buffers, offset=texts.offset)
 
 
-def repeated(text: str, where: Mask, tiles: dict[str, pa.Buffer]) -> pa.Array:
-    """A column that holds the text where the mask is true and is empty elsewhere.
-
-    Its bytes are the text over and over, kept in `tiles` for columns to come: only the positions are reckoned.
-    """
-    tile = tiles.get(text)
-    if tile is None or tile.size < len(text) * len(where):
-        tile = tiles[text] = pa.py_buffer(text.encode() * len(where))
+def repeated(text: str, where: Mask) -> pa.Array:
+    """A column that holds the text where the mask is true and is empty elsewhere."""
     ends = np.zeros(len(where) + 1, np.int32)
     np.cumsum(where, out=ends[1:])
     ends *= len(text)
-    return pa.Array.from_buffers(pa.string(), len(where), [None, pa.py_buffer(ends), tile])
+    data = text.encode() * int(np.count_nonzero(where))
+    return pa.Array.from_buffers(pa.string(), len(where), [None, pa.py_buffer(ends), pa.py_buffer(data)])

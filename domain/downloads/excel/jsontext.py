@@ -27,7 +27,7 @@ def read(cells: pa.Array) -> Values:
     """What the cells of a binary column are, whose bytes are JSON in UTF-8."""
     seen = view(cells)
     firsts = seen.at(seen.starts)
-    forms = _FORM_BY_FIRST_BYTE[firsts]
+    forms = _FORM_BY_FIRST_BYTE.take(firsts)
     forms[seen.lengths == 0] = Form.EMPTY
     if cells.null_count:
         forms[~valid(cells)] = Form.EMPTY

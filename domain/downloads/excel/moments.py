@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from domain.downloads.excel.buffers import Mask, Positions, view
+from domain.downloads.excel.buffers import Mask, Positions, View, valid, view
 from domain.downloads.excel.zones import Milliseconds, Zone
 
 DAY_MS: Final = 86_400_000
@@ -27,8 +27,21 @@ _END_MS: Final = (SERIAL_MAX + 1 - SERIAL_OF_1970) * DAY_MS
 # Ten digits of a day are 9 microseconds, and with the five of the days the 15 that Excel keeps.
 _FRACTION_SCALE: Final = 10**10
 
+# From 1927 to 2173 days have five digits.
+_LONG_DAYS: Final = range(10_000, 100_000)
+_SERIAL: Final = np.dtype([("day", "V5"), ("fraction", "V11")])
+
 _DATE_LENGTH, _MINUTE_LENGTH, _SECOND_LENGTH = 10, 16, 19
 _FRACTION_MAX: Final = 9
+# By length: at which place from the end stands which sign, and whether it tells a zone.
+_SHAPES: Final = {
+    len("2024-02-29"): (3, "-", False),
+    len("2024-02-29T08:00:00"): (3, ":", False),
+    len("2024-02-29T08:00:00Z"): (1, "Z", True),
+    len("2024-02-29T08:00:00.000Z"): (1, "Z", True),
+    len("2024-02-29T08:00:00+08:00"): (3, ":", True),
+    len("2024-02-29T08:00:00.000+08:00"): (3, ":", True),
+}
 _EMPTY: Final = np.frombuffer(b"0000-00-00T00:00:00.000000000", np.uint8)
 _DIGITS: Final = np.flatnonzero(ord("0") == _EMPTY)
 _WEIGHTS: Final = np.array([1000, 100, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1], np.int64)
@@ -60,9 +73,11 @@ def read(texts: pa.Array, zone: Zone, *, zoned_only: bool) -> Moments | None:
     likely = seen.lengths >= shortest
     likely &= (seen.at(seen.starts + 4) == ord("-")) & (seen.at(seen.starts + 7) == ord("-"))
     likely &= seen.lengths <= _SECOND_LENGTH + 1 + _FRACTION_MAX + 6
-    places = np.flatnonzero(likely)
-    if not len(places):
+    if not likely.any():
         return None
+    if (alike := _alike(texts, seen, zone)) is not None:
+        return alike if alike.found.any() else None
+    places = np.flatnonzero(likely)
     ms, right = _parsed(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
     right &= held(ms)
     found = np.zeros(len(texts), np.bool_)
@@ -72,14 +87,18 @@ def read(texts: pa.Array, zone: Zone, *, zoned_only: bool) -> Moments | None:
 
 def serials(ms: Milliseconds) -> pa.Array:
     """The serial numbers of moments on the clock, as texts."""
-    days, rest = np.divmod(ms, DAY_MS)
+    days = ms // DAY_MS
+    rest = ms - days * DAY_MS
     days += SERIAL_OF_1970
-    whole = pa.array(days).cast(pa.string())
     if not rest.any():
-        return whole
-    seconds, odd = np.divmod(rest, 1000)
-    fractions = _fractions(rest) if odd.any() else _seconds_of_day().take(pa.array(seconds))
-    return pc.binary_join_element_wise(whole, fractions, "")
+        return pa.array(days).cast(pa.string())
+    fractions = _fractions(rest)
+    if days.min() < _LONG_DAYS.start or days.max() >= _LONG_DAYS.stop:
+        return pc.binary_join_element_wise(pa.array(days).cast(pa.string()), _fixed(fractions), "")
+    serial = np.empty(len(ms), _SERIAL)
+    serial["day"] = _long_days()[days - _LONG_DAYS.start]
+    serial["fraction"] = fractions
+    return _fixed(serial)
 
 
 def held(ms: Milliseconds) -> Mask:
@@ -93,6 +112,28 @@ def clock(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
     instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
     return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
+
+
+def _alike(texts: pa.Array, seen: View, zone: Zone) -> Moments | None:
+    """The moments of a column whose texts all have one usual shape, which Arrow reads fast; None if it is not so."""
+    filled = valid(texts)
+    starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
+    shape = _SHAPES.get(int(ends[0] - starts[0])) if len(ends) else None
+    if shape is None or (ends - starts != ends[0] - starts[0]).any():
+        return None
+    place, sign, zoned = shape
+    # Arrow takes other spellings of zones, too.
+    if (seen.at(ends - place) != ord(sign)).any():
+        return None
+    try:
+        read = texts.cast(pa.timestamp("ms", "UTC" if zoned else None))
+    except pa.ArrowInvalid:
+        return None
+    ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
+    ms = zone.local(ms) if zoned else ms
+    found = filled.copy()
+    found[filled] = held(ms)
+    return Moments(found, ms[held(ms)])
 
 
 def _parsed(
@@ -184,12 +225,38 @@ def _days(
 
 
 @cache
-def _seconds_of_day() -> pa.Array:
-    return _fractions(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+def _long_days() -> npt.NDArray[np.void]:
+    return _texts(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
 
 
-def _fractions(rest: Milliseconds) -> pa.Array:
-    """The part of a day as the digits behind the point, the point included; nothing at midnight."""
+@cache
+def _seconds_of_day() -> npt.NDArray[np.void]:
+    return _reckoned(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+
+
+def _fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
+    """Times of day as parts of it: a point and ten digits."""
+    seconds = rest // 1000
+    if (rest == seconds * 1000).all():
+        found: npt.NDArray[np.void] = _seconds_of_day()[seconds]
+        return found
+    return _reckoned(rest)
+
+
+def _reckoned(rest: Milliseconds) -> npt.NDArray[np.void]:
     scaled = (rest * _FRACTION_SCALE + DAY_MS // 2) // DAY_MS
-    digits = pa.array(scaled + _FRACTION_SCALE).cast(pa.string())
-    return pc.utf8_rtrim(pc.binary_replace_slice(digits, 0, 1, "."), "0.")
+    # One more digit in front keeps the zeros, and gives its place to the point.
+    found = _texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
+    found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
+    return found
+
+
+def _texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """Numbers that have as many digits as the type has bytes, as texts."""
+    return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
+
+
+def _fixed(texts: npt.NDArray[np.void]) -> pa.Array:
+    """A column of texts of one length."""
+    ends = np.arange(len(texts) + 1, dtype=np.int32) * np.int32(texts.dtype.itemsize)
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(texts)])

@@ -12,6 +12,7 @@ from domain.downloads.excel import safe
 from domain.downloads.excel.buffers import Mask, View, view
 
 _NOT_CHARACTERS = ("\ufffe", "\uffff")
+_FIRST_OF_NOT_CHARACTERS = 0xEF
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 _ESCAPED = r"[\x00-\x08\x0b-\x1f]|_x[0-9A-Fa-f]{4}_"
 _FIRST_PRINTED = 0x20
@@ -41,14 +42,16 @@ def xml(texts: pa.Array) -> pa.Array:
     """The texts as they stand within an element of XML."""
     seen = view(texts)
     joined = seen.joined()
-    for character in _NOT_CHARACTERS:
-        if character.encode() in joined:
-            texts = pc.replace_substring(texts, character, safe.REPLACEMENT)
+    if len(seen.data) and seen.data.max() >= _FIRST_OF_NOT_CHARACTERS:
+        for character in _NOT_CHARACTERS:
+            if character.encode() in joined:
+                texts = pc.replace_substring(texts, character, safe.REPLACEMENT)
     spelled = texts
     for sign, entity in _ENTITIES:
         if sign.encode() in joined:
             spelled = pc.replace_substring(spelled, sign, entity)
-    if b"_x" in joined or _has_controls(seen):
+    # To look for one byte takes a tenth of the time of looking for two.
+    if (b"_" in joined and b"_x" in joined) or _has_controls(seen):
         rare = pc.match_substring_regex(texts, _ESCAPED).fill_null(False)
         spelled = replaced(spelled, rare, texts, safe.xml)
     return spelled

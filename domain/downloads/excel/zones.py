@@ -41,6 +41,11 @@ class Zone:
         if self.name == "UTC":
             return instants
         changes, offsets = _table(self.name)
+        if len(instants) and instants.max() < _ms(_LAST_YEAR):
+            first, last = np.searchsorted(changes, (instants.min(), instants.max()), side="right") - 1
+            if first == last:
+                shifted: Milliseconds = instants + offsets[first]
+                return shifted
         last = _ms(_LAST_YEAR) - _CYCLE_MS
         within = np.where(instants >= _ms(_LAST_YEAR), (instants - last) % _CYCLE_MS + last, instants)
         found: Milliseconds = instants + offsets[np.searchsorted(changes, within, side="right") - 1]
