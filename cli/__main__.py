@@ -12,6 +12,7 @@ from cli import demo as demonstration
 from cli import doctor as examination
 from cli import export as exporting
 from cli import process, serving, staying, surroundings
+from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
 
@@ -126,14 +127,22 @@ def _quiet(data_dir: Path | None) -> settings.Settings:
 
 
 def _serving() -> settings.Settings:
-    loaded = settings.load()
+    loaded = _loaded()
     log.configure(loaded.log_level)
     return loaded
 
 
 def _settings(data_dir: Path | None) -> settings.Settings:
-    loaded = settings.load()
+    loaded = _loaded()
     return loaded.model_copy(update={"data_dir": (data_dir or loaded.data_dir).absolute()})
+
+
+def _loaded() -> settings.Settings:
+    try:
+        return settings.load()
+    except Fault as fault:
+        typer.echo(f"haulage: {fault.record.sentence}", err=True)
+        raise typer.Exit(2) from None
 
 
 if __name__ == "__main__":

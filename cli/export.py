@@ -111,15 +111,29 @@ async def new_key(url: str, admin_key: str, project_name: str) -> str:
 
 async def _export(place: Place, request: DownloadRequest, out: Path | None, show: Show) -> tuple[Saved, Download]:
     async with Client(place.url, place.key, patience_seconds=FIRST_PATIENCE_SECONDS) as first:
-        download = await first.create(request)
+        try:
+            download = await first.create(request)
+        except asyncio.CancelledError:
+            _warn("Stopped while the server was asked; it may have started a download, which GET /v1/downloads lists.")
+            raise
     async with Client(place.url, place.key) as client:
         try:
             async for download in client.watch(download.task_id):  # noqa: B020 (each is the last word so far)
                 show.download(download)
-            return await client.save(download, _target(download, out), progress=show.bytes), download
+            return await _saved(client, download, _target(download, out), show), download
         except asyncio.CancelledError:
             _warn(await _cancelled(client, download))
             raise
+
+
+async def _saved(client: Client, download: Download, path: Path, show: Show) -> Saved:
+    try:
+        return await client.save(download, path, progress=show.bytes)
+    except OSError as error:
+        raise NowhereToWrite(
+            f"{path} could not be written: {error.strerror or error}. "
+            f"Make room; GET /v1/downloads/{download.task_id}/file still has the file."
+        ) from error
 
 
 def _target(download: Download, out: Path | None) -> Path:

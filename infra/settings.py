@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
+from domain.faults import Invalid
 
 
 def _only_scheme_and_host(value: str) -> str:
@@ -24,10 +26,20 @@ def _only_scheme_and_host(value: str) -> str:
 PublicBase = Annotated[str, AfterValidator(_only_scheme_and_host)]
 
 
+def _by_asyncpg(url: SecretStr) -> SecretStr:
+    """PostgreSQL's own spelling of its addresses will do; the driver is our affair."""
+    scheme, colon, rest = url.get_secret_value().partition("://")
+    if scheme not in ("postgresql+asyncpg", "postgresql", "postgres") or not colon:
+        raise ValueError("it is no address of PostgreSQL; write postgresql://user:password@host:5432/database")
+    return SecretStr(f"postgresql+asyncpg://{rest}")
+
+
 class DatabaseSettings(BaseModel):
     """PostgreSQL."""
 
-    url: SecretStr = SecretStr("postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage")
+    url: Annotated[SecretStr, AfterValidator(_by_asyncpg)] = SecretStr(
+        "postgresql+asyncpg://haulage:haulage@127.0.0.1:5432/haulage"
+    )
     pool_size: int = Field(default=8, ge=1)
     application_name: str = Field(default="haulage", description="what pg_stat_activity shows")
     statement_timeout_seconds: float = Field(default=60.0, ge=0, description="0 lets statements run for ever")
@@ -245,5 +257,21 @@ class Settings(BaseSettings):
 
 @cache
 def load() -> Settings:
-    """The settings of this process, read once."""
-    return Settings()
+    """The settings of this process, read once.
+
+    Raises:
+        Invalid: Some of them are wrong; the sentence names them, and never says what they hold.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = [f"{_variable(each['loc'])}: {_reason(each['msg'])}." for each in error.errors(include_input=False)]
+    raise Invalid("settings_invalid", " ".join(wrong), "Mend the environment, or the file .env.")
+
+
+def _variable(path: Sequence[int | str]) -> str:
+    return "HAULAGE_" + "__".join(str(step).upper() for step in path)
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ").rstrip(".")

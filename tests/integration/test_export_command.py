@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,19 @@ class Ended:
         return answer
 
 
-async def command(*arguments: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+async def command(
+    *arguments: str, env: Mapping[str, str], before: Callable[[], None] | None = None
+) -> asyncio.subprocess.Process:
     """Type it, in a shell without settings of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli", "export", *arguments, cwd=ROOT, env={**clean, **env}, stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "cli", "export", *arguments),
+        cwd=ROOT,
+        env={**clean, **env},
+        stdout=pipe,
+        stderr=pipe,
+        preexec_fn=before,
     )
 
 
@@ -196,6 +204,46 @@ async def test_ctrl_c_cancels(exports: Exports, tmp_path: Path) -> None:
 
     assert await eventually(states) == ["cancelled"]
     assert await exports.leftovers() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_ctrl_c_while_the_server_is_asked(exports: Exports, tmp_path: Path) -> None:
+    """Whether a download began is not known yet; that is said, with where to look."""
+    asked = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
+        address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": exports.key}
+        process = await command(exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
+        await asyncio.wait_for(asked.wait(), 30)
+
+        process.send_signal(signal.SIGINT)
+
+        ended = await end(process)
+    assert ended.code == 130
+    assert "it may have started a download, which GET /v1/downloads lists" in ended.err
+
+
+async def test_a_full_disk(exports: Exports, tmp_path: Path) -> None:
+    """The file stays on the server, and nothing of it here."""
+    env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": exports.key}
+    limit = 64 * 1024
+    process = await command(
+        exports.source.url(rows=5_000),
+        *("--out", str(tmp_path / "out.csv")),
+        env=env,
+        before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+
+    ended = await end(process)
+
+    assert ended.code == 2
+    assert re.search(r"out\.csv could not be written: File too large\. Make room; GET /v1/downloads/dl_", ended.err)
     assert list(tmp_path.iterdir()) == []
 
 

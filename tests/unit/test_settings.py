@@ -1,0 +1,38 @@
+"""Settings that operators write: what is wrong is told by a sentence, and what it holds is kept."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from domain.faults import Invalid
+from infra.settings import DatabaseSettings, load
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
+def test_every_spelling_of_the_scheme_will_do(scheme: str) -> None:
+    """Operators copy addresses from elsewhere."""
+    settings = DatabaseSettings(url=SecretStr(f"{scheme}://user:pa://ss@host/db"))
+
+    assert settings.url.get_secret_value() == "postgresql+asyncpg://user:pa://ss@host/db"
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "host/db", "", "postgresql+psycopg2://host/db"])
+def test_anything_else_is_refused_by_a_sentence(url: str) -> None:
+    """It says how an address is written."""
+    with pytest.raises(ValidationError, match=r"write postgresql://user:password@host:5432/database"):
+        DatabaseSettings(url=SecretStr(url))
+
+
+def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every variable has its sentence; a password that stands in one does not get into logs."""
+    monkeypatch.setenv("HAULAGE_DATABASE__URL", "mysql://user:hush@host/db")
+    monkeypatch.setenv("HAULAGE_DOWNLOADS__PAGE_RETRIES", "many")
+
+    with pytest.raises(Invalid) as caught:
+        load.__wrapped__()
+
+    sentence = caught.value.record.sentence
+    assert sentence.startswith("HAULAGE_DATABASE__URL: it is no address of PostgreSQL; write postgresql://")
+    assert "HAULAGE_DOWNLOADS__PAGE_RETRIES: Input should be a valid integer" in sentence
+    assert "hush" not in sentence
