@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Final
@@ -49,6 +50,8 @@ class Spool:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)  # noqa: SIM115
+        # A book that is given up is not read to its end.
+        weakref.finalize(self, self._file.close)
         self.crc32 = 0
         self.length = 0
         self.size = 0
