@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from aiohttp import web
 from pydantic import Field
 
-from api.downloads import watching
+from api.downloads import press, watching
 from api.downloads.board import BOARD, Board
 from api.downloads.watching import WATCHES, Watches
 from api.models import Request
 from api.routes import Call, Routes
+from infra.services import Services
 
-routes = Routes("downloads", "A paged source becomes a file.", attach=watching.attach)
+
+def _attach(app: web.Application, services: Services) -> None:
+    watching.attach(app, services)
+    press.attach(app)
+
+
+routes = Routes("downloads", "A paged source becomes a file.", attach=_attach)
 
 
 class TaskPath(Request):

@@ -1,0 +1,147 @@
+"""POST /v1/templates/preview: what a template draws, at once and with ten rows, or everything wrong with it."""
+
+from __future__ import annotations
+
+import io
+from itertools import islice
+from typing import NoReturn
+
+import msgspec
+from aiohttp import web
+from pydantic import Field
+
+from activities.downloads.opening import COLUMNS_MAX, shape_of
+from api import reading
+from api.downloads import drawings, inline, press
+from api.downloads.delivery import BOOK_TYPE
+from api.downloads.drawings import REGIONS
+from api.downloads.excel import Looks, TableRegions
+from api.downloads.fields import TableData, TimeZone
+from api.downloads.press import PRESS
+from api.downloads.room import routes
+from api.problems import FieldProblem
+from api.routes import Access, Call
+from domain.downloads.excel import checking, samples
+from domain.downloads.excel.drawing import Drawing
+from domain.downloads.excel.reading import read_template
+from domain.downloads.excel.rows import UncoveredRows
+from domain.downloads.excel.template import Template
+from domain.downloads.pages import first_look
+from domain.downloads.request import FileType
+from domain.downloads.shape import ShapedReader
+from domain.faults import Exhausted, SourceFault
+from infra.objects import content_disposition
+
+FILE_NAME = "preview.xlsx"
+CELLS_MAX = 50_000
+"""Drawing more takes longer than anybody should wait for a preview."""
+
+
+class NewPreview(TableRegions, Looks):
+    """What to draw: the Excel part of a request for one table."""
+
+    data: TableData | None = Field(
+        default=None, description="rows to show, the first ten of them; by default rows are invented for the template"
+    )
+    time_zone: TimeZone = Field(default="UTC", description="IANA name, for dates")
+
+
+@routes.post(
+    "/v1/templates/preview",
+    access=Access.PROJECT,
+    media_type=BOOK_TYPE,
+    problems={press.BUSY: Exhausted},
+)
+async def preview(call: Call, body: NewPreview) -> web.Response:
+    """Draw a template.
+
+    The answer is an Excel file with the first ten rows of `data`, or with ten invented ones. Everything that is wrong
+    with the template is told at once, each fault with the path of its node.
+    """
+    drawing = checked(body)
+    page = invented(drawing) if body.data is None else first_rows(await inline.rows(call))
+    try:
+        book = await call.request.app[PRESS].run(lambda: draw(drawing, page, body.time_zone))
+    except SourceFault as fault:
+        _refuse("data", fault.record.sentence)
+    except UncoveredRows as uncovered:
+        _refuse("data", f"{uncovered} Add row heads of these names, or leave the rows out.")
+    return web.Response(
+        body=book, content_type=BOOK_TYPE, headers={"Content-Disposition": content_disposition(FILE_NAME)}
+    )
+
+
+def checked(body: NewPreview) -> Drawing:
+    """How the book is to look.
+
+    Raises:
+        Refusal: It cannot be drawn, or not while somebody waits.
+    """
+    table = drawings.table(body.model_dump(include=set(REGIONS)))
+    drawing = drawings.book(body, [table])
+    faults = [*drawings.told(checking.faults(table)), *drawings.too_long(drawing)]
+    if table.template is None and body.data is None:
+        message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
+        faults.append(FieldProblem(path="template", message=message))
+    if faults:
+        reading.refuse("body", faults)
+    if table.template is not None:
+        _require_drawable(read_template(table.template))
+    return drawing
+
+
+def _require_drawable(template: Template) -> None:
+    reserved = sum(leaf.row_count for node in template.rows for leaf in node.leaves)
+    cells = len(template.leaves) * max(samples.ROWS, reserved)
+    if cells > CELLS_MAX:
+        _refuse(
+            "template",
+            f"its {len(template.leaves):,} columns and {reserved:,} reserved rows are {cells:,} cells; a preview has "
+            f"{CELLS_MAX:,} at most. Reserve fewer rows for it.",
+        )
+
+
+def invented(drawing: Drawing) -> bytes:
+    """A page of rows that nobody sent."""
+    rows = samples.rows(read_template(drawing.tables[0].template))
+    return msgspec.json.encode({"total": len(rows), "data": rows})
+
+
+def first_rows(sent: bytes) -> bytes:
+    """A page of the first ten rows, in the caller's own spelling."""
+    data: list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
+    if sent.startswith(b"{"):
+        groups = msgspec.json.decode(sent, type=dict[str, list[msgspec.Raw]])
+        heads = islice(((name, row) for name, rows in groups.items() for row in rows), samples.ROWS)
+        data = {}
+        for name, row in heads:
+            data.setdefault(name, []).append(row)
+    else:
+        data = msgspec.json.decode(sent, type=list[msgspec.Raw])[: samples.ROWS]
+    return msgspec.json.encode({"data": data})
+
+
+def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
+    """The book. It is drawn by what makes the books of downloads, of rows that are read as theirs are."""
+    # What draws is heavy, and most API processes never draw.
+    import pyarrow as pa  # noqa: PLC0415
+
+    from domain.downloads.excel.book import Book  # noqa: PLC0415
+
+    shape = shape_of(FileType.EXCEL, first_look(page), drawing.tables[0])
+    if len(shape.columns) > COLUMNS_MAX:
+        keys = f"The rows have {len(shape.columns):,} keys; at most {COLUMNS_MAX:,} are allowed."
+        raise SourceFault("too_many_columns", keys, "Send only the fields that the file needs.")
+    rows = ShapedReader(shape).read(page).rows
+    cells = [pa.array([bytes(row[place]) for row in rows], pa.binary()) for place in range(len(shape.columns))]
+    file = io.BytesIO()
+    book = Book(drawing, time_zone=time_zone)
+    body = book.begin_table(drawing.tables[0], shape.columns)
+    if rows:
+        body.add(pa.record_batch(cells, names=shape.columns))
+    book.finish(file.write)
+    return file.getvalue()
+
+
+def _refuse(path: str, message: str) -> NoReturn:
+    reading.refuse("body", [FieldProblem(path=path, message=message)])

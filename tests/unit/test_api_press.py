@@ -1,0 +1,78 @@
+"""The press: one book at a time, a short queue, and nobody in it who has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from api.downloads.press import BUSY, WAITING_MAX, Press
+from domain.faults import Exhausted
+
+
+@pytest.fixture
+async def press() -> AsyncIterator[Press]:
+    """A press that is closed in the end."""
+    running = Press()
+    yield running
+    await running.close(web.Application())
+
+
+async def test_work_is_done_one_after_the_other(press: Press) -> None:
+    """However many ask, one thread works for them, in their order."""
+    done: list[tuple[int, str]] = []
+
+    def work(number: int) -> int:
+        done.append((number, threading.current_thread().name))
+        return number
+
+    answers = await asyncio.gather(*(press.run(lambda number=number: work(number)) for number in range(5)))  # type: ignore[misc]
+
+    assert answers == [number for number, _ in done] == [0, 1, 2, 3, 4]
+    assert len({thread for _, thread in done}) == 1
+
+
+async def test_a_full_queue_says_so(press: Press) -> None:
+    """Who comes when too many wait is told at once, and nobody else is."""
+    gate = threading.Event()
+    waiting = [asyncio.create_task(press.run(gate.wait)) for _ in range(WAITING_MAX + 1)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(Exhausted) as refused:
+        await press.run(gate.wait)
+    gate.set()
+
+    assert refused.value.record.code == BUSY
+    assert await asyncio.gather(*waiting) == [True] * len(waiting)
+    assert await press.run(lambda: "next") == "next"
+
+
+async def test_who_goes_leaves_the_queue(press: Press) -> None:
+    """Work that nobody waits for any more is not begun."""
+    gate, begun = threading.Event(), list[str]()
+    first = asyncio.create_task(press.run(gate.wait))
+    gone = asyncio.create_task(press.run(lambda: begun.append("gone")))
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    gate.set()
+    await press.run(lambda: begun.append("next"))
+
+    assert await first
+    assert begun == ["next"]
+
+
+async def test_a_fault_is_the_caller_s(press: Press) -> None:
+    """What goes wrong is raised to who asked, and the next one is served."""
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await press.run(fail)
+
+    assert await press.run(lambda: 1) == 1
