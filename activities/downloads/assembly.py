@@ -108,8 +108,7 @@ class _Table:
             return piece.part
         data = b"".join(await asyncio.gather(*(self._objects.get(tail.key) for tail in piece.tails)))
         part = await self._objects.put_part(self._joined, self._probe.upload_id, piece.number, data)
-        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
-        return PartRecord(number=piece.number, bytes=len(data), etag=part.etag, sha256=digest, rows=piece.rows)
+        return PartRecord(number=part.number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=piece.rows)
 
     async def _complete(self, placed: Sequence[PartRecord]) -> str:
         """Complete the upload unless an earlier attempt did; then see that the object is what its parts make."""

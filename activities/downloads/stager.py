@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from domain.downloads import places, staging
 from domain.downloads.request import DownloadOrder
@@ -15,6 +15,15 @@ from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
 # A slow source must not lose minutes of pages to a crash: what is gathered is secured at least this often.
 SECURE_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some whole pages, and how far the range is with them: a part consists of pieces, so that a resume can follow."""
+
+    data: bytes
+    next_page: int
+    rows: int
 
 
 class Stager:
@@ -29,9 +38,10 @@ class Stager:
         self.ledger = ledger
         self.rows = ledger.rows
         self.next_page = ledger.next_page
-        self._buffer = bytearray(gathered)
-        # Where pages end in the buffer: a part holds whole pages, so that a resume can start at one.
-        self._marks = [(len(gathered), ledger.next_page, ledger.rows)] if gathered else []
+        self._gathered: list[_Piece] = []
+        self._gathered_bytes = 0
+        if gathered:
+            self._gather(gathered)
         self._secured_at = time.monotonic()
 
     @classmethod
@@ -55,55 +65,59 @@ class Stager:
 
     def open_with(self, head: bytes) -> None:
         """Put the head of the file before the first page."""
-        self._buffer += head
+        self._gather(head)
 
     async def add(self, encoded: bytes, rows: int) -> None:
         """Take the next page; upload a part when enough is there, secure the rest when it is time."""
-        self._buffer += encoded
         self.rows += rows
         self.next_page += 1
-        self._marks.append((len(self._buffer), self.next_page, self.rows))
+        self._gather(encoded)
         metrics.ROWS.inc(rows)
-        while len(self._buffer) >= staging.CUT_BYTES and await self._cut():
+        while self._gathered_bytes >= staging.CUT_BYTES and await self._cut():
             pass
         if time.monotonic() - self._secured_at >= SECURE_EVERY_SECONDS:
             await self.secure()
 
+    def _gather(self, data: bytes) -> None:
+        self._gathered.append(_Piece(data, self.next_page, self.rows))
+        self._gathered_bytes += len(data)
+
     async def finish(self) -> Ledger:
         """Everything is gathered: the rest is a part, or the tail of a range that is too small for one."""
-        if self._buffer and (self.ledger.parts or len(self._buffer) >= staging.PART_MIN_BYTES):
-            await self._upload(len(self._buffer), self.next_page, self.rows)
+        if self._gathered_bytes and (self.ledger.parts or self._gathered_bytes >= staging.PART_MIN_BYTES):
+            await self._upload(len(self._gathered))
         else:
             await self.secure()
         return self.ledger
 
     async def _cut(self) -> bool:
         """Upload whole pages of at least PART_BYTES, if that leaves enough for another part."""
-        for end, next_page, rows in self._marks:
-            if end >= staging.PART_BYTES:
-                if len(self._buffer) - end < staging.PART_MIN_BYTES:
+        size = 0
+        for count, piece in enumerate(self._gathered, start=1):
+            size += len(piece.data)
+            if size >= staging.PART_BYTES:
+                if self._gathered_bytes - size < staging.PART_MIN_BYTES:
                     return False
-                await self._upload(end, next_page, rows)
+                await self._upload(count)
                 return True
         return False
 
-    async def _upload(self, end: int, next_page: int, rows: int) -> None:
-        data = bytes(memoryview(self._buffer)[:end])
+    async def _upload(self, count: int) -> None:
+        """Make a part of the first pieces."""
+        data, last = _joined(self._gathered[:count]), self._gathered[count - 1]
         number = staging.part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
-        part, digest = await asyncio.gather(
-            self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data),
-            asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
-        )
-        record = PartRecord(number=number, bytes=end, etag=part.etag, sha256=digest, rows=rows - self._rows_in_parts)
-        await self._write([*self.ledger.parts, record], None, next_page, rows)
-        del self._buffer[:end]
-        self._marks = [(mark - end, page, count) for mark, page, count in self._marks if mark > end]
+        part = await self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data)
+        rows = last.rows - self._rows_in_parts
+        record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
+        await self._write([*self.ledger.parts, record], None, last.next_page, last.rows)
+        del self._gathered[:count]
+        self._gathered_bytes -= part.size
 
     async def secure(self) -> None:
         """Put what is gathered where a retry finds it."""
-        if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._buffer):
+        if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._gathered_bytes):
             return
-        data = bytes(self._buffer)
+        data = _joined(self._gathered)
         key = places.tail(self._order, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=self.rows - self._rows_in_parts)
@@ -123,3 +137,7 @@ class Stager:
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)
         self._secured_at = time.monotonic()
+
+
+def _joined(pieces: Sequence[_Piece]) -> bytes:
+    return b"".join([piece.data for piece in pieces])

@@ -14,6 +14,7 @@ import urllib3
 from minio import Minio
 
 from infra.objects.failures import translated
+from infra.objects.wire import Client
 from infra.settings import ObjectSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -73,7 +74,7 @@ class Channel:
         self._pool.clear()
 
     def _client(self, settings: ObjectSettings, endpoint: str, *, secure: bool) -> Minio:
-        return Minio(
+        return Client(
             endpoint,
             access_key=settings.access_key,
             secret_key=settings.secret_key.get_secret_value(),

@@ -77,6 +77,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class SentPart(Part):
+    """A part whose bytes came from here, with the SHA-256 of what we sent."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
     """An upload that was begun and neither completed nor aborted."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +16,7 @@ from infra.objects.channel import Channel
 from infra.objects.etags import composite_etag
 from infra.objects.failures import ObjectMissing, StoreFailure, UploadMissing
 from infra.objects.names import content_disposition
-from infra.objects.records import MAX_PARTS, PART_TYPE, Head, Joined, Listed, Part, Stored, Upload
+from infra.objects.records import MAX_PARTS, Head, Joined, Listed, Part, SentPart, Stored, Upload
 from infra.settings import ObjectSettings
 
 OCTETS = "application/octet-stream"
@@ -62,10 +61,10 @@ class ObjectStore:
         self, key: str, data: bytes, *, content_type: str = OCTETS, metadata: Mapping[str, str] = _NO_METADATA
     ) -> Stored:
         """Store bytes under a key, replacing what was there."""
-        written = await self._channel.call(
-            key, self._minio._put_object, self._bucket, self._path(key), data, wire.headers(content_type, metadata)
+        etag, digest = await self._channel.call(
+            key, wire.put, self._minio, self._bucket, self._path(key), data, wire.headers(content_type, metadata)
         )
-        return Stored(key, len(data), written.etag or "", hashlib.sha256(data).hexdigest())
+        return Stored(key, len(data), etag, digest)
 
     async def put_stream(
         self,
@@ -152,21 +151,14 @@ class ObjectStore:
             key, self._minio._create_multipart_upload, self._bucket, self._path(key), headers
         )
 
-    async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> Part:
+    async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentPart:
         """Send one part; parts may come in any order, and again."""
         if not 1 <= number <= MAX_PARTS:
             raise ValueError(f"Part number {number} of {key!r} is outside 1 to {MAX_PARTS}.")
-        etag = await self._channel.call(
-            key,
-            self._minio._upload_part,
-            self._bucket,
-            self._path(key),
-            data,
-            {"Content-Type": PART_TYPE},
-            upload_id,
-            number,
+        etag, digest = await self._channel.call(
+            key, wire.put_part, self._minio, self._bucket, self._path(key), upload_id, number, data
         )
-        return Part(number, len(data), etag)
+        return SentPart(number, len(data), etag, digest)
 
     async def copy_part(self, key: str, upload_id: str, number: int, source: Head) -> Part:
         """Make a part of an object that is in the store, if that is still the one that `source` describes."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from urllib.parse import quote
 
 from minio import Minio
+from minio.credentials.credentials import Credentials
 from minio.datatypes import Object
 from minio.deleteobjects import DeleteObject
 from minio.error import S3Error
@@ -13,9 +16,31 @@ from minio.helpers import DictType
 from urllib3 import BaseHTTPResponse
 
 from infra.objects.failures import StoreFailure, missing_bucket
-from infra.objects.records import EPOCH, Head, Listed
+from infra.objects.records import EPOCH, PART_TYPE, Head, Listed
 
 _META = "x-amz-meta-"
+_DIGEST = "x-amz-content-sha256"
+
+
+class Client(Minio):
+    """The client library, which takes the digest of a body from who sends it and signs it on every kind of connection.
+
+    By itself it would make another one, over TLS an MD5.
+    """
+
+    def _build_headers(
+        self,
+        host: str,
+        headers: DictType | None = None,
+        body: bytes | None = None,
+        creds: Credentials | None = None,
+    ) -> tuple[DictType, datetime]:
+        digest = (headers or {}).get(_DIGEST)
+        if digest is None or body is None:
+            return super()._build_headers(host, headers, body, creds)
+        ready, date = super()._build_headers(host, headers, None, creds)
+        ready.pop("Content-MD5", None)
+        return {**ready, "Content-Length": str(len(body)), _DIGEST: digest}, date
 
 
 def make_bucket(minio: Minio, bucket: str, region: str) -> None:
@@ -41,6 +66,20 @@ def headers(content_type: str, metadata: Mapping[str, str]) -> DictType:
         if not (name.isascii() and value.isascii()):
             raise ValueError(f"Metadata {name!r}: {value!r} is not ASCII, and headers carry nothing else. Encode it.")
     return {"Content-Type": content_type, **{f"{_META}{name}": value for name, value in metadata.items()}}
+
+
+def put(minio: Minio, bucket: str, path: str, data: bytes, with_headers: DictType) -> tuple[str, str]:
+    """Store an object; its ETag, and the SHA-256 of what was sent."""
+    digest = hashlib.sha256(data).hexdigest()
+    written = minio._put_object(bucket, path, data, {**with_headers, _DIGEST: digest})
+    return written.etag or "", digest
+
+
+def put_part(minio: Minio, bucket: str, path: str, upload_id: str, number: int, data: bytes) -> tuple[str, str]:
+    """Send a part; its ETag, and the SHA-256 of what was sent."""
+    digest = hashlib.sha256(data).hexdigest()
+    headers: DictType = {"Content-Type": PART_TYPE, _DIGEST: digest}
+    return minio._upload_part(bucket, path, data, headers, upload_id, number), digest
 
 
 def copy_headers(bucket: str, path: str, etag: str) -> DictType:
