@@ -65,10 +65,10 @@ async def _sample(running: House, use: Use) -> None:
 
 
 def _cpu_seconds(running: House) -> Mapping[str, float]:
-    return {name: _of_tree(psutil.Process(pid)) for name, pid in running.stack.pids().items()}
+    return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in running.stack.pids().items()}
 
 
-def _of_tree(root: psutil.Process) -> float:
+def tree_cpu_seconds(root: psutil.Process) -> float:
     """Of a process, of its children that run, and of those that have ended and were waited for."""
     total = 0.0
     for process in (root, *root.children(recursive=True)):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -51,12 +54,9 @@ def installed(room: str, peer: str) -> Path:
 async def run(room: str, peer: str, *arguments: str, stdin: bytes = b"") -> str:
     """Run a peer to its end; returns what it printed."""
     process = await asyncio.create_subprocess_exec(
-        str(installed(room, peer)),
-        "-m",
-        f"bench.peers.{room}.{peer}",
-        *arguments,
+        *_command(room, peer, *arguments),
         cwd=ROOT,
-        env={name: os.environ[name] for name in INHERITED if name in os.environ},
+        env=_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -65,6 +65,34 @@ async def run(room: str, peer: str, *arguments: str, stdin: bytes = b"") -> str:
     if process.returncode:
         raise PeerFailed(f"{peer} ended with {process.returncode}:\n{errors.decode(errors='replace')[-4_000:]}")
     return output.decode()
+
+
+@asynccontextmanager
+async def running(room: str, peer: str, *arguments: str) -> AsyncIterator[tuple[int, dict[str, str]]]:
+    """A peer that serves until its standard input ends; yields its process id and the JSON line that it says first."""
+    process = await asyncio.create_subprocess_exec(
+        *_command(room, peer, *arguments),
+        cwd=ROOT,
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout  # noqa: S101 - it was asked for
+        said: dict[str, str] = json.loads(await process.stdout.readline() or "{}")
+        if not said:
+            raise PeerFailed(f"{peer} ended before it served; what went wrong stands above")
+        yield process.pid, said
+    finally:
+        await process.communicate(b"")
+
+
+def _command(room: str, peer: str, *arguments: str) -> list[str]:
+    return [str(installed(room, peer)), "-m", f"bench.peers.{room}.{peer}", *arguments]
+
+
+def _environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 def renew(room: str, peer: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any, assert_never
 
@@ -103,7 +104,7 @@ def _transfer(world: World, asked: _Transfer) -> Any:
 
 def _results(world: World, asked: _Results) -> Any:
     task = _task(world, asked.task_id)
-    task.polls += 1
+    task.polled_at.append(time.time())
     wanted: Collection[Key] = dict.fromkeys(each.key for each in asked.agents or ())
     return {"version": "V1", "result": entries(task, world.scenario, world.now, wanted)}
 
@@ -151,7 +152,7 @@ def tasks(world: World) -> list[Mapping[str, Any]]:
             "task_id": task.id,
             "created_at": task.created_at,
             "targets": len(task.targets),
-            "polls": task.polls,
+            "polled_at": task.polled_at,
             "source": f"{task.source.folder}/{task.source.name}",
         }
         for task in world.tasks.values()

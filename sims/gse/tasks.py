@@ -74,6 +74,11 @@ class Task:
     upload_ended: float | None = None
     copied: Path | None = None
     bytes: int = 0
-    polls: int = 0
+    polled_at: list[float] = field(default_factory=list)
     halted: bool = False
     """Whether its upload failed, so that running targets run for ever."""
+
+    @property
+    def polls(self) -> int:
+        """How often it was asked after."""
+        return len(self.polled_at)

@@ -1,0 +1,239 @@
+"""One round of one contender: joins in one window, reads while files travel, and a look at every task at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+
+from bench.parts import tree_cpu_seconds
+from bench.transfers.contenders import Contender, Ours, Standing, job_id, join
+from bench.transfers.load import Plan, Report
+from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_name
+
+WINDOW_SECONDS = 15
+PREPARATION_SECONDS = 4.0
+JOIN_CONNECTIONS = 128
+READ_CONNECTIONS = 16
+READ_SECONDS = 5.0
+WATCHED = 50
+WATCH_SECONDS = 0.2
+STANDING_SECONDS = 1.0
+PATIENCE_SECONDS = 180.0
+
+
+class RoundFailed(Exception):
+    """A contender did not do what it was there for."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round took; times are seconds after the end of the window unless named otherwise."""
+
+    targets: int
+    joins_per_second: float
+    join_seconds: float
+    inside_window: bool
+    join_cpu_seconds: float
+    """Of all processes of the contender, while joins came."""
+    latencies_ms: Sequence[float]
+    first_task: float
+    last_task: float
+    fetches: int
+    sent_again: int
+    calls: Mapping[str, int]
+    reads_per_second: float
+    last_reads_per_second: float
+    lost: int
+    visible: Sequence[float]
+    """For each watched target: seconds from GSE's first answer after its end until its task says Success."""
+    seen: Sequence[float]
+    """For each watched target: seconds from its end."""
+    converged: float
+    """From the end of the last target until the job was over."""
+    cpu_seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class _Scene:
+    contender: Contender
+    gse: Gse
+    folder: Path
+    session: aiohttp.ClientSession
+
+
+async def run(contender: Contender, gse: Gse, repository: Repository, targets: int, folder: Path) -> Round:
+    """Join, wait, look."""
+    path = f"/bench/{run_name()}.bin"
+    agents = [f"agent-{number:06}" for number in range(targets)]
+    await gse.forget()
+    async with aiohttp.ClientSession() as session:
+        scene = _Scene(contender, gse, folder, session)
+        before = _cpu_seconds(contender)
+        bucket = int((time.time() + PREPARATION_SECONDS) // WINDOW_SECONDS) + 1
+        requests = [("POST", contender.join_path, join(each, path, repository.signature(path))) for each in agents]
+        report, answers = await _load(scene, requests, JOIN_CONNECTIONS, start_at=bucket * WINDOW_SECONDS + 0.05)
+        joined = _cpu_seconds(contender)
+        task_ids = [json.loads(each)["task_id"] for each in answers]
+        _require_all(report, targets, len(set(task_ids)))
+        jobs = [job_id(path, each) for each in range(bucket, int(report.ended_at // WINDOW_SECONDS) + 1)]
+        travelling = await _travel(scene, dict(zip(agents, task_ids, strict=True)), jobs, bucket)
+        last_reads, lost = await _last_reads(scene, task_ids, travelling)
+        after = _cpu_seconds(contender)
+    window_end = (bucket + 1) * WINDOW_SECONDS
+    tasks, deliveries, counts = await gse.tasks(), await gse.deliveries(), await gse.stats()
+    begun = [each["created_at"] - window_end for each in tasks]
+    return Round(
+        targets=targets,
+        joins_per_second=targets / (report.ended_at - report.begun_at),
+        join_seconds=report.ended_at - report.begun_at,
+        join_cpu_seconds=sum(joined.values()) - sum(before.values()),
+        inside_window=report.ended_at < window_end,
+        latencies_ms=report.latencies_ms,
+        first_task=min(begun),
+        last_task=max(begun),
+        fetches=repository.fetches[path],
+        sent_again=counts["sent_again"],
+        calls=counts["calls"],
+        reads_per_second=_rate(travelling.reads),
+        last_reads_per_second=_rate(last_reads),
+        lost=lost,
+        visible=visible(travelling.seen_at, deliveries, tasks),
+        seen=[at - deliveries[agent].at for agent, at in travelling.seen_at.items()],
+        converged=travelling.over_at - max(each.at for each in deliveries.values()),
+        cpu_seconds={name: seconds - before[name] for name, seconds in after.items()},
+    )
+
+
+def visible(
+    seen_at: Mapping[str, float], deliveries: Mapping[str, Delivery], tasks: Sequence[Mapping[str, Any]]
+) -> list[float]:
+    """How long after GSE's first answer that told it a success was seen."""
+    polls = {each["task_id"]: each["polled_at"] for each in tasks}
+    found = []
+    for agent, seen in seen_at.items():
+        delivery = deliveries[agent]
+        found.append(seen - next(at for at in polls[delivery.task_id] if at >= delivery.at))
+    return found
+
+
+@dataclass(frozen=True)
+class _Travelling:
+    """What was seen from the end of the window until the jobs were over."""
+
+    reads: Report
+    seen_at: Mapping[str, float]
+    over_at: float
+    succeeded: int
+
+
+async def _travel(scene: _Scene, task_ids: Mapping[str, str], jobs: Sequence[str], bucket: int) -> _Travelling:
+    await asyncio.sleep(max(0.0, (bucket + 1) * WINDOW_SECONDS + 1 - time.time()))
+    watching = asyncio.create_task(_watch(scene, task_ids))
+    requests = _reads(scene.contender, list(task_ids.values()))
+    reads, _ = await _load(scene, requests, READ_CONNECTIONS, seconds=READ_SECONDS)
+    over_at, succeeded = await _over(scene, jobs)
+    return _Travelling(reads, await watching, over_at, succeeded)
+
+
+async def _last_reads(scene: _Scene, task_ids: Sequence[str], travelling: _Travelling) -> tuple[Report, int]:
+    """Ask every task of ours how it ended. The other design's job is believed instead: its reads are too slow."""
+    every = isinstance(scene.contender, Ours)
+    requests = _reads(scene.contender, task_ids)
+    report, told = await _load(scene, requests, READ_CONNECTIONS, seconds=3_600.0 if every else READ_SECONDS)
+    succeeded = sum(json.loads(each)["status"] == "Success" for each in told) if every else travelling.succeeded
+    return report, len(task_ids) - succeeded
+
+
+async def _load(
+    scene: _Scene,
+    requests: Sequence[tuple[str, str, Any]],
+    connections: int,
+    *,
+    start_at: float = 0.0,
+    seconds: float = 3_600.0,
+) -> tuple[Report, list[bytes]]:
+    """The load generator, in a process of its own."""
+    asked, answered = scene.folder / "requests", scene.folder / "answers"
+    asked.write_text("\n".join(map(json.dumps, requests)))
+    plan = Plan(
+        base=scene.contender.base,
+        headers=scene.contender.headers,
+        requests=asked,
+        answers=answered,
+        connections=connections,
+        start_at=start_at,
+        seconds=seconds,
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.transfers.load"),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate(plan.model_dump_json().encode())
+    if process.returncode:
+        raise RoundFailed(f"the load generator ended with {process.returncode}; what went wrong stands above")
+    return Report.model_validate_json(output), answered.read_bytes().split(b"\n")
+
+
+def _require_all(report: Report, targets: int, task_ids: int) -> None:
+    good = sum(count for status, count in report.statuses.items() if 200 <= status < 300)
+    if (good, task_ids) != (targets, targets):
+        raise RoundFailed(f"{targets:,} joins had {good:,} good answers and {task_ids:,} tasks: {report.statuses}")
+
+
+def _reads(contender: Contender, task_ids: Sequence[str]) -> list[tuple[str, str, None]]:
+    return [("GET", contender.status_prefix + task_id, None) for task_id in task_ids]
+
+
+async def _watch(scene: _Scene, task_ids: Mapping[str, str]) -> dict[str, float]:
+    """When some targets' tasks were first seen to have succeeded."""
+    waiting = {agent: task_ids[agent] for agent in random.Random(0).sample(sorted(task_ids), WATCHED)}
+    seen: dict[str, float] = {}
+    deadline = time.time() + PATIENCE_SECONDS
+    while waiting and time.time() < deadline:
+        for agent, task_id in list(waiting.items()):
+            if await _succeeded(scene, task_id):
+                seen[agent] = time.time()
+                del waiting[agent]
+        await asyncio.sleep(WATCH_SECONDS)
+    if waiting:
+        raise RoundFailed(f"{len(waiting)} of {WATCHED} watched tasks did not succeed in {PATIENCE_SECONDS:.0f} s")
+    return seen
+
+
+async def _succeeded(scene: _Scene, task_id: str) -> bool:
+    contender = scene.contender
+    url = f"{contender.base}{contender.status_prefix}{task_id}"
+    async with scene.session.get(url, headers=contender.headers) as answer:
+        told = await answer.json()
+    return bool(told.get("status") == "Success")
+
+
+async def _over(scene: _Scene, jobs: Sequence[str]) -> tuple[float, int]:
+    """When all jobs were over, and how many targets had succeeded then."""
+    deadline = time.time() + PATIENCE_SECONDS
+    while time.time() < deadline:
+        standings: list[Standing] = [await scene.contender.standing(each) for each in jobs]
+        if all(each.done for each in standings):
+            return time.time(), sum(each.succeeded for each in standings)
+        await asyncio.sleep(STANDING_SECONDS)
+    raise RoundFailed(f"not over in {PATIENCE_SECONDS:.0f} s: {standings}")
+
+
+def _rate(report: Report) -> float:
+    return sum(report.statuses.values()) / (report.ended_at - report.begun_at)
+
+
+def _cpu_seconds(contender: Contender) -> dict[str, float]:
+    return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in contender.pids().items()}

@@ -1,0 +1,136 @@
+"""What both contenders find: a GSE with its hosts, and a repository that counts how often a file is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from sims.gse.scenario import Scenario
+
+FILE_BYTES = 64 * 1024
+SCENARIO = Scenario(upload_seconds=0.2, download_seconds=3, swarm=0.1, jitter_seconds=6)
+_MEMORY = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
+HOSTS_FOLDER = _MEMORY if _MEMORY.is_dir() else None
+"""Where hosts' files lie: in memory if there is such a folder, so that disks measure nothing."""
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A file that has arrived."""
+
+    task_id: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Gse:
+    """A stand-in GSE in a process of its own."""
+
+    base: str
+    pid: int
+    _session: aiohttp.ClientSession
+
+    async def stats(self) -> dict[str, Any]:
+        """Its counts."""
+        counts: dict[str, Any] = await self._look("stats")
+        return counts
+
+    async def tasks(self) -> list[dict[str, Any]]:
+        """Each transfer: when it began, how many targets, when it was asked after."""
+        found: list[dict[str, Any]] = await self._look("tasks")
+        return found
+
+    async def deliveries(self) -> dict[str, Delivery]:
+        """When each agent had its file, and in which transfer."""
+        return {
+            each["agent_id"]: Delivery(each["task_id"], each["finished_at"])
+            for each in await self._look("targets")
+            if each["finished_at"] and each["code"] == 0
+        }
+
+    async def forget(self) -> None:
+        """Begin anew."""
+        for deed in ("restart", "clear"):
+            async with self._session.post(f"/_sim/{deed}"):
+                pass
+
+    async def _look(self, view: str) -> Any:
+        async with self._session.get(f"/_sim/{view}") as answer:
+            return await answer.json()
+
+
+@asynccontextmanager
+async def running_gse() -> AsyncIterator[Gse]:
+    """As many hosts as are named to it."""
+    with tempfile.TemporaryDirectory(dir=HOSTS_FOLDER) as folder:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "sims.gse", "--folder", folder, "--links", "--scenario", SCENARIO.model_dump_json()),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert process.stdout  # noqa: S101 - it was asked for
+            base = json.loads(await process.stdout.readline())["url"]
+            async with aiohttp.ClientSession(base_url=base) as session:
+                yield Gse(base, process.pid, session)
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+@dataclass
+class Repository:
+    """Files by their path, each with a content of its own."""
+
+    base: str = ""
+    fetches: Counter[str] = field(default_factory=Counter)
+
+    def content(self, path: str) -> bytes:
+        """The file."""
+        return hashlib.shake_128(path.encode()).digest(FILE_BYTES)
+
+    def signature(self, path: str) -> str:
+        """Its SHA-256."""
+        return hashlib.sha256(self.content(path)).hexdigest()
+
+
+@asynccontextmanager
+async def running_repository() -> AsyncIterator[Repository]:
+    """Serve on a free port of 127.0.0.1."""
+    repository = Repository()
+
+    async def fetch(request: web.Request) -> web.Response:
+        repository.fetches[request.path] += 1
+        return web.Response(body=repository.content(request.path))
+
+    app = web.Application()
+    app.router.add_get("/{path:.+}", fetch)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        repository.base = f"http://{host}:{port}"
+        yield repository
+    finally:
+        await runner.cleanup()
+
+
+def run_name() -> str:
+    """A name that no earlier run had."""
+    return os.urandom(4).hex()
