@@ -112,7 +112,7 @@ def shape_of(kind: FileType, first: FirstLook, drawing: TableDrawing | None) -> 
         told = told or ROW_HEAD_NAMES[-1]
         columns = [*(name for name in columns if name != told), told]
     left_out = [name for name in first.columns if name not in columns]
-    return Shape(columns=columns, left_out=left_out, row_head=row_head)
+    return Shape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
 
 
 def _require_usable(columns: list[str]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domain.downloads import flat_csv, pages
+from domain.downloads import pages
 from domain.downloads.flat import Finder
 from domain.downloads.shape import Shape, ShapedReader
-from domain.downloads.sinks import CsvSink, Sink
+from domain.downloads.sinks import Sink
 from domain.faults import SourceFault
 
 
@@ -26,8 +26,10 @@ class PageEncoder:
     def __init__(self, shape: Shape, sink: Sink) -> None:
         self.reader = ShapedReader(shape)
         self._sink = sink
-        self._finder = Finder(shape.columns)
-        self._is_plain = shape.row_head is None and not shape.left_out
+        keys = shape.keys or shape.columns
+        self._finder = Finder(keys)
+        self._places = [keys.index(column) if column in keys else None for column in shape.columns]
+        self._is_grouped = shape.row_head is not None
 
     def encode(self, body: bytes) -> EncodedPage:
         """Encode a page.
@@ -40,7 +42,7 @@ class PageEncoder:
 
     def _at_once(self, body: bytes) -> EncodedPage | None:
         """The fast way, for nearly every page. What is wrong with a page, the other one says."""
-        if not self._is_plain or not isinstance(self._sink, CsvSink):
+        if self._is_grouped:
             return None
         try:
             total, data = pages.opened(body)
@@ -49,7 +51,7 @@ class PageEncoder:
         grid = self._finder.find(data)
         if grid is None:
             return None
-        return EncodedPage(total, grid.rows, flat_csv.lines(grid, self._sink.encoding, guard=self._sink.guard))
+        return EncodedPage(total, grid.rows, self._sink.flat(grid, self._places))
 
     def _by_cells(self, body: bytes) -> EncodedPage:
         page = self.reader.read(body)

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from domain.downloads.pages import NewColumns, Page, PageReader, groups_of
 from domain.faults import SourceFault
 
-
 LEFT_OUT_MAX = 5_000
 
 
@@ -18,6 +17,8 @@ class Shape(BaseModel):
     columns: list[str]
     left_out: list[str] | None = None
     """Keys that a template does not show. None where there is no template: then every key must be a column."""
+    keys: list[str] = []
+    """All keys of the first page in their order, where they are not the columns."""
     row_head: str | None = None
     """The last column, if its cells are the names of the groups that the rows of a page stand in."""
 

@@ -40,7 +40,7 @@ def test_a_template_selects_and_says_what_it_leaves_out() -> None:
 
     page = reader.read(b'{"data": [{"x": 9, "a": 1, "b": 2}, {"late": 7, "b": 3}]}')
 
-    assert found == Shape(columns=["b", "a", "none"], left_out=["x"])
+    assert found == Shape(columns=["b", "a", "none"], left_out=["x"], keys=["a", "x", "b"])
     assert cells(page) == [["2", "1", "null"], ["3", "null", "null"]]
     assert reader.newly_left_out == ["late"]
 
@@ -67,7 +67,9 @@ def test_groups_become_rows_with_the_name_of_their_group(body: bytes) -> None:
     """A page of three dimensions is flat rows with one more cell."""
     found = shape(body, UNDER_ROWS)
 
-    assert found == Shape(columns=["a", ROW_HEAD_NAMES[-1]], left_out=["b"], row_head=ROW_HEAD_NAMES[-1])
+    assert found == Shape(
+        columns=["a", ROW_HEAD_NAMES[-1]], left_out=["b"], keys=["a", "b"], row_head=ROW_HEAD_NAMES[-1]
+    )
     assert cells(ShapedReader(found).read(body)) == [["1", '"east"'], ["3", '"east"'], ["5", '"west"']]
 
 
@@ -84,7 +86,7 @@ def test_flat_rows_may_name_their_row_head(name: str) -> None:
     """The column of row heads goes by any of its names, and stands last."""
     found = shape(b'{"total": 1, "data": [{"%b": "east", "a": 1}]}' % name.encode(), UNDER_ROWS)
 
-    assert found == Shape(columns=["a", name], left_out=[], row_head=None)
+    assert found == Shape(columns=["a", name], left_out=[], keys=[name, "a"], row_head=None)
 
 
 @pytest.mark.parametrize(

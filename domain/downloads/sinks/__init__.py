@@ -9,10 +9,13 @@ cannot be begun before it is known how many there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from domain.downloads import csv
 from domain.downloads.request import DownloadOrder, Encoding, FileType
+
+if TYPE_CHECKING:
+    from domain.downloads.flat import Grid
 
 Cells = Sequence[bytes]
 """One row: the JSON text of each cell (`msgspec.Raw` will do), in the order of the columns."""
@@ -39,6 +42,13 @@ class Sink(Protocol):
     def page(self, rows: Sequence[Cells]) -> bytes:
         """The rows of a page; no bytes when it has none."""
 
+    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+        """The same of a flat page, the fast way.
+
+        Args:
+            places: For each column, which of the page's keys it shows; None where it shows none of them.
+        """
+
 
 class CsvSink:
     """CSV: every page is final bytes."""
@@ -47,17 +57,24 @@ class CsvSink:
     rendered = False
 
     def __init__(self, encoding: Encoding, guard_formulas: bool) -> None:
-        self.encoding = encoding
-        self.guard = guard_formulas
+        self._encoding = encoding
+        self._guard = guard_formulas
         self.content_type = csv.content_type(encoding)
 
     def head(self, columns: Sequence[str]) -> bytes:
         """The byte order mark if the encoding has one, and the line of column heads."""
-        return csv.head(columns, self.encoding, guard=self.guard)
+        return csv.head(columns, self._encoding, guard=self._guard)
 
     def page(self, rows: Sequence[Cells]) -> bytes:
         """One line a row."""
-        return csv.lines(rows, self.encoding, guard=self.guard)
+        return csv.lines(rows, self._encoding, guard=self._guard)
+
+    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+        """One line a row, of all keys in their order: nothing selects for CSV."""
+        # Workflows and the door import this module, and must not pay for Arrow.
+        from domain.downloads import flat_csv  # noqa: PLC0415
+
+        return flat_csv.lines(grid, self._encoding, guard=self._guard)
 
 
 def sink_for(order: DownloadOrder) -> Sink:

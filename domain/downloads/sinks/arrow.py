@@ -13,6 +13,8 @@ from itertools import accumulate
 
 import pyarrow as pa
 
+from domain.downloads import flat_arrow
+from domain.downloads.flat import Grid
 from domain.downloads.sinks.frames import Frame
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
@@ -38,8 +40,11 @@ class ArrowSink:
         """The frame of a record batch; it names no columns, their order is what counts."""
         if not rows:
             return b""
-        columns = [_binary(cells) for cells in zip(*rows, strict=True)]
-        return _frame(pa.record_batch(columns, names=[str(place) for place in range(len(columns))]), len(rows))
+        return _page([_binary(cells) for cells in zip(*rows, strict=True)])
+
+    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
+        """The same of a flat page."""
+        return _page(flat_arrow.columns(grid, places))
 
 
 def schema(columns: Sequence[str]) -> pa.Schema:
@@ -65,6 +70,11 @@ def table(pages: Iterable[Frame], columns: pa.Schema) -> pa.Table:
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Several batches as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _page(columns: Sequence[pa.Array]) -> bytes:
+    batch = pa.record_batch(columns, names=[str(place) for place in range(len(columns))])
+    return _frame(batch, batch.num_rows)
 
 
 def _frame(message: pa.Schema | pa.RecordBatch, rows: int) -> bytes:
