@@ -13,6 +13,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
+from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
@@ -59,6 +60,7 @@ def table(services: Services) -> list[Queue]:
                 housekeeping.expire,
                 housekeeping.sweep,
                 WebhookHousekeeping(services).purge,
+                TransferHousekeeping(services).purge,
             ],
             slots=50,
         ),

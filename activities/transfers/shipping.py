@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from activities.transfers.ledger import ShardLedger
+from activities.transfers.shards import ShardLedger
 from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
@@ -174,7 +174,7 @@ class Shipping:
     async def _write(self, *, sendings: bool = False) -> None:
         changes = self._shipment.changes()
         if changes or sendings:
-            await self._ledger.write(changes, list(self._shipment.sendings.values()))
+            await self._ledger.write(changes, list(self._shipment.sendings.values()) if sendings else None)
 
     async def _pause(self, seconds: float) -> None:
         """Until the next poll; sooner if a target is due before, or the time is over."""

@@ -10,8 +10,8 @@ from datetime import timedelta
 from temporalio import activity
 
 from activities.transfers import ledger
-from activities.transfers.ledger import ShardLedger
 from activities.transfers.repository import Repository
+from activities.transfers.shards import ShardLedger
 from activities.transfers.shipping import Shipping, Voyage
 from domain.transfers.joining import JobOrder
 from domain.transfers.shipment import Rules, Shipment

@@ -12,8 +12,9 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
-from temporalio.client import WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.client import WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
 from temporalio.common import (
     SearchAttributePair,
@@ -29,6 +30,7 @@ from domain.transfers.ids import Job
 from domain.transfers.joining import GROUP_TARGETS_MAX, GROUPS_MAX, JobOrder, JoinGroup, JoinReply, Lot
 from domain.transfers.request import Consignment, File
 from domain.transfers.states import State
+from domain.transfers.steps import JobStatus
 from infra import log, temporal
 from infra.services import Services
 from workflows import transfers
@@ -51,6 +53,8 @@ _OUTAGES = (
     RPCStatusCode.INTERNAL,
     RPCStatusCode.UNKNOWN,
 )
+
+Handle: TypeAlias = WorkflowHandle[TransferJob, JobStatus]
 
 _log = log.get(__name__)
 
@@ -181,7 +185,7 @@ class Joins:
     async def _ask(self, lane: _Lane, group: JoinGroup, group_id: str) -> JoinReply | None:
         try:
             if lane.groups:
-                handle = self._engine.get_workflow_handle_for(TransferJob.run, str(Job(lane.file, lane.bucket)))
+                handle: Handle = self._engine.get_workflow_handle(str(Job(lane.file, lane.bucket)))
                 return await handle.execute_update(TransferJob.join, group, id=group_id, rpc_timeout=ANSWER_TIMEOUT)
             return await self._engine.execute_update_with_start_workflow(
                 TransferJob.join,
@@ -197,7 +201,7 @@ class Joins:
                 return None
             raise
 
-    def _start(self, lane: _Lane) -> WithStartWorkflowOperation[TransferJob, object]:
+    def _start(self, lane: _Lane) -> WithStartWorkflowOperation[TransferJob, JobStatus]:
         """The job's workflow, unless it runs already; one that is over is not started again."""
         order = self._order(Job(lane.file, lane.bucket))
         attributes = [SearchAttributePair(temporal.ROOM, ROOM), SearchAttributePair(temporal.STATE, State.PENDING)]

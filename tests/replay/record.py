@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, webhooks
+from tests.replay.rooms import downloads, housekeeping, transfers, webhooks
 
-ROOMS = {"housekeeping": housekeeping, "downloads": downloads, "webhooks": webhooks}
+ROOMS = {"housekeeping": housekeeping, "downloads": downloads, "webhooks": webhooks, "transfers": transfers}
 
 
 async def record(names: Sequence[str]) -> None:

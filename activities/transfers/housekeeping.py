@@ -1,0 +1,34 @@
+"""Housekeeping of the transfers room: jobs that nobody may ask about any more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import activity
+
+from activities.transfers import ledger
+from infra import log
+from infra.services import Services
+
+BATCH = 10
+"""A large job has 100,000 targets."""
+CANCELS_KEPT = timedelta(days=1)
+
+
+class TransferHousekeeping:
+    """The activity that keeps the record of transfers short."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+
+    @activity.defn(name="transfer_purge")
+    async def purge(self) -> int:
+        """Remove jobs whose time is over, some at a time; tell how many."""
+        purged = 0
+        while batch := await ledger.purge(self._database, BATCH):
+            purged += batch
+            activity.heartbeat()
+        await ledger.purge_cancels(self._database, CANCELS_KEPT)
+        if purged:
+            log.get(__name__).info("transfers_purged", jobs=purged)
+        return purged

@@ -1,0 +1,260 @@
+"""What the original gets wrong, and must not go wrong here: windows, duplicates, failed steps, lying answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from domain.transfers.joining import JobOrder
+from domain.transfers.request import File
+from infra.settings import Settings
+from sims.gse.scenario import Action, Call, Rule, Shape
+from tests.exports import working
+from tests.transfers import CONTENT, QUICK, Transfers, job_of, sha256, transferring
+from workflows import transfers as transfer_workflows
+from workflows.transfers import TransferJob
+
+pytestmark = pytest.mark.stack
+
+NO_USER, UPLOAD_BROKE, AGENT_DOWN, UNREADABLE = 122, 701, 117, 104
+
+
+async def run(transfers: Transfers, agents: list[str], **fields: Any) -> dict[str, dict[str, Any]]:
+    """Ask for these targets, and wait for their ends."""
+    task_ids = await transfers.join_many(agents, **fields)
+    ends = await asyncio.gather(*(transfers.ended(task_id) for task_id in task_ids))
+    return dict(zip(agents, ends, strict=True))
+
+
+def states(ends: dict[str, dict[str, Any]]) -> list[str]:
+    """Where each stands."""
+    return [end["status"] for end in ends.values()]
+
+
+async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: Settings) -> None:
+    """Requests that never pause, through several ends of windows: none is lost, none is sent twice, none waits long.
+
+    The original sends targets twice that join in the last second of a window, or never; it counts those and waits for
+    them in vain; and a window that each join prolongs does not end while requests come.
+    """
+    async with transferring(settings) as transfers:
+        until = time.monotonic() + 5
+        task_ids: dict[str, str] = {}
+
+        async def host(number: int) -> None:
+            for turn in range(10_000):
+                if time.monotonic() > until:
+                    return
+                agent_id = f"agent-{number}-{turn}"
+                task_ids[agent_id] = await transfers.join(agent_id)
+
+        await asyncio.gather(*(host(number) for number in range(8)))
+        first = await transfers.status(next(iter(task_ids.values())))
+        ends = [await transfers.ended(task_id) for task_id in task_ids.values()]
+
+        assert first["status"] == "Success", "the first window went on while others joined"
+        assert {end["status"] for end in ends} == {"Success"}
+        assert len({job_of(end) for end in ends}) >= 4
+        assert transfers.sends == {(agent_id, ""): 1 for agent_id in task_ids}
+
+
+async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
+    """A start whose join came too late leaves no job that waits for a GSE task without an id."""
+    async with transferring(settings) as transfers:
+        services = transfers.worker.services
+        past = datetime.now(UTC) - timedelta(seconds=60)
+        order = JobOrder(
+            job_id="AsyncDownloadJob:2:7:/f:1",
+            file=File(biz_id=2, app_id=7, path="/f"),
+            closes_at=past,
+            deadline_at=past,
+        )
+        status = await services.engine.execute_workflow(
+            TransferJob.run, order, id=order.job_id, task_queue=transfer_workflows.QUEUE
+        )
+        reply = await transfers.ask("GET", f"/v1/transfers/jobs/{order.job_id}")
+
+        assert (status.targets, status.shards) == (0, 0)
+        assert reply.status == 410
+        assert transfers.world.calls == {}
+
+
+async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings) -> None:
+    """It gets the file once, all three tasks tell so, and the job counts it once."""
+    async with transferring(settings, window_seconds=3) as transfers:
+        task_ids = await transfers.join_many(["agent-1", "agent-1"])
+        task_ids.append(await transfers.join("agent-1"))
+        ends = [await transfers.ended(task_id) for task_id in task_ids]
+        jobs = {job_of(end) for end in ends}
+        counted = [await transfers.job_ended(job_id) for job_id in jobs]
+
+        assert len(set(task_ids)) == 3
+        assert {end["status"] for end in ends} == {"Success"}
+        assert sum(job["counts"]["Success"] for job in counted) == len(jobs) == transfers.sends["agent-1", ""]
+
+
+async def test_another_content_user_or_folder_is_another_gse_task(settings: Settings) -> None:
+    """In one window, for one path: everybody gets what they asked for, where they asked for it."""
+    other = b"the next version\n"
+    async with transferring(settings, window_seconds=3) as transfers:
+        await transfers.store(other)
+        task_ids = [
+            await transfers.join("agent-1"),
+            await transfers.join("agent-2", content=other),
+            await transfers.join("agent-3", target_file_dir="/opt"),
+            await transfers.join("agent-4", target_user="app"),
+        ]
+        ends = [await transfers.ended(task_id) for task_id in task_ids]
+
+        assert {end["status"] for end in ends} == {"Success"}
+        assert len(transfers.world.tasks) == 4
+        assert transfers.delivered("agent-1")
+        assert transfers.delivered("agent-2", content=other)
+        assert not transfers.delivered("agent-2")
+        assert transfers.delivered("agent-3", folder="/opt")
+        assert not transfers.delivered("agent-3")
+
+
+async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings) -> None:
+    """In whatever order the records stand; the others are sent again, in a GSE task of their own."""
+    broken = Rule(action=Action.UPLOAD_FAIL, code=UPLOAD_BROKE, seconds=0.4, times=1)
+    late = Rule(action=Action.STUCK, agent="slow-.*", times=1)
+    scenario = QUICK.model_copy(update={"rules": (broken, late), "shape": Shape(shuffled=True, duplicates=True)})
+    async with transferring(settings, scenario) as transfers:
+        ends = await run(transfers, ["quick-1", "slow-1", "quick-2", "slow-2"])
+
+        assert states(ends) == ["Success"] * 4
+        assert transfers.sends == {("quick-1", ""): 1, ("quick-2", ""): 1, ("slow-1", ""): 2, ("slow-2", ""): 2}
+
+
+async def test_targets_without_records_end_as_timeout_and_are_given_up(settings: Settings) -> None:
+    """Nobody stays Pending for ever; GSE is told whom to give up; who has arrived stays so, and the job says both."""
+    scenario = QUICK.model_copy(
+        update={"rules": (Rule(action=Action.MISSING, agent="lost"), Rule(action=Action.STUCK, agent="stuck"))}
+    )
+    async with transferring(settings, scenario, timeout_seconds=2.0) as transfers:
+        ends = await run(transfers, ["fine", "lost", "stuck"])
+        job = await transfers.job_ended(job_of(ends["fine"]))
+        (task,) = transfers.world.tasks.values()
+
+        assert states(ends) == ["Success", "Timeout", "Timeout"]
+        assert (job["status"], job["partial"]) == ("Timeout", True)
+        assert ends["stuck"]["reason"] == "deadline"
+        assert task.targets["stuck", ""].code == 126
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(action=Action.STATUS, calls=frozenset({Call.TRANSFER}), status=500, code=1650000, times=1),
+        Rule(action=Action.STATUS, calls=frozenset({Call.TRANSFER}), status=503, code=1650300, times=2),
+        Rule(action=Action.HTML, calls=frozenset({Call.TRANSFER}), status=502, times=1),
+        Rule(action=Action.NO_CODE, calls=frozenset({Call.TRANSFER}), times=1),
+        Rule(action=Action.NO_TASK_ID, calls=frozenset({Call.TRANSFER}), times=1),
+        Rule(action=Action.RESET, calls=frozenset({Call.TRANSFER}), times=1),
+        Rule(action=Action.STATUS, calls=frozenset({Call.RESULTS}), status=500, code=1650000, times=12),
+        Rule(action=Action.NO_CODE, calls=frozenset({Call.RESULTS}), times=3),
+    ],
+    ids=lambda rule: f"{rule.action}-{'-'.join(rule.calls)}",
+)
+async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Rule) -> None:
+    """No job is without a GSE task for good, no success is believed that names none, no outage ends what runs."""
+    scenario = QUICK.model_copy(update={"rules": (rule,)})
+    async with transferring(settings, scenario) as transfers:
+        ends = await run(transfers, ["agent-1", "agent-2"])
+
+        assert states(ends) == ["Success", "Success"]
+        assert transfers.delivered("agent-1")
+        assert transfers.sends == {("agent-1", ""): 1, ("agent-2", ""): 1}
+
+
+async def test_a_refusal_of_gse_is_told_at_once(settings: Settings) -> None:
+    """With GSE's own words, not as a time-out minutes later."""
+    refuses = Rule(action=Action.REFUSE, calls=frozenset({Call.TRANSFER}), code=1000777, message="disk quota")
+    async with transferring(settings, QUICK.model_copy(update={"rules": (refuses,)})) as transfers:
+        ends = await run(transfers, ["agent-1"])
+
+    assert (ends["agent-1"]["status"], ends["agent-1"]["reason"]) == ("Failed", "gse_refused")
+    assert "disk quota" in ends["agent-1"]["message"]
+    assert ends["agent-1"]["code"] == 1000777
+
+
+async def test_failures_are_retried_by_their_class(settings: Settings) -> None:
+    """An agent that was down for a moment gets the file in another GSE task; a user who is missing stays missing."""
+    rules = (
+        Rule(action=Action.FAIL, agent="down", code=AGENT_DOWN, times=2),
+        Rule(action=Action.FAIL, agent="dead", code=AGENT_DOWN),
+        Rule(action=Action.FAIL, agent="strange", code=NO_USER),
+        Rule(action=Action.FLAP, agent="flaps", code=UPLOAD_BROKE),
+    )
+    async with transferring(settings, QUICK.model_copy(update={"rules": rules}), retries=2) as transfers:
+        ends = await run(transfers, ["fine", "down", "dead", "strange", "flaps"])
+        job = await transfers.job_ended(job_of(ends["fine"]))
+
+        assert states(ends) == ["Success", "Success", "Failed", "Failed", "Success"]
+        assert [transfers.sends[agent_id, ""] for agent_id in ("fine", "down", "dead", "strange")] == [1, 3, 3, 1]
+        assert (ends["dead"]["code"], ends["strange"]["code"]) == (AGENT_DOWN, NO_USER)
+        assert (job["status"], job["partial"]) == ("Failed", True)
+
+
+async def test_two_workers_ask_no_more_than_one(settings: Settings) -> None:
+    """A shard is one worker's: more workers ask GSE no more often, and lose no update of each other."""
+    async with transferring(settings, window_seconds=2) as transfers, working(transfers.worker.services.settings):
+        ends = await run(transfers, [f"agent-{n}" for n in range(50)])
+        shards = len({job_of(end) for end in ends.values()})
+
+        assert set(states(ends)) == {"Success"}
+        assert set(transfers.sends.values()) == {1}
+        assert transfers.world.calls[Call.TRANSFER] == shards
+        assert transfers.world.calls[Call.RESULTS] <= 3 * shards
+
+
+async def test_a_file_that_is_not_there_fails_its_targets_with_the_cause(settings: Settings) -> None:
+    """At once, with what to do; other contents in the same window are not touched."""
+    async with transferring(settings, window_seconds=2) as transfers:
+        there, not_there = await asyncio.gather(
+            run(transfers, ["agent-1"]), run(transfers, ["agent-2"], content=b"never uploaded")
+        )
+
+    assert states(there) == ["Success"]
+    assert (not_there["agent-2"]["status"], not_there["agent-2"]["reason"]) == ("Failed", "file_unavailable")
+    assert "holds nothing under" in not_there["agent-2"]["message"]
+
+
+async def test_a_file_that_is_not_what_was_signed_is_never_sent(settings: Settings) -> None:
+    """The cause is told; no target gets the wrong bytes."""
+    async with transferring(settings) as transfers:
+        signature = sha256(b"what was signed")
+        await transfers.worker.services.objects.put(f"transfers/2/{signature}", b"what lies there")
+        ends = await run(transfers, ["agent-1"], signature=signature)
+
+        assert ends["agent-1"]["reason"] == "file_unavailable"
+        assert "SHA-256" in ends["agent-1"]["message"]
+        assert transfers.world.tasks == {}
+
+
+@pytest.mark.parametrize("left", [b"", CONTENT[:100], b"?" * len(CONTENT)], ids=["empty", "cut", "wrong"])
+async def test_a_damaged_file_in_the_cache_is_fetched_again(settings: Settings, left: bytes) -> None:
+    """Whatever a crash or a disk left under the file's name, targets get what was signed."""
+    async with transferring(settings) as transfers:
+        path = transfers.worker.services.settings.gse.cache_folder / "2" / sha256(CONTENT)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(left)
+        ends = await run(transfers, ["agent-1"])
+
+        assert states(ends) == ["Success"]
+        assert transfers.delivered("agent-1")
+
+
+async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: Settings) -> None:
+    """Damage after the first check is found when the upload fails."""
+    broken = Rule(action=Action.UPLOAD_FAIL, code=UNREADABLE, seconds=0.0, times=1)
+    async with transferring(settings, QUICK.model_copy(update={"rules": (broken,)})) as transfers:
+        ends = await run(transfers, ["agent-1"])
+
+        assert states(ends) == ["Success"]
+        assert transfers.delivered("agent-1")

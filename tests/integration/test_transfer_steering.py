@@ -1,0 +1,199 @@
+"""Transfers at the door: ids as clients write them, other projects' eyes, pages, cancelling, and what is forgotten."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import text
+from yarl import URL
+
+from domain.transfers.steps import JobStatus
+from infra.settings import Settings
+from sims.gse.scenario import Action, Rule
+from tests.stack import eventually
+from tests.transfers import QUICK, Transfers, job_of, transferring
+from workflows.housekeeping import HousekeepingWorkflow
+
+pytestmark = pytest.mark.stack
+
+STUCK = QUICK.model_copy(update={"rules": (Rule(action=Action.STUCK, agent="stuck.*"),)})
+ODD_PATH = "/etc/配置 (1)/50%:a:115710720/app.conf"
+
+
+@pytest.mark.parametrize("unencoded", ["/:()", "/", ""], ids=["raw", "slashes", "encoded"])
+async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str) -> None:
+    """With slashes, colons, per cents and Chinese in the path."""
+    async with transferring(settings) as transfers:
+        task_id = await transfers.join("agent-1", file_path=ODD_PATH)
+        job_id = job_of(await transfers.ended(task_id))
+        written = [quote(name, safe=unencoded) for name in (task_id, job_id)]
+        paths = [f"/v1/transfers/{written[0]}", f"/v1/transfers/jobs/{written[1]}"]
+        headers = {"Authorization": f"Bearer {transfers.key}"}
+        urls = [URL(transfers.door.address + path, encoded=True) for path in paths]
+        task, job = [await (await transfers.door.session.get(url, headers=headers)).json() for url in urls]
+
+    assert task_id.startswith(f"AsyncDownloadTask:2:7:{ODD_PATH}:")
+    assert (task["task_id"], task["status"]) == (task_id, "Success")
+    assert (job["job_id"], job["counts"]["Success"]) == (job_id, 1)
+
+
+async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> None:
+    """Pending while the window is open, Running with progress while GSE carries it."""
+    slow = QUICK.model_copy(update={"download_seconds": 4.0})
+    async with transferring(settings, slow) as transfers:
+        task_id = await transfers.join("agent-1")
+        seen = [await transfers.status(task_id)]
+        collecting = await transfers.job(job_of(seen[0]))
+
+        async def over() -> bool:
+            seen.append(await transfers.status(task_id))
+            return bool(seen[-1]["status"] == "Success")
+
+        await eventually(over, timeout=30)
+
+    assert list(dict.fromkeys(each["status"] for each in seen)) == ["Pending", "Running", "Success"]
+    assert collecting["counts"] == {"Pending": 1, "Running": 0, "Success": 0, "Failed": 0, "Timeout": 0}
+    running = [each["progress"] for each in seen if each["status"] == "Running"]
+    assert running == sorted(running)
+    assert any(0 < progress < 100 for progress in running)
+
+
+async def test_other_projects_see_nothing_and_change_nothing(settings: Settings) -> None:
+    """A job may be shared: each project sees and cancels its own targets only, and another's ids lead nowhere."""
+    async with transferring(settings, STUCK, window_seconds=3) as transfers:
+        _, other_key = await transfers.door.make_project("other")
+        ours = await transfers.join("stuck-1")
+        body = transfers.wanted() | {"target_agent_id": "fine-1"}
+        theirs = (await transfers.door.ask("POST", "/v1/transfers", key=other_key, json=body)).body["task_id"]
+        answers = [
+            await transfers.door.ask(method, f"/v1/transfers/{quote(task_id)}{deed}", key=key)
+            for method, deed in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""))
+            for task_id, key in ((ours, other_key), (theirs, transfers.key))
+        ]
+        job_id = job_of(await transfers.status(ours))
+        cancelled = await transfers.door.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel", key=other_key)
+        await eventually(lambda: len(transfers.world.tasks) >= 1, timeout=20)
+        job = await transfers.job(job_id)
+
+        assert {(answer.status, answer.code) for answer in answers} == {(404, "not_found")}
+        assert cancelled.status in (202, 404)
+        assert sum(job["counts"].values()) == 1
+        assert job["counts"]["Failed"] == 0
+
+
+async def test_targets_come_in_pages(settings: Settings) -> None:
+    """Each once, whatever the size of a page, also those in one state only."""
+    rule = Rule(action=Action.FAIL, agent="bad-.*", code=122)
+    scenario = QUICK.model_copy(update={"rules": (rule,)})
+    async with transferring(settings, scenario, window_seconds=2) as transfers:
+        agents = [f"agent-{n}" for n in range(25)] + [f"bad-{n}" for n in range(5)]
+        job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
+        await transfers.job_ended(job_id)
+        everybody = await _pages(transfers, job_id, limit=7)
+        bad = await _pages(transfers, job_id, limit=2, status="Failed")
+        refused = await transfers.ask("GET", f"/v1/transfers/jobs/{quote(job_id)}", params={"cursor": "x"})
+
+    assert sorted(target["target_agent_id"] for target in everybody) == sorted(agents)
+    assert sorted(target["target_agent_id"] for target in bad) == [f"bad-{n}" for n in range(5)]
+    assert {(target["target_user"], target["target_file_dir"]) for target in everybody} == {("root", "/data/config")}
+    assert refused.status == 422
+
+
+async def _pages(transfers: Transfers, job_id: str, **query: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    page = await transfers.job(job_id, **query)
+    while True:
+        assert len(page["targets"]) <= query["limit"]
+        found += page["targets"]
+        if page["next_cursor"] is None:
+            return found
+        page = await transfers.job(job_id, cursor=page["next_cursor"], **query)
+
+
+async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
+    """It fails with that reason; GSE is told; others of its job go on; what has ended stays as it is."""
+    async with transferring(settings, STUCK, window_seconds=2) as transfers:
+        task_ids = await transfers.join_many(["fine", "stuck-1", "stuck-2"])
+        ended = await transfers.ended(task_ids[0])
+        cancels = [
+            await transfers.ask("POST", f"/v1/transfers/{quote(task_ids[1])}/cancel"),
+            await transfers.ask("DELETE", f"/v1/transfers/{quote(task_ids[0])}"),
+        ]
+        cancelled = await transfers.ended(task_ids[1])
+        (task,) = transfers.world.tasks.values()
+        other = await transfers.status(task_ids[2])
+
+        assert [reply.status for reply in cancels] == [202, 202]
+        assert (cancelled["status"], cancelled["reason"]) == ("Failed", "cancelled")
+        assert other["status"] == "Running"
+        await eventually(lambda: task.targets["stuck-1", ""].code == 126)
+        assert (await transfers.status(task_ids[0]))["status"] == ended["status"] == "Success"
+
+
+async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings: Settings) -> None:
+    """A task, or the whole job; who asks after that is in the next job."""
+    async with transferring(settings, window_seconds=4) as transfers:
+        await _window_begins(4)
+        one, other = await transfers.join_many(["one", "other"])
+        await transfers.ask("POST", f"/v1/transfers/{quote(one)}/cancel")
+        first = await transfers.ended(one)
+        assert (first["status"], first["reason"]) == ("Failed", "cancelled")
+        assert (await transfers.ended(other))["status"] == "Success"
+
+        await _window_begins(4)
+        third = await transfers.join("third")
+        job_id = job_of(await transfers.status(third))
+        reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
+        fourth = await transfers.join("third")
+        ends = [await transfers.ended(task_id) for task_id in (third, fourth)]
+
+        assert reply.status == 202
+        assert [end["status"] for end in ends] == ["Failed", "Success"]
+        assert [job_of(end) == job_id for end in ends] == [True, False]
+        assert transfers.sends == {("other", ""): 1, ("third", ""): 1}
+
+
+async def _window_begins(seconds: int) -> None:
+    """Wait for the first moments of a window, so that it does not end between two requests."""
+    await eventually(lambda: time.time() % seconds < seconds / 4)
+
+
+async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -> None:
+    """`temporal workflow cancel` alone is enough to stop a job, as the API's cancel is."""
+    async with transferring(settings, STUCK) as transfers:
+        task_id = await transfers.join("stuck-1")
+        job_id = job_of(await transfers.status(task_id))
+        handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=JobStatus)
+        await eventually(lambda: len(transfers.world.tasks) == 1, timeout=20)
+        await handle.cancel()
+        end = await transfers.ended(task_id)
+        status = await handle.result()
+
+        assert (end["status"], end["reason"]) == ("Failed", "cancelled")
+        assert status.shipped == 1
+
+
+async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
+    """410 from the moment on that its time is over, before and after the rows are purged; what runs is kept."""
+    async with transferring(settings, STUCK, kept_seconds=0.5) as transfers:
+        task_id = await transfers.join("fine")
+        path = f"/v1/transfers/{quote(task_id)}"
+
+        async def is_gone() -> bool:
+            return (await transfers.ask("GET", path)).status == 410
+
+        await eventually(is_gone, timeout=30)
+        stays = await transfers.join("stuck")
+        await eventually(lambda: len(transfers.world.tasks) == 2, timeout=20)
+        services = transfers.worker.services
+        await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue="downloads")
+        async with services.database.session() as session:
+            left = (await session.execute(text("SELECT agent_id FROM transfer_targets"))).scalars().all()
+
+        assert left == ["stuck"]
+        assert await is_gone()
+        assert (await transfers.ask("POST", f"{path}/cancel")).code == "transfer_expired"
+        assert (await transfers.status(stays))["status"] == "Running"
