@@ -1,0 +1,1 @@
+"""Orders, as the rules know them: platforms, windows, marks, configuration."""
