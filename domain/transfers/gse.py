@@ -9,7 +9,6 @@ from typing import Any
 
 from domain.faults import bounded
 
-AGENT_ID_MAX_CHARACTERS = 64
 AGENT_RUNNING = 2
 """The one state of an agent in which it transfers."""
 
