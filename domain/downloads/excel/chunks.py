@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-CELLS: Final = 160_000
+CELLS: Final = 500_000
 ROWS_MAX: Final = 16_384
 BYTES: Final = 8 * 1024 * 1024
 

@@ -1,8 +1,8 @@
 """Line: rows of text joined from what is the same in each and what is not.
 
-Arrow joins columns of text at some nanoseconds for each text, however short. So what stands between two columns of
-values is made one column: the same text in every row, but for the row's number. Among rows whose numbers have as many
-digits such a column is the text over and over, with the digits set in at even distances.
+Arrow joins columns of text at some nanoseconds for each text, however short. So whatever is as long in every row is
+made one column, up to the next that is not: the markup between values, the row's number, values such as identifiers and
+dates. It is one text over and over, into which what differs is set at even distances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xlsxwriter.utility import xl_col_to_name
 
-from domain.downloads.excel.buffers import repeated, valid
+from domain.downloads.excel.buffers import repeated, valid, view
 
 EMPTY_END: Final = "/>"
 """What stands for a null: the end of an empty cell."""
@@ -24,7 +24,19 @@ EMPTY_END: Final = "/>"
 Around: TypeAlias = tuple[str, str]
 """What stands before and behind a value."""
 
-_NUMBER: Final = "\0"
+_FIXED_LENGTH_MAX: Final = 64
+
+_Texts: TypeAlias = npt.NDArray[np.void]
+"""Texts of one length."""
+
+
+class _Number:
+    """The place of the row's number."""
+
+
+_NUMBER: Final = _Number()
+_Fixed: TypeAlias = list[str | _Number | _Texts]
+"""What is as long in every row, from left to right."""
 
 
 class Line:
@@ -38,16 +50,16 @@ class Line:
     def __init__(self, first_number: int, rows: int) -> None:
         self._first_number = first_number
         self._rows = rows
-        self._parts: list[str | pa.Array] = []
-        self._pending = ""
+        self._parts: list[_Fixed | pa.Array] = []
+        self._fixed: _Fixed = []
 
     def text(self, text: str) -> None:
         """The same in every row."""
-        self._pending += text
+        self._fixed.append(text)
 
     def number(self) -> None:
         """The row's number."""
-        self._pending += _NUMBER
+        self._fixed.append(_NUMBER)
 
     def address(self, column: int, attributes: str = "") -> None:
         """The beginning of a cell.
@@ -57,12 +69,16 @@ class Line:
             attributes: What all cells of the column have. They stand before the address, because the cells of a row
                 have what comes behind it in common, which packs well.
         """
-        self._pending += f'<c{attributes} r="{xl_col_to_name(column)}{_NUMBER}"'
+        self._fixed += [f'<c{attributes} r="{xl_col_to_name(column)}', _NUMBER, '"']
 
     def cells(self, column: pa.Array) -> None:
         """What each row has of its own; a null is the end of an empty cell."""
-        self._parts += [self._pending, column]
-        self._pending = ""
+        texts = _of_one_length(column)
+        if texts is not None:
+            self._fixed.append(texts)
+            return
+        self._parts += [self._fixed, column]
+        self._fixed = []
 
     def uniform(self, around: Around, payload: pa.Array) -> None:
         """Values of one form, or empty."""
@@ -87,16 +103,18 @@ class Line:
 
     def joined(self) -> pa.Buffer:
         """All rows."""
-        parts = [*self._parts, self._pending]
+        parts = [*self._parts, self._fixed]
         buffers = [self._span(parts, first, rows) for first, rows in _spans(self._first_number, self._rows)]
         return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
-    def _span(self, parts: Sequence[str | pa.Array], first: int, rows: int) -> pa.Buffer:
+    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int) -> pa.Buffer:
         """Rows whose numbers have as many digits."""
         digits = _digits(first, rows)
         start = first - self._first_number
         columns = [
-            _numbered(part, digits) if isinstance(part, str) else part.slice(start, rows) for part in parts if len(part)
+            _repeated(part, digits, start) if isinstance(part, list) else part.slice(start, rows)
+            for part in parts
+            if len(part)
         ]
         joined = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
         _, ends, data = joined.buffers()
@@ -112,21 +130,41 @@ def _spans(first: int, rows: int) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-def _digits(first: int, rows: int) -> npt.NDArray[np.void]:
+def _digits(first: int, rows: int) -> _Texts:
     """The digits of numbers that have as many of them."""
     texts = pa.array(np.arange(first, first + rows)).cast(pa.string())
     return np.frombuffer(texts.buffers()[2], f"V{len(str(first))}", rows)
 
 
-def _numbered(text: str, digits: npt.NDArray[np.void]) -> pa.Array:
-    """The text as a column, with the digits of each row set in."""
-    rows, width = len(digits), digits.dtype.itemsize
-    template = text.replace(_NUMBER, "0" * width)
-    length = len(template)
-    filled = bytearray(template.encode() * rows)
-    begin = text.find(_NUMBER)
-    for place in range(text.count(_NUMBER)):
-        np.ndarray(rows, digits.dtype, filled, begin + place * (width - 1), (length,))[:] = digits
-        begin = text.find(_NUMBER, begin + 1)
-    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(length)
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(filled)])
+def _of_one_length(column: pa.Array) -> _Texts | None:
+    """The texts of a column that are all as long; None if they are not, or there are none."""
+    seen = view(column)
+    if column.null_count or not len(column):
+        return None
+    lengths = seen.lengths
+    length = int(lengths[0])
+    if not 0 < length <= _FIXED_LENGTH_MAX or (lengths != length).any():
+        return None
+    return np.frombuffer(seen.data, f"V{length}", len(column), int(seen.starts[0]))
+
+
+def _repeated(fixed: _Fixed, digits: _Texts, start: int) -> pa.Array:
+    """A column of all that is as long in every row.
+
+    Args:
+        digits: Of the numbers of the rows.
+        start: The place of the first of these rows in the columns of texts.
+    """
+    template, insets = "", []
+    for part in fixed:
+        if isinstance(part, str):
+            template += part
+        else:
+            texts = digits if isinstance(part, _Number) else part[start : start + len(digits)]
+            insets.append((len(template), texts))
+            template += "0" * texts.dtype.itemsize
+    filled = bytearray(template.encode() * len(digits))
+    for place, texts in insets:
+        np.ndarray(len(digits), texts.dtype, filled, place, (len(template),))[:] = texts
+    ends = np.arange(len(digits) + 1, dtype=np.int32) * np.int32(len(template))
+    return pa.Array.from_buffers(pa.string(), len(digits), [None, pa.py_buffer(ends), pa.py_buffer(filled)])

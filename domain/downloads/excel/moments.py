@@ -107,6 +107,11 @@ def held(ms: Milliseconds) -> Mask:
     return found
 
 
+def local(instants: Milliseconds, zone: Zone) -> Milliseconds:
+    """What clocks show at these instants; whatever Excel cannot hold stays such."""
+    return zone.local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
+
+
 def clock(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
     """Serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
     ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
@@ -130,7 +135,7 @@ def _alike(texts: pa.Array, seen: View, zone: Zone) -> Moments | None:
     except pa.ArrowInvalid:
         return None
     ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
-    ms = zone.local(ms) if zoned else ms
+    ms = local(ms, zone) if zoned else ms
     found = filled.copy()
     found[filled] = held(ms)
     return Moments(found, ms[held(ms)])
@@ -153,7 +158,7 @@ def _parsed(
     ms, possible = _moment(digits.astype(np.int64))
     zoned = zone_lengths > 0
     if zoned.any():
-        ms = np.where(zoned, zone.local(ms - offsets), ms)
+        ms = np.where(zoned, local(ms - offsets, zone), ms)
     return ms, right & possible
 
 

@@ -29,7 +29,7 @@ def read(cells: pa.Array, zone: Zone) -> Values:
         return _moments(_raw(cells.cast(pa.date32()).cast(pa.timestamp("ms"))), cells, Form.DAY)
     if pa.types.is_timestamp(kind):
         ms = _raw(cells.cast(pa.timestamp("ms", tz=kind.tz), safe=False))
-        return _moments(zone.local(ms) if kind.tz else ms, cells, Form.MOMENT)
+        return _moments(moments.local(ms, zone) if kind.tz else ms, cells, Form.MOMENT)
     return _all(_written(cells), Form.TEXT)
 
 

@@ -109,6 +109,8 @@ def _moments(values: Values, zone: Zone, *, zoned_only: bool) -> Values:
     if found is None:
         return values
     mask = _spread(found.found, where)
+    if mask.all():
+        return values.turned(mask, Form.MOMENT, moments.serials(found.ms))
     payload = pc.replace_with_mask(values.payload, pa.array(mask), moments.serials(found.ms))
     return values.turned(mask, Form.MOMENT, payload)
 
