@@ -8,9 +8,10 @@ from typing import Any
 
 from bench import foundation
 from bench.downloads import room as downloads
+from bench.excel import room as excel
 from cli import process
 
-ROOMS = {"foundation": foundation.measure, "downloads": downloads.measure}
+ROOMS = {"foundation": foundation.measure, "downloads": downloads.measure, "excel": excel.measure}
 
 
 async def main(names: list[str]) -> int:

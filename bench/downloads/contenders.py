@@ -66,9 +66,15 @@ class Ours:
 
     name = "ours"
 
-    def __init__(self, running: House, session: aiohttp.ClientSession) -> None:
+    def __init__(self, running: House, session: aiohttp.ClientSession, type_: str = "csv", **more: str) -> None:
         self._running = running
         self._session = session
+        self._type = type_
+        self._more = more
+
+    def asking(self, type_: str, **more: str) -> Ours:
+        """The same project asking for files of another type, and more of them."""
+        return Ours(self._running, self._session, type_, **more)
 
     @classmethod
     async def registered(cls, running: House, session: aiohttp.ClientSession) -> Ours:
@@ -87,14 +93,14 @@ class Ours:
             seconds = clock() - began
         if (status["state"], status["rows"]) != ("succeeded", rows):
             raise ExportFailed(f"the export did not end right: {status}")
-        path = folder / "rows.csv"
+        path = folder / f"rows.{self._type}"
         await self._save(status["task_id"], path)
         serving = {name: use.cpu_seconds[name] for name in (*parts.SERVING, parts.SOURCE)}
         return Run(seconds, use.own_cpu_seconds, use.own_peak_bytes / 1024**2, [path], serving)
 
     async def _export(self, url: str) -> dict[str, Any]:
         """Watch the download to its end: unlike asking again and again, that costs the API next to nothing."""
-        request = {"source_url": url, "page_size": PAGE_SIZE, "type": "csv"}
+        request = {"source_url": url, "page_size": PAGE_SIZE, "type": self._type, **self._more}
         status = await _json(self._session.post("/v1/downloads", json=request))
         async with self._session.ws_connect(f"/v1/downloads/{status['task_id']}/ws") as socket:
             async for message in socket:

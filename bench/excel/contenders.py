@@ -1,0 +1,114 @@
+"""The contenders: ours on one core and on two, and the peers, each in a process and an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.excel import ours
+from bench.peers import environments
+
+ROOM = "excel"
+
+
+class WriterFailed(Exception):
+    """Our own writer ended with an error."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One and the same table: typed for the peers, staged for ours."""
+
+    rows: int
+    columns: int
+    typed: Path
+    staged: Path
+
+    @property
+    def cells(self) -> int:
+        """Below the heads."""
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one book took."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    file_mb: float
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A script of `bench/peers/excel/`."""
+
+    name: str
+    module: str
+    slow: bool
+    """Whether it takes most of a minute for a million rows: such a one runs less often."""
+    cores: int = 1
+    heads: int = 1
+    """How many rows stand above the first row of data."""
+
+    async def write(self, work: Work, folder: Path) -> str:
+        """In its own environment."""
+        return await environments.run(ROOM, self.module, str(work.typed), str(folder))
+
+
+@dataclass(frozen=True)
+class Ours:
+    """The writer of the house, with as many threads as cores."""
+
+    name: str
+    cores: int
+    heads: int = ours.HEAD_ROWS
+    slow: bool = False
+
+    async def write(self, work: Work, folder: Path) -> str:
+        """In a process of its own, too."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            ours.__name__,
+            str(work.staged),
+            str(folder),
+            str(self.cores),
+            cwd=environments.ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        if process.returncode:
+            raise WriterFailed(errors.decode(errors="replace")[-4_000:])
+        return output.decode()
+
+
+Writer = Ours | Peer
+
+
+async def run(writer: Writer, work: Work, folder: Path) -> Run:
+    """One book on the cores that the writer may use."""
+    with _confined(writer.cores):
+        printed = await writer.write(work, folder)
+    took: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return Run(**took, file_mb=(folder / "book.xlsx").stat().st_size / 1e6)
+
+
+@contextmanager
+def _confined(cores: int) -> Iterator[None]:
+    """Processes that are started meanwhile get no more cores."""
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(every)[-cores:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
