@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import signal
+import zipfile
 from typing import Any
 
 import aiohttp
 import pytest
+from python_calamine import CalamineWorkbook
 from temporalio.client import WorkflowHandle
 
 from cli.house import House
 from domain.downloads import plan
 from infra import temporal
+from sims import rows as sample
 from tests.exports import expected, parsed
 from tests.faults.client import client
 from tests.faults.engine import find
@@ -77,8 +81,8 @@ async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
         completed = event.activity_task_completed_event_attributes
         for payload in completed.result.payloads:
             result = json.loads(payload.data) if payload.data else None
-            if result and "index" in result:
-                done.append(result["index"])
+            if result and "number" in result:
+                done.append(result["number"])
     return done
 
 
@@ -87,6 +91,26 @@ async def _requests(running: House, tag: str) -> dict[int, int]:
         answer = await session.get(f"/stats?tag={tag}")
         pages = (await answer.json())["pages"]
     return {page["page"]: page["requests"] for page in pages if page["page_size"] == PAGE_SIZE}
+
+
+async def test_kill_while_books_are_rendered(running: House) -> None:
+    """Both workers die over the books of a large export: the archive has every row once, in order."""
+    rows = 300_000
+    async with client(running) as caller:
+        task_id = await caller.start(f"{running.source}/rows?rows={rows}&seed=6", page_size=1000, type="excel")
+        await caller.until(task_id, lambda status: status["phase"] == "rendering")
+        for name in ("worker-1", "worker-2"):
+            running.stack.kill(name)
+        status = await caller.ended(task_id)
+
+        assert (status["state"], status["rows"]) == ("succeeded", rows), status
+        content = await caller.file(task_id)
+    assert len(content) == status["bytes"]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        books = [CalamineWorkbook.from_filelike(io.BytesIO(archive.read(name))) for name in archive.namelist()]
+    assert len(books) == status["files"] > 1
+    ids = [row[0] for book in books for row in book.get_sheet_by_index(0).to_python()[1:]]
+    assert ids == [sample.row(6, n)["id"] for n in range(rows)]
 
 
 async def test_stopped_worker_is_replaced(running: House) -> None:
