@@ -1,0 +1,255 @@
+"""The platforms that are known: a record for each kind, after its own documents. Limits an account has differ: set them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.orders.capability import (
+    Access,
+    Capability,
+    Clock,
+    Detail,
+    Direction,
+    ErrorRule,
+    Errors,
+    Meaning,
+    Paging,
+    PagingKind,
+    Query,
+    RateLimit,
+    Rows,
+    Signing,
+    Total,
+)
+from domain.orders.moments import Form, Moments
+
+DAY_SECONDS: Final = 86_400
+BEIJING: Final = 8 * 60
+_MONTHS_3: Final = 90 * DAY_SECONDS
+_BEIJING_TIME: Final = Moments(form=Form.SPACED, zone_minutes=BEIJING)
+
+TAOBAO: Final = Capability(
+    kind="taobao",
+    query=Query(
+        path="/router/rest",
+        parameters={
+            "method": "taobao.trades.sold.increment.get",
+            "v": "2.0",
+            "format": "json",
+            "sign_method": "md5",
+            "fields": "tid,modified,status,payment,orders",
+            # Without counting, a page is told five times as fast.
+            "use_has_next": "true",
+        },
+        start="start_modified",
+        end="end_modified",
+        moments=_BEIJING_TIME,
+        window_max_seconds=DAY_SECONDS,
+        history_seconds=_MONTHS_3,
+    ),
+    # The newest come first: an order that is modified while we read moves all that follow towards the first page.
+    paging=Paging(
+        kind=PagingKind.NUMBER,
+        direction=Direction.BACKWARD,
+        parameter="page_no",
+        size_parameter="page_size",
+        size=50,
+        size_max=100,
+        more="$.trades_sold_increment_get_response.has_next",
+    ),
+    total=Total(
+        parameters={"use_has_next": "false", "fields": "tid", "page_no": "1", "page_size": "1"},
+        value="$.trades_sold_increment_get_response.total_results",
+    ),
+    clock=Clock(
+        path="/router/rest",
+        parameters={"method": "taobao.time.get", "v": "2.0", "format": "json", "sign_method": "md5"},
+        value="$.time_get_response.time",
+        moments=_BEIJING_TIME,
+    ),
+    rate=RateLimit(per_second=10, burst=10),
+    rows=Rows(
+        list="$.trades_sold_increment_get_response.trades.trade",
+        id="$.tid",
+        modified="$.modified",
+        moments=_BEIJING_TIME,
+        absent_when_empty=True,
+    ),
+    detail=Detail(
+        path="/router/rest",
+        parameters={
+            "method": "taobao.trade.fullinfo.get",
+            "v": "2.0",
+            "format": "json",
+            "sign_method": "md5",
+            "fields": "tid,modified,status,payment,orders,receiver_name,buyer_message",
+        },
+        id_parameter="tid",
+        row="$.trade_fullinfo_get_response.trade",
+    ),
+    access=Access(
+        signing=Signing.SORTED_MD5,
+        key_parameter="app_key",
+        token_parameter="session",  # noqa: S106 (the name of a parameter)
+        time_parameter="timestamp",
+        moments=_BEIJING_TIME,
+        sign_parameter="sign",
+    ),
+    errors=Errors(
+        code="$.error_response.code",
+        message="$.error_response.msg",
+        wait_pattern=r"last for (\d+) more seconds",
+        rules=(
+            ErrorRule(meaning=Meaning.BUSY, codes=("7",), retry_after_seconds=1),
+            ErrorRule(meaning=Meaning.BUSY, codes=("10", "15")),
+            ErrorRule(meaning=Meaning.EXPIRED, codes=("26", "27")),
+        ),
+    ),
+)
+
+PINDUODUO: Final = Capability(
+    kind="pinduoduo",
+    query=Query(
+        path="/api/router",
+        parameters={
+            "type": "pdd.order.number.list.increment.get",
+            "data_type": "JSON",
+            "order_status": "5",
+            "refund_status": "5",
+            "is_lucky_flag": "0",
+            "use_has_next": "true",
+        },
+        start="start_updated_at",
+        end="end_updated_at",
+        moments=Moments(form=Form.EPOCH),
+        window_max_seconds=1_800,
+        newest_seconds=180,
+        history_seconds=_MONTHS_3,
+    ),
+    paging=Paging(
+        kind=PagingKind.NUMBER,
+        direction=Direction.BACKWARD,
+        parameter="page",
+        size_parameter="page_size",
+        size=100,
+        size_max=100,
+        more="$.order_sn_increment_get_response.has_next",
+    ),
+    total=Total(
+        parameters={"use_has_next": "false", "page": "1", "page_size": "1"},
+        value="$.order_sn_increment_get_response.total_count",
+    ),
+    clock=Clock(
+        path="/api/router",
+        parameters={"type": "pdd.time.get", "data_type": "JSON"},
+        value="$.time_get_response.time",
+        moments=_BEIJING_TIME,
+    ),
+    rate=RateLimit(per_second=5, burst=5),
+    rows=Rows(
+        list="$.order_sn_increment_get_response.order_sn_list",
+        id="$.order_sn",
+        modified="$.updated_at",
+        moments=_BEIJING_TIME,
+    ),
+    access=Access(
+        signing=Signing.SORTED_MD5,
+        key_parameter="client_id",
+        token_parameter="access_token",  # noqa: S106 (the name of a parameter)
+        time_parameter="timestamp",
+        moments=Moments(form=Form.EPOCH),
+        sign_parameter="sign",
+    ),
+    errors=Errors(
+        code="$.error_response.error_code",
+        message="$.error_response.error_msg",
+        rules=(
+            ErrorRule(meaning=Meaning.BUSY, codes=("70031", "52001", "52002")),
+            ErrorRule(meaning=Meaning.EXPIRED, codes=("10019", "10035")),
+        ),
+    ),
+)
+
+SHOPIFY: Final = Capability(
+    kind="shopify",
+    query=Query(
+        path="/admin/api/2025-01/orders.json",
+        # Without a status only open orders are told: an order that is closed would be lost.
+        parameters={"status": "any", "order": "updated_at asc"},
+        start="updated_at_min",
+        end="updated_at_max",
+    ),
+    paging=Paging(
+        kind=PagingKind.LINK,
+        size_parameter="limit",
+        size=250,
+        size_max=250,
+        rows_max=25_000,
+    ),
+    total=Total(path="/admin/api/2025-01/orders/count.json", value="$.count", max=25_001),
+    clock=Clock(path="/admin/api/2025-01/shop.json"),
+    rate=RateLimit(per_second=2, burst=40),
+    rows=Rows(list="$.orders", id="$.id", modified="$.updated_at"),
+    access=Access(signing=Signing.HEADER, header="X-Shopify-Access-Token"),
+    errors=Errors(rules=(ErrorRule(meaning=Meaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
+)
+
+WOOCOMMERCE: Final = Capability(
+    kind="woocommerce",
+    query=Query(
+        path="/wp-json/wc/v3/orders",
+        # By id no order changes its place among the others: only leaving and entering the window moves them.
+        parameters={"dates_are_gmt": "true", "orderby": "id", "order": "asc", "status": "any"},
+        start="modified_after",
+        end="modified_before",
+        start_inclusive=False,
+        end_inclusive=False,
+        moments=Moments(form=Form.NAIVE),
+    ),
+    paging=Paging(
+        kind=PagingKind.NUMBER,
+        direction=Direction.BACKWARD,
+        parameter="page",
+        size_parameter="per_page",
+        size=100,
+        size_max=100,
+    ),
+    total=Total(header="X-WP-Total", parameters={"page": "1", "per_page": "1"}),
+    clock=Clock(path="/wp-json/"),
+    rate=RateLimit(per_second=5, burst=10),
+    rows=Rows(list="$", id="$.id", modified="$.date_modified_gmt", moments=Moments(form=Form.NAIVE)),
+    access=Access(signing=Signing.BASIC),
+)
+
+AMAZON: Final = Capability(
+    kind="amazon",
+    query=Query(
+        path="/orders/v0/orders",
+        start="LastUpdatedAfter",
+        end="LastUpdatedBefore",
+        newest_seconds=120,
+        history_seconds=2 * 365 * DAY_SECONDS,
+    ),
+    paging=Paging(
+        kind=PagingKind.CURSOR,
+        parameter="NextToken",
+        size_parameter="MaxResultsPerPage",
+        size=100,
+        size_max=100,
+        next="$.payload.NextToken",
+    ),
+    clock=Clock(path="/", counted=False),
+    rate=RateLimit(per_second=0.0167, burst=20),
+    rows=Rows(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
+    access=Access(signing=Signing.HEADER, header="x-amz-access-token"),
+    errors=Errors(
+        code="$.errors[0].code",
+        message="$.errors[0].message",
+        rules=(
+            ErrorRule(meaning=Meaning.BUSY, codes=("QuotaExceeded",), retry_after_seconds=60),
+            ErrorRule(meaning=Meaning.EXPIRED, statuses=(403,), pattern="(?i)expired"),
+        ),
+    ),
+)
+
+KNOWN: Final = {each.kind: each for each in (TAOBAO, PINDUODUO, SHOPIFY, WOOCOMMERCE, AMAZON)}

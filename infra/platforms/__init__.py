@@ -1,0 +1,34 @@
+"""Order platforms: one connector for all, led by the record of what each kind can do."""
+
+from infra.platforms.access import Account, Credentials, Keyring
+from infra.platforms.connector import Connector, Span
+from infra.platforms.failures import (
+    PlatformBusy,
+    PlatformFailure,
+    PlatformLied,
+    PlatformRefused,
+    TokenExpired,
+    TooManyRows,
+)
+from infra.platforms.permits import Permits, day_bucket, rate_bucket
+from infra.platforms.platforms import Platforms
+from infra.platforms.reading import Page
+
+__all__ = [
+    "Account",
+    "Connector",
+    "Credentials",
+    "Keyring",
+    "Page",
+    "Permits",
+    "PlatformBusy",
+    "PlatformFailure",
+    "PlatformLied",
+    "PlatformRefused",
+    "Platforms",
+    "Span",
+    "TokenExpired",
+    "TooManyRows",
+    "day_bucket",
+    "rate_bucket",
+]

@@ -1,0 +1,203 @@
+"""The connector: what a platform tells of a window, led by the record of what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from domain.orders.capability import Capability, Direction, Order, PagingKind
+from domain.orders.jsonpath import Path, Reader
+from infra.http import GuardedClient
+from infra.platforms import reading, walks
+from infra.platforms.access import Account, Keyring
+from infra.platforms.channel import Channel, date_of
+from infra.platforms.failures import PlatformLied, PlatformRefused, TooManyRows
+from infra.platforms.permits import Permits
+from infra.platforms.reading import Asked, Page, Rows
+
+_TIME, _ROW = "time", "row"
+
+
+class Span(Protocol):
+    """A stretch of time: its start belongs to it, its end to the next."""
+
+    @property
+    def start(self) -> datetime:
+        """Its first instant."""
+
+    @property
+    def end(self) -> datetime:
+        """The first instant after it."""
+
+
+class Connector:
+    """Reads one account.
+
+    Args:
+        permits: Shared by all connectors of this process to the account.
+        keyring: Where its credentials are read.
+    """
+
+    def __init__(
+        self, http: GuardedClient, permits: Permits, capability: Capability, account: Account, keyring: Keyring
+    ) -> None:
+        self.capability = capability
+        self._account = account
+        self._channel = Channel(http, permits, capability, account, keyring)
+        self._rows = Rows(capability, account, self._channel.error_paths())
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the platform's clock is before ours, as its last answer told."""
+        return self._channel.skew
+
+    async def now(self) -> datetime:
+        """The platform's time, rounded down where it is told coarsely."""
+        clock = self.capability.clock
+        if clock.value is None:
+            answer = await self._channel.head(clock.path, clock.parameters, counted=clock.counted)
+            if (date := date_of(answer)) is None:
+                raise PlatformLied(
+                    f"{self._channel} told no time in the header Date of {clock.path}. Name a call that does."
+                )
+            return date
+        reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self._channel.error_paths()})
+        told = (await self._channel.ask(clock.path, clock.parameters, reader)).values[_TIME]
+        try:
+            moment = clock.moments.reader()(told)
+        except (TypeError, ValueError, OverflowError):
+            raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}. Mend its record.") from None
+        self._channel.skew = moment - datetime.now(UTC)
+        return moment
+
+    async def count(self, window: Span) -> int | None:
+        """How many rows a window holds, or that it holds so many at least; None where the platform does not tell."""
+        total, query = self.capability.total, self.capability.query
+        if total is None:
+            return None
+        parameters = {**self._query(self._asked(window), page=None), **total.parameters}
+        reader = self._rows.reader
+        if total.path and total.value:
+            reader = Reader({reading.TOTAL: (Path.parse(total.value), int | str), **self._channel.error_paths()})
+        told = await self._channel.ask(total.path or query.path, parameters, reader)
+        count = self._rows.total(told.answer, told.values)
+        if count is None:
+            raise PlatformLied(f"{self._channel} told no total where its record names one. Mend the record.")
+        return count
+
+    async def pages(self, window: Span, *, opposite: bool = False, total: int | None = None) -> AsyncIterator[Page]:
+        """The pages of a window in the safe direction.
+
+        Args:
+            total: What `count` told just before, if it was asked; it is asked here otherwise where it is needed.
+            opposite: Read numbered pages the other way round: what one pass misses while rows come and go, passes in
+                turn find.
+
+        Raises:
+            TooManyRows: The platform does not tell the window's last rows; what came so far is right but not all.
+            PlatformFailure: As the name says.
+        """
+        paging, asked = self.capability.paging, self._asked(window)
+        match paging.kind:
+            case PagingKind.NUMBER if (paging.direction is Direction.BACKWARD) != opposite:
+                walk = walks.backwards(self._numbered(asked), paging, await self._last_page(window, total))
+            case PagingKind.NUMBER:
+                walk = walks.forwards(self._numbered(asked), paging)
+            case PagingKind.LINK:
+                walk = walks.linked(self._linked(asked))
+            case PagingKind.CURSOR | PagingKind.TOKEN:
+                walk = walks.led(self._led(asked))
+        rows = 0
+        async for page in walk:
+            yield page
+            rows += len(page.orders)
+            if paging.rows_max is not None and rows >= paging.rows_max:
+                raise self._too_many(rows)
+
+    async def detail(self, order: Order) -> Order:
+        """The whole order, where the list tells only a part of each."""
+        detail = self.capability.detail
+        if detail is None:
+            return order
+        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self._channel.error_paths()})
+        parameters = {**detail.parameters, detail.id_parameter: order.order_id}
+        row = (await self._channel.ask(detail.path, parameters, reader)).values[_ROW]
+        if row is None:
+            raise PlatformRefused(
+                f"{self._channel} has no order {order.order_id}, which it told before. Look into it there."
+            )
+        whole = self._rows.order(row)
+        if whole.order_id != order.order_id:
+            raise PlatformLied(f"{self._channel} told order {whole.order_id} when asked for {order.order_id}.")
+        return whole
+
+    def _asked(self, window: Span) -> Asked:
+        first, last = self.capability.bounds(window.start, window.end)
+        return Asked(first, last)
+
+    def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
+        query, paging = self.capability.query, self.capability.paging
+        return {
+            **query.parameters,
+            query.start: query.moments.write(asked.first),
+            query.end: query.moments.write(asked.last),
+            paging.size_parameter: str(paging.size),
+            **({} if page is None else {paging.parameter: page}),
+        }
+
+    async def _last_page(self, window: Span, total: int | None) -> int:
+        paging = self.capability.paging
+        total = await self.count(window) if total is None else total
+        if total is None:
+            raise PlatformRefused(f"{self._channel} tells no total: its pages cannot be read from the last.")
+        if paging.rows_max is not None and total > paging.rows_max:
+            raise self._too_many(total)
+        return paging.first + max(0, -(-total // paging.size) - 1)
+
+    def _too_many(self, rows: int) -> TooManyRows:
+        return TooManyRows(
+            f"{self._channel} holds {rows:,} rows or more in the window and tells at most "
+            f"{self.capability.paging.rows_max:,}. Split the window.",
+            rows=rows,
+        )
+
+    def _numbered(self, asked: Asked) -> walks.Numbered:
+        async def read(place: int, number: int) -> walks.Step:
+            told = await self._channel.ask(
+                self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
+            )
+            page = self._rows.page(place, told.answer, told.values, asked)
+            return walks.Step(page, self._rows.has_more(told.values))
+
+        return read
+
+    def _led(self, asked: Asked) -> walks.Led:
+        query, paging = self.capability.query, self.capability.paging
+
+        async def read(place: int, token: str | None) -> walks.Step:
+            parameters = self._query(asked, page=token)
+            if token is not None and paging.kind is PagingKind.TOKEN:
+                parameters = {**query.parameters, paging.parameter: token}
+            told = await self._channel.ask(query.path, parameters, self._rows.reader)
+            page = self._rows.page(place, told.answer, told.values, asked)
+            following: Any = told.values[reading.NEXT]
+            more = self._rows.has_more(told.values)
+            return walks.Step(page, more, None if more is False or following in (None, "") else str(following))
+
+        return read
+
+    def _linked(self, asked: Asked) -> walks.Led:
+        query = self.capability.query
+
+        async def read(place: int, link: str | None) -> walks.Step:
+            if link is None:
+                told = await self._channel.ask(query.path, self._query(asked, page=None), self._rows.reader)
+            else:
+                told = await self._channel.follow(link, self._rows.reader)
+            page = self._rows.page(place, told.answer, told.values, asked)
+            return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
+
+        return read

@@ -1,0 +1,48 @@
+"""How a request to a platform fails, told apart by what a caller may do next."""
+
+from __future__ import annotations
+
+from domain.faults import bounded
+
+
+class PlatformFailure(Exception):
+    """A platform did not tell what was asked. The message says what was asked, what came back, and what to do next."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(bounded(message))
+
+
+class PlatformBusy(PlatformFailure):
+    """The same request may succeed later: a rate or a quota is used up, or the platform is away.
+
+    Args:
+        retry_after_seconds: How long it, or our limiter, asks us to wait.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PlatformRefused(PlatformFailure):
+    """Asking again would not help before somebody mends the request, the account or the address."""
+
+
+class TokenExpired(PlatformRefused):
+    """The credentials are not valid, nor were those that their reference led to when it was read again."""
+
+
+class PlatformLied(PlatformFailure):
+    """What was told cannot be the whole truth: nothing of it may count as complete."""
+
+
+class TooManyRows(PlatformFailure):
+    """The window holds more rows than the platform tells in one query; smaller windows hold fewer.
+
+    Args:
+        rows: How many it holds at least.
+    """
+
+    def __init__(self, message: str, *, rows: int) -> None:
+        super().__init__(message)
+        self.rows = rows

@@ -1,0 +1,92 @@
+"""Permits to ask one account: taken from the one limiter in small batches, so that its rate holds over all workers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from domain.orders.capability import RateLimit
+from domain.quotas import Rate
+from infra.limits import Limiter
+from infra.platforms.failures import PlatformBusy
+
+DAY_SECONDS: Final = 86_400.0
+HELD_SHARE: Final = 1 / 20
+"""How long a permit may be held before it is used, as a share of the window that it comes back after."""
+HELD_MIN_SECONDS: Final = 0.02
+HELD_MAX_SECONDS: Final = 1.0
+BATCH_SHARE: Final = 1 / 4
+"""How much of a burst one process takes at a time."""
+
+
+def rate_bucket(platform: str) -> str:
+    """Where requests to a platform are counted against its rate."""
+    return f"platform:{platform}"
+
+
+def day_bucket(platform: str) -> str:
+    """Where requests to a platform are counted against its quota of a day."""
+    return f"platform:{platform}:day"
+
+
+class Permits:
+    """This process' permits to one platform.
+
+    A burst comes back as a whole one window of `burst / per_second` after it was spent: no stretch of t seconds sees
+    more than `burst + per_second × t` requests. What is taken counts from then on, used or not; it must be used within
+    `held_seconds`, by which the window is longer, so that a permit used late breaks no rate.
+
+    Args:
+        patience_seconds: What to wait at most here; a longer wait is told, so that it can be a timer elsewhere.
+    """
+
+    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, patience_seconds: float = 5.0) -> None:
+        self.rate = rate
+        self._limiter = limiter
+        self._platform = platform
+        self._patience_seconds = patience_seconds
+        window_seconds = rate.burst / rate.per_second
+        self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
+        self._window_seconds = window_seconds + self.held_seconds
+        self._batch = max(1, min(int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)))
+        self._left = 0
+        self._good_until = -math.inf
+        self._turn = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Wait for one permit; raises PlatformBusy if that would take long."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._patience_seconds
+        async with self._turn:
+            while not (self._left and clock() < self._good_until):
+                wait_seconds = await self._fetch()
+                if clock() + wait_seconds > deadline:
+                    raise PlatformBusy(
+                        f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
+                        f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
+                        f"workers together. It has room again in {wait_seconds:.0f} s.",
+                        retry_after_seconds=wait_seconds,
+                    )
+                await asyncio.sleep(wait_seconds)
+            self._left -= 1
+
+    async def _fetch(self) -> float:
+        """Take a batch, or else one; returns how long to wait if even that is not there."""
+        asked_at = asyncio.get_running_loop().time()
+        wait_seconds = 0.0
+        for amount in sorted({self._batch, 1}, reverse=True):
+            verdicts = await self._limiter.take(self._demands(amount), [])
+            wait_seconds = max((each.reset_seconds for each in verdicts if not each.allowed), default=0.0)
+            if not wait_seconds and all(each.allowed for each in verdicts):
+                self._left, self._good_until = amount, asked_at + self.held_seconds
+                return 0.0
+        return wait_seconds
+
+    def _demands(self, amount: int) -> list[Rate]:
+        demands = [Rate(rate_bucket(self._platform), amount, self.rate.burst, self._window_seconds)]
+        if self.rate.per_day is not None:
+            demands.append(
+                Rate(day_bucket(self._platform), min(amount, self.rate.per_day), self.rate.per_day, DAY_SECONDS)
+            )
+        return demands

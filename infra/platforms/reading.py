@@ -1,0 +1,139 @@
+"""Answers as orders: rows stay the bytes that were sent, and of each no more is read than its record names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from domain.orders.capability import Capability, Order
+from domain.orders.jsonpath import Path, Reader, Unreadable
+from infra.http import Answer
+from infra.platforms.access import Account
+from infra.platforms.failures import PlatformLied
+
+ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
+_ID, _MODIFIED, _VERSION = "id", "modified", "version"
+_TRUE: Final = (True, 1, "true", "1")
+
+Paths = Mapping[str, tuple[Path, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer: its orders, and its bytes for audit."""
+
+    number: int
+    """Of the pages of one walk, in the order they were read, from 0."""
+    orders: Sequence[Order]
+    body: bytes
+    total: int | None
+    """How many rows the window holds, where the answer tells it."""
+    outside: int
+    """Orders whose time lies outside what was asked for: kept, but the platform's filter is not to be trusted."""
+    undated: int
+    """Orders without a time: kept as the oldest that was asked for, so that any dated copy replaces them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The bounds of a query, both inclusive, as they were asked for."""
+
+    first: datetime
+    last: datetime
+
+
+class Rows:
+    """Reads the answers of one account.
+
+    Args:
+        error_paths: What every answer is looked through for beside its rows.
+    """
+
+    def __init__(self, capability: Capability, account: Account, error_paths: Paths) -> None:
+        self._capability = capability
+        self._account = account
+        rows, total = capability.rows, capability.total
+        told = {
+            NEXT: (capability.paging.next, int | str),
+            MORE: (capability.paging.more, bool | int | str),
+            TOTAL: (total.value if total and total.path is None else None, int | str),
+        }
+        found = {name: (Path.parse(path), kind) for name, (path, kind) in told.items() if path}
+        self.reader = Reader({ROWS: (Path.parse(rows.list), list[msgspec.Raw]), **found, **error_paths})
+        named = {_ID: (rows.id, int | str), _MODIFIED: (rows.modified, int | str), _VERSION: (rows.version, int)}
+        self._row = Reader({name: (Path.parse(path), kind) for name, (path, kind) in named.items() if path})
+        self._moment = rows.moments.reader()
+
+    def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked) -> Page:
+        """What an answer tells; raises PlatformLied where it tells no orders."""
+        raw = values[ROWS]
+        if raw is None:
+            if not self._capability.rows.absent_when_empty:
+                raise PlatformLied(
+                    f"{self._who} answered without a list at {self._capability.rows.list}. "
+                    "If it leaves empty lists out, say so in its record (rows.absent_when_empty)."
+                )
+            raw = []
+        outside = undated = 0
+        orders = []
+        for text in raw:
+            order, is_dated = self._order(text, asked.first)
+            orders.append(order)
+            undated += not is_dated
+            outside += not asked.first <= order.modified_at <= asked.last
+        return Page(number, orders, answer.body, self.total(answer, values), outside, undated)
+
+    def order(self, text: msgspec.Raw) -> Order:
+        """An order that was asked for by its id."""
+        return self._order(text, datetime.now(UTC))[0]
+
+    def total(self, answer: Answer, values: Mapping[str, Any]) -> int | None:
+        """How many rows the window holds, if the answer tells it."""
+        total = self._capability.total
+        told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
+        return None if told is None else self._number(told)
+
+    def has_more(self, values: Mapping[str, Any]) -> bool | None:
+        """Whether the answer says that more pages follow; None where it does not say."""
+        told = values.get(MORE)
+        return None if told is None else told in _TRUE
+
+    def _number(self, told: int | str) -> int:
+        try:
+            number = int(told)
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise PlatformLied(f"{self._who} told a total of {told!r}. A total is a whole number from 0 on.")
+        return number
+
+    def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
+        try:
+            values = self._row.read(text)
+            told = values[_MODIFIED]
+            moment = undated_as if told in (None, "") else self._moment(told)
+        except (Unreadable, ValueError, OverflowError) as error:
+            raise self._unreadable(text, str(error)) from None
+        if values[_ID] in (None, ""):
+            raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
+        order = Order(
+            self._account.platform,
+            self._account.shop,
+            str(values[_ID]),
+            moment,
+            values.get(_VERSION) or 0,
+            bytes(text),
+        )
+        return order, told not in (None, "")
+
+    def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
+        excerpt = bytes(text)[:300].decode(errors="replace")
+        return PlatformLied(f"{self._who} told an order that cannot be read ({reason}): {excerpt!r}. Mend its record.")
+
+    @property
+    def _who(self) -> str:
+        return f"Platform {self._account.platform} ({self._capability.kind})"
