@@ -21,7 +21,7 @@ CONTENT_TYPE = "text/csv; charset=utf-8"
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
 # A spreadsheet takes a text that begins with one of these for a formula (OWASP "CSV injection", ASVS 1.2.10).
-_FORMULA_STARTS = "=+-@\t\r\n\0"
+_FORMULA_STARTS = frozenset("=+-@\t\r\n\0")
 # The rest of them JSON text writes as escapes.
 FORMULA_SIGNS = (b"=", b"+", b"-", b"@")
 _EDGE = b"\x1f"
@@ -123,8 +123,9 @@ def _field(raw: bytes, guard: bool) -> bytes:
 
 
 def _guarded(text: str) -> str:
-    return f"'{text}" if text[:1] and text[0] in _FORMULA_STARTS else text
+    return f"'{text}" if text[:1] in _FORMULA_STARTS else text
 
 
 def _quoted(text: str) -> bytes:
-    return b'"' + text.replace('"', '""').encode() + b'"'
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'.encode()

@@ -119,7 +119,18 @@ def test_cells_outside_the_guard() -> None:
 
 
 KEYS = ["a", "b", "名 前", "x{y}", "", "a,b", 'a"b', "é\\"]
-PIECES = [*"=+-@,:{}[]\\\"'\t\n\x1f\x00 ax上😀", "null", "\\\\", '","a":', '},{"a":', '":', "}]", "\ufffd"]
+PIECES = [
+    *"=+-@,:{}[]\\\"'\t\n\x1f\x00 ax上😀",
+    "null",
+    "\\\\",
+    '","a":',
+    '},{"a":',
+    '":',
+    "}]",
+    "\ufffd",
+    "\ud83d",
+    "\ude00",
+]
 texts = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 anything = plain | st.recursive(
@@ -154,7 +165,7 @@ def test_any_page(
     page: dict[str, Any] = {"total": 7, "data": data.draw(st.lists(row, max_size=4))}
     body = json.dumps(
         {"status": 200, "msg": "", "data": page} if is_wrapped else page, ensure_ascii=escaped, separators=spaces
-    ).encode()
+    ).encode(errors="surrogatepass")
 
     assert encoded(columns, body, encoding, guard) == by_cells(columns, body, encoding, guard)
 
