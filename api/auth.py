@@ -9,10 +9,10 @@ from typing import NamedTuple
 from aiohttp import web
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, not_, or_, select, update
-from sqlmodel.ext.asyncio.session import AsyncSession
 from sqlmodel.sql.expression import Select
 
 from api.routes import Access, Caller
+from api.together import Together
 from domain import projects
 from domain.faults import Denied, Missing
 from infra.database import Database
@@ -27,13 +27,16 @@ HINT = "Send it as `Authorization: Bearer hlg_…`."
 class Gate:
     """Knows callers by their keys.
 
-    Every call asks the database, so that a revoked key is out at once, on every replica.
+    Every call asks the database, so that a revoked key is out at once, on every replica; calls that come with one key
+    at the same time ask together.
     """
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._admin_key = settings.api.admin_key.get_secret_value().encode()
         self._pepper = settings.secrets.pepper.get_secret_value()
+        self._rows = Together(self._look_up)
+        self._marks = Together(self._mark_used)
 
     async def admit(self, request: web.Request, access: Access) -> Caller:
         """Who this is, if they may use routes of this access at all.
@@ -61,18 +64,24 @@ class Gate:
         key = projects.parse(token)
         if key is None:
             raise Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", HINT)
-        async with self._database.session() as session:
-            row = await _look_up(session, key.key_id)
-            # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
-            stored = row.secret_hash if row else bytes(32)
-            matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
-            if row is None or not (matches and row.live):
-                raise Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
-            if row.unseen:
-                await session.exec(
-                    update(ApiKey).where(col(ApiKey.key_id) == key.key_id).values(last_used_at=func.now())
-                )
+        row = await self._rows.ask(key.key_id)
+        # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
+        stored = row.secret_hash if row else bytes(32)
+        matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
+        if row is None or not (matches and row.live):
+            raise Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
+        if row.unseen:
+            await self._marks.ask(key.key_id)
         return Caller(project_id=row.project_id, key_id=key.key_id)
+
+    async def _look_up(self, key_id: str) -> _Row | None:
+        async with self._database.session() as session:
+            found = (await session.exec(_query(key_id))).one_or_none()
+        return None if found is None else _Row(*found)
+
+    async def _mark_used(self, key_id: str) -> None:
+        async with self._database.session() as session:
+            await session.exec(update(ApiKey).where(col(ApiKey.key_id) == key_id).values(last_used_at=func.now()))
 
 
 GATE = web.AppKey("gate", Gate)
@@ -85,16 +94,14 @@ class _Row(NamedTuple):
     unseen: bool
 
 
-async def _look_up(session: AsyncSession, key_id: str) -> _Row | None:
+def _query(key_id: str) -> Select[str, bytes, bool, bool]:
     live = and_(is_live(ApiKey.revoked_at), is_live(Project.revoked_at))
     seen = func.coalesce(col(ApiKey.last_used_at) > func.now() - LAST_USED_PRECISION, False)
-    statement: Select[str, bytes, bool, bool] = (
+    return (
         select(ApiKey.project_id, ApiKey.secret_hash, live, not_(seen))
         .join(Project, col(Project.project_id) == ApiKey.project_id)
         .where(ApiKey.key_id == key_id)
     )
-    found = (await session.exec(statement)).one_or_none()
-    return None if found is None else _Row(*found)
 
 
 def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:

@@ -29,11 +29,14 @@ class Estate:
     key: str
     key_id: str
     task_id: str
+    transfer_id: str = "AsyncDownloadTask:1:2:/etc/app.conf:00000000-0000-8000-8000-000000000000"
+    job_id: str = "AsyncDownloadJob:1:2:/etc/app.conf:4000000000"
     delivery_id: str = "msg_" + "0" * 32
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
-        return route.path.format_map(vars(self))
+        own = {"task_id": self.transfer_id} if route.tag == "transfers" else {}
+        return route.path.format_map(vars(self) | own)
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(door), await door.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks"}
+    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers"}
     assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 

@@ -1,0 +1,90 @@
+"""Asking together: shared answers that cannot be told from asking alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from api.together import Together
+
+
+class Oracle:
+    """Answers with how often it was asked, when it is let."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.let = asyncio.Event()
+
+    async def ask(self, key: str) -> int:
+        """One question."""
+        self.asked.append(key)
+        number = len(self.asked)
+        await self.let.wait()
+        if key == "broken":
+            raise LookupError(key)
+        return number
+
+
+async def turns() -> None:
+    """Let every task take the steps that it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_who_asks_while_others_are_answered_shares_the_next_question() -> None:
+    """A hundred that come during the first question need one more, and none of them gets the older answer."""
+    oracle = Oracle()
+    together = Together(oracle.ask)
+    first = asyncio.create_task(together.ask("a"))
+    await turns()
+    others = [asyncio.create_task(together.ask("a")) for _ in range(100)]
+    await turns()
+    assert oracle.asked == ["a"]
+
+    oracle.let.set()
+
+    assert await first == 1
+    assert await asyncio.gather(*others) == [2] * 100
+    assert await together.ask("a") == 3
+
+
+async def test_different_questions_do_not_wait_for_each_other() -> None:
+    """Each has turns of its own."""
+    oracle = Oracle()
+    together = Together(oracle.ask)
+    asking = [asyncio.create_task(together.ask(key)) for key in "abc"]
+    await turns()
+
+    assert oracle.asked == ["a", "b", "c"]
+    oracle.let.set()
+    assert await asyncio.gather(*asking) == [1, 2, 3]
+
+
+async def test_a_failure_is_everybody_s_who_shares_it_and_nobody_else_s() -> None:
+    """The next question is asked anew."""
+    oracle = Oracle()
+    oracle.let.set()
+    together = Together(oracle.ask)
+    sharing = [asyncio.create_task(together.ask("broken")) for _ in range(2)]
+
+    for task in sharing:
+        with pytest.raises(LookupError):
+            await task
+    assert oracle.asked == ["broken"]
+    with pytest.raises(LookupError):
+        await together.ask("broken")
+    assert oracle.asked == ["broken"] * 2
+
+
+async def test_who_goes_away_takes_nobody_s_answer() -> None:
+    """A cancelled caller leaves the question to the others."""
+    oracle = Oracle()
+    together = Together(oracle.ask)
+    leaving = asyncio.create_task(together.ask("a"))
+    staying = asyncio.create_task(together.ask("a"))
+    await turns()
+    leaving.cancel()
+    oracle.let.set()
+
+    assert await staying == 1
