@@ -1,0 +1,223 @@
+"""Configuration in two levels: defaults that all platforms share, and what a platform has of its own.
+
+A key that a platform does not set is taken from the defaults, else from what its kind allows or what is built in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+from domain.faults import Invalid
+from domain.orders import windows
+from domain.orders.capability import Capability
+
+DEFAULT: Final = "default"
+"""The platform number under which the shared configuration stands."""
+
+_LAST = re.compile(r"last ([1-9][0-9]{0,3}) (hours|days|weeks|months)")
+_DAYS = {"hours": 1 / 24, "days": 1.0, "weeks": 7.0, "months": 30.0}
+
+
+def _understood(starttime: str) -> str:
+    if _LAST.fullmatch(starttime):
+        return starttime
+    try:
+        moment = datetime.fromisoformat(starttime)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(
+            f"{starttime!r} is no time to start from. Write a moment with its zone, like 2026-08-01T00:00:00Z, "
+            "or “last 3 months” (hours, days, weeks, months)."
+        )
+    return starttime
+
+
+StartTime = Annotated[str, AfterValidator(_understood)]
+
+
+class Options(BaseModel):
+    """What one level sets; what is missing comes from the level above."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    starttime: StartTime | None = Field(default=None, description="a moment, or “last 3 months”; resolved once, kept")
+    interval: int | None = Field(default=None, ge=1, le=86_400, description="seconds of a slice")
+    timeout: int | None = Field(default=None, ge=1, le=86_400, description="seconds after which an attempt is ended")
+    retries: int | None = Field(default=None, ge=0, le=100, description="retries of a slice after its first attempt")
+    retryintv: float | None = Field(
+        default=None, ge=0, le=3_600, description="seconds before the first retry; the nth waits n times as long"
+    )
+    threads: int | None = Field(default=None, ge=1, le=100, description="slices read at a time, on each worker")
+    overlap: int | None = Field(default=None, ge=0, le=3_600, description="seconds of the slice before, read again")
+    settle_lag: int | None = Field(
+        default=None, ge=0, le=2_592_000, description="seconds that an order may take to show up; younger is not read"
+    )
+    sweep_after: int | None = Field(
+        default=None, ge=0, le=2_592_000, description="seconds after which a slice is read once more; 0 for never"
+    )
+    max_rows_per_slice: int | None = Field(
+        default=None, ge=1, le=100_000, description="a slice with more orders splits itself"
+    )
+    requests_per_second: float | None = Field(default=None, gt=0, le=10_000, description="over all workers")
+    burst: int | None = Field(default=None, ge=1, le=10_000, description="requests that may come at once")
+    daily_quota: int | None = Field(default=None, ge=1, lt=10**9, description="requests a day, over all workers")
+    credentials: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="name of an entry of HAULAGE_ORDERS__CREDENTIALS"
+    )
+
+
+BUILT_IN: Final = Options(
+    starttime="last 3 months",
+    interval=600,
+    timeout=300,
+    retries=3,
+    retryintv=10,
+    threads=4,
+    overlap=5,
+    settle_lag=180,
+    sweep_after=900,
+    max_rows_per_slice=10_000,
+)
+
+
+class Origin(StrEnum):
+    """Where a value comes from."""
+
+    PLATFORM = "platform"
+    DEFAULT = "default"
+    BUILT_IN = "built_in"
+    KIND = "kind"
+
+
+class Effective(BaseModel):
+    """What is in force for a platform, and from which version on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int
+    starttime: StartTime
+    interval: int
+    timeout: int
+    retries: int
+    retryintv: float
+    threads: int
+    overlap: int
+    settle_lag: int
+    sweep_after: int
+    max_rows_per_slice: int
+    requests_per_second: float
+    burst: int
+    daily_quota: int | None
+    credentials: str | None
+
+    def adjusted(self, capability: Capability) -> Capability:
+        """What the platform can do, asked no faster than configured."""
+        rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
+        return capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
+
+
+def effective(
+    version: int, defaults: Options, own: Options, capability: Capability
+) -> tuple[Effective, Mapping[str, Origin]]:
+    """What is in force, and where each value comes from."""
+    kind = Options(
+        requests_per_second=capability.rate.per_second,
+        burst=capability.rate.burst,
+        daily_quota=capability.rate.per_day,
+        settle_lag=max(BUILT_IN.settle_lag or 0, int(capability.query.newest_seconds)),
+    )
+    levels = [(Origin.PLATFORM, own), (Origin.DEFAULT, defaults), (Origin.KIND, kind), (Origin.BUILT_IN, BUILT_IN)]
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for name in Options.model_fields:
+        values[name], origins[name] = _first(name, levels)
+    return Effective(version=version, **values), origins
+
+
+def _first(name: str, levels: Sequence[tuple[Origin, Options]]) -> tuple[Any, Origin]:
+    for origin, options in levels:
+        value = getattr(options, name)
+        if value is not None:
+            return value, origin
+    return None, Origin.BUILT_IN
+
+
+def begins_at(starttime: str, platform_now: datetime) -> datetime:
+    """The second that a platform's orders are fetched from."""
+    last = _LAST.fullmatch(starttime)
+    if last is None:
+        return windows.floor(datetime.fromisoformat(starttime))
+    return windows.floor(platform_now - timedelta(days=int(last[1]) * _DAYS[last[2]]))
+
+
+def check(platform: str, settings: Effective, capability: Capability, now: AwareDatetime) -> None:
+    """Refuse what cannot work with this platform.
+
+    Raises:
+        Invalid: The sentence says what was set and what is allowed.
+    """
+    query, paging = capability.query, capability.paging
+    asked = settings.interval + settings.overlap
+    if query.window_max_seconds is not None and asked > query.window_max_seconds:
+        raise _wrong(
+            platform,
+            f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time; "
+            f"{capability.kind} allows at most {query.window_max_seconds:.0f} s",
+        )
+    if settings.interval < query.window_min_seconds:
+        raise _wrong(
+            platform,
+            f"interval is {settings.interval} s; {capability.kind} allows at least {query.window_min_seconds:.0f} s",
+        )
+    if settings.overlap >= settings.interval:
+        raise _wrong(platform, f"overlap {settings.overlap} s must be shorter than interval {settings.interval} s")
+    if settings.settle_lag < query.newest_seconds:
+        raise _wrong(
+            platform,
+            f"settle_lag is {settings.settle_lag} s; {capability.kind} answers only "
+            f"for times at least {query.newest_seconds:.0f} s old",
+        )
+    if paging.rows_max is not None and settings.max_rows_per_slice > paging.rows_max:
+        raise _wrong(
+            platform,
+            f"max_rows_per_slice is {settings.max_rows_per_slice:,}; {capability.kind} tells at most "
+            f"{paging.rows_max:,} orders of a query",
+        )
+    _check_rate(platform, settings, capability)
+    _check_start(platform, settings, capability, now)
+
+
+def _check_rate(platform: str, settings: Effective, capability: Capability) -> None:
+    rate = capability.rate
+    limits = (
+        ("requests_per_second", settings.requests_per_second, rate.per_second),
+        ("burst", settings.burst, rate.burst),
+        ("daily_quota", settings.daily_quota, rate.per_day),
+    )
+    for name, value, limit in limits:
+        if limit is not None and value is not None and value > limit:
+            raise _wrong(platform, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
+
+
+def _check_start(platform: str, settings: Effective, capability: Capability, now: datetime) -> None:
+    begins = begins_at(settings.starttime, now)
+    if begins >= now:
+        raise _wrong(platform, f"starttime {settings.starttime} lies in the future; it must be before now")
+    history = capability.query.history_seconds
+    if history is not None and begins < windows.floor(now - timedelta(seconds=history)):
+        raise _wrong(
+            platform,
+            f"starttime {settings.starttime} is further back than {capability.kind} tells orders, "
+            f"which is {history / 86_400:.0f} days",
+        )
+
+
+def _wrong(platform: str, what: str) -> Invalid:
+    return Invalid("config_invalid", f"Platform {platform}: {what}.", "Change the value, or leave it out.")

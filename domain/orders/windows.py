@@ -1,0 +1,87 @@
+"""Windows of time: slices that follow each other without a gap, and what is asked for beyond their edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
+
+SECOND: Final = timedelta(seconds=1)
+
+
+class Window(BaseModel):
+    """From a second to another, the first included and the last not."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: AwareDatetime
+    end: AwareDatetime
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.start >= self.end:
+            raise ValueError(f"a window from {self.start} to {self.end} holds no time; its end must be later")
+        if self.start.microsecond or self.end.microsecond:
+            raise ValueError(f"a window from {self.start} to {self.end} begins or ends within a second")
+        return self
+
+    def __str__(self) -> str:
+        return f"{stamp(self.start)}:{stamp(self.end)}"
+
+    @property
+    def length(self) -> timedelta:
+        """How much time it holds."""
+        return self.end - self.start
+
+    def holds(self, moment: datetime) -> bool:
+        """Whether a moment lies in it."""
+        return self.start <= moment < self.end
+
+    def begun_earlier(self, overlap_seconds: int) -> Window:
+        """The window as it is asked for: it repeats the last seconds of the one before."""
+        return Window(start=self.start - timedelta(seconds=overlap_seconds), end=self.end)
+
+    def halves(self, least_seconds: float = 1) -> tuple[Window, Window] | None:
+        """Two windows that are this one together, or nothing where they would become too short to be asked for."""
+        middle = self.start + timedelta(seconds=self.length // SECOND // 2)
+        if min(middle - self.start, self.end - middle) < max(SECOND, timedelta(seconds=least_seconds)):
+            return None
+        return Window(start=self.start, end=middle), Window(start=middle, end=self.end)
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as ids of slices hold it."""
+    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def floor(moment: datetime) -> datetime:
+    """The second that a moment lies in."""
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+def consecutive(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[Window]:
+    """The next slices from a moment on, each of the whole interval, none beyond *until*."""
+    interval = timedelta(seconds=interval_seconds)
+    found: list[Window] = []
+    while len(found) < most and start + interval <= until:
+        found.append(Window(start=start, end=start + interval))
+        start += interval
+    return found
+
+
+def clipped(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[Window]:
+    """The next slices up to *until* exactly: the last may be shorter."""
+    found = consecutive(start, until, interval_seconds, most)
+    rest = found[-1].end if found else start
+    if len(found) < most and rest < until:
+        found.append(Window(start=rest, end=until))
+    return found
+
+
+def is_gapless(windows: Iterable[Window]) -> bool:
+    """Whether windows follow each other without a gap and without an overlap."""
+    ordered = sorted(windows, key=lambda each: each.start)
+    return all(before.end == after.start for before, after in pairwise(ordered))

@@ -1,0 +1,139 @@
+"""Slices and marks, held against a plain list of seconds whatever is claimed, read, failed, split or skipped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from pydantic import ValidationError
+
+from domain.orders import marks, windows
+from domain.orders.marks import Marks, Track
+from domain.orders.windows import Window
+
+BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def at(seconds: int) -> datetime:
+    """A moment so many seconds after the beginning."""
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def window(start: int, end: int) -> Window:
+    """A window by seconds after the beginning."""
+    return Window(start=at(start), end=at(end))
+
+
+@given(start=st.integers(0, 100), length=st.integers(2, 5_000))
+def test_halves_are_the_window(start: int, length: int) -> None:
+    """Split any number of times, the leaves follow each other without a gap, down to single seconds."""
+    whole = window(start, start + length)
+    leaves = [whole]
+    for _ in range(length.bit_length() + 1):
+        leaves = [half for leaf in leaves for half in leaf.halves() or (leaf,)]
+
+    assert windows.is_gapless(leaves)
+    assert (leaves[0].start, leaves[-1].end) == (whole.start, whole.end)
+    assert all(leaf.length == timedelta(seconds=1) for leaf in leaves)
+
+
+def test_a_window_too_short_to_be_asked_for_is_not_split() -> None:
+    """The platform's shortest window bounds the halves."""
+    assert window(0, 10).halves(least_seconds=6) is None
+    assert window(0, 1).halves() is None
+
+
+@pytest.mark.parametrize(("start", "end"), [(at(5), at(5)), (at(5), at(4)), (at(0), at(1) + timedelta(milliseconds=1))])
+def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetime) -> None:
+    """Nothing is claimed that ends before it begins, or within a second."""
+    with pytest.raises(ValidationError):
+        Window(start=start, end=end)
+
+
+def test_the_present_goes_before_history() -> None:
+    """A platform that begins long ago is claimed at its newest interval first."""
+    first = Marks.first(BEGIN, at(10_000), 600)
+    _, claims = first.claim(at(10_000), 600, 3)
+
+    assert [claim.track for claim in claims] == [Track.LIVE, Track.HISTORY, Track.HISTORY]
+    assert claims[0].window.end == at(9_600)
+    assert claims[1].window == window(0, 600)
+
+
+def test_holes_are_what_is_not_read() -> None:
+    """Unfinished slices and history that nobody claimed, joined where they touch."""
+    standing = Marks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
+
+    found = marks.holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
+
+    assert found == [window(0, 10), window(50, 120), window(200, 210)]
+
+
+class Claiming(RuleBasedStateMachine):
+    """Whatever happens, in whatever order: each second is claimed once, and no hole is hidden."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 500
+        self.marks = Marks.first(BEGIN, at(self.now), 60)
+        self.open: list[Window] = []
+        self.read: list[Window] = []
+        self.before = self.marks
+
+    @rule(seconds=st.integers(0, 400))
+    def time_goes_by(self, seconds: int) -> None:
+        """The platform's clock moves on."""
+        self.now += seconds
+
+    @rule(interval=st.integers(1, 200), most=st.integers(1, 6))
+    def claim(self, interval: int, most: int) -> None:
+        """A cycle claims, with any interval: the configuration may have changed."""
+        self.marks, claims = self.marks.claim(at(self.now), interval, most)
+        self.open += [claim.window for claim in claims]
+        assert len(claims) <= most
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        """Any slice is confirmed or skipped; the others run or have failed."""
+        index = data.draw(st.integers(0, len(self.open) - 1))
+        self.read.append(self.open.pop(index))
+        self._move()
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def split(self, data: st.DataObject) -> None:
+        """Any slice becomes its halves."""
+        index = data.draw(st.integers(0, len(self.open) - 1))
+        chosen = self.open.pop(index)
+        self.open += chosen.halves() or (chosen,)
+        self._move()
+
+    def _move(self) -> None:
+        self.marks = self.marks.completed(min((each.start for each in self.open), default=None))
+
+    @invariant()
+    def nothing_is_forgotten(self) -> None:
+        """What is read, open or unclaimed makes the whole time between the beginning and `claimed_to`, each once."""
+        parts = [*self.open, *self.read, *([self.marks.unclaimed] if self.marks.unclaimed else [])]
+        assert windows.is_gapless(parts)
+        if parts:
+            assert min(each.start for each in parts) == BEGIN
+            assert max(each.end for each in parts) == self.marks.claimed_to
+        assert self.marks.claimed_to <= at(self.now)
+
+    @invariant()
+    def complete_to_tells_the_truth(self) -> None:
+        """It never goes back, and all before it is read."""
+        assert self.before.complete_to <= self.marks.complete_to
+        assert self.before.claimed_to <= self.marks.claimed_to
+        assert all(each.start >= self.marks.complete_to for each in self.open)
+        if self.marks.unclaimed:
+            assert self.marks.unclaimed.start >= self.marks.complete_to
+        self.before = self.marks
+
+
+TestClaiming = Claiming.TestCase
