@@ -178,7 +178,7 @@ def read_url(url: str) -> Target:
             f"The URL has {len(url):,} characters; {URL_MAX_CHARACTERS:,} are allowed.",
             "Shorten it, for example by an id that stands for long filters.",
         )
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in url):
+    if _CONTROL.search(url):
         raise _malformed(
             "The URL contains a control character, such as a line break.", "Remove it or percent-encode it."
         )
