@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -143,6 +144,9 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until told to stop; what runs may finish within the graceful time."""
     chosen = [queue for queue in table(services) if queue.is_among(queues)]
+    if fetching.FETCH_QUEUE in queues:
+        # Arrow is loaded where it is used, and the first download should not wait for that.
+        importlib.import_module("domain.downloads.flat_csv")
     workers = [build(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
         for worker in workers:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from domain.downloads import csv
 from domain.downloads.flat import QUOTE, Grid, Places, Text
@@ -51,6 +52,7 @@ def _joined(text: Text, starts: Places, ends: Places, odd: Places, fields: Seque
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(b"".join([text.data, *fields]))]
     order = np.arange(0, 2 * len(starts), 2)
     order[odd] = 2 * len(starts) - 1 + np.arange(len(fields))
-    cells = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers).take(pa.array(order))
+    column = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers)
+    cells = pc.take(column, pa.array(order))
     joined: bytes = cells.buffers()[2].to_pybytes()
     return joined
