@@ -1,0 +1,115 @@
+"""Columns of texts and of numbers are brought into a book as one text would be, cell by cell."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.downloads.excel import numerals, safe, texts
+from domain.downloads.excel.line import Line
+
+AWKWARD = st.text(st.sampled_from("a&<>_x0041\x00\x1f\t\n\r￿￾\ufeff中😀"))
+TEXTS = st.lists(st.one_of(st.none(), AWKWARD, st.text()))
+
+
+@given(TEXTS, st.integers(0, 2))
+def test_texts_are_spelled_as_a_single_one_is(cells: list[str | None], start: int) -> None:
+    """In a whole column and in a part of one."""
+    column = pa.array(["<"] * start + cells, pa.string()).slice(start)
+    assert texts.xml(column).to_pylist() == [None if cell is None else safe.xml(safe.text(cell)) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 32_767,
+        "x" * 32_768,
+        "😀" * 16_383,
+        "😀" * 16_384,
+        "中" * 32_767,
+        "中" * 32_768,
+        "\n" * 253,
+        "\n" * 254,
+        "a\n" * 300,
+        "x" * 300,
+    ],
+    ids=lambda text: f"{text[:2]!r}-{len(text)}",
+)
+def test_texts_are_cut_as_a_single_one_is(text: str) -> None:
+    """And each that was is counted."""
+    kept, cut = safe.bounded(text)
+    found, count = texts.bounded(pa.array(["a", text, None, text]))
+    assert found.to_pylist() == ["a", kept, None, kept]
+    assert count == 2 * cut
+
+
+@given(TEXTS)
+def test_white_space_at_the_ends_is_noticed(cells: list[str | None]) -> None:
+    """Where a reader of XML would drop it."""
+    found = texts.edged_by_space(pa.array(cells, pa.string()))
+    assert found.tolist() == [
+        any(end <= " " for end in (cell or "x")[:: max(1, len(cell or "x") - 1)]) for cell in cells
+    ]
+
+
+def significant(numeral: str) -> int:
+    """The digits that Excel would have to keep."""
+    number, _, exponent = numeral.lower().partition("e")
+    digits = number.lstrip("-").replace(".", "").lstrip("0")
+    return len(digits.rstrip("0") if "." in number or exponent else digits)
+
+
+NUMERALS = st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z")
+
+
+@given(st.lists(NUMERALS), st.booleans())
+def test_fifteen_digits_are_kept(cells: list[str], with_null: bool) -> None:
+    """More are not, nor what is too large or too small for a number of 64 bits."""
+    column = pa.array([*cells, None] if with_null else cells, pa.string())
+    expected = [
+        significant(cell) <= 15
+        and (not Decimal(cell) or abs(Decimal(cell).adjusted()) <= 307 or "e" not in cell.lower())
+        for cell in cells
+    ]
+    assert numerals.exact(column).tolist() == expected + [True] * with_null
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
+def test_a_fraction_that_is_a_computers_own_number_is_told(cells: list[float]) -> None:
+    """One more digit makes it another number."""
+    written = [f"{Decimal(repr(cell)):f}" for cell in cells]
+    fractions = [text for text in written if "." in text]
+    assert numerals.binary(pa.array(fractions, pa.string())).all()
+    longer = [f"{text}12345678901234567891" for text in fractions]
+    assert not numerals.binary(pa.array(longer, pa.string())).any()
+
+
+WORDS = st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=30)
+ALIKE = st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=4, max_size=4), min_size=30)
+
+
+@given(WORDS, ALIKE, st.one_of(st.integers(1, 120), st.integers(9_990, 10_010)))
+def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: list[str], first: int) -> None:
+    """Numbers of any length, texts of one length and of any, gaps."""
+    rows = len(words)
+    line = Line(first, rows)
+    line.text("<")
+    line.number()
+    line.text(">")
+    line.cells(pa.array(words, pa.string()))
+    line.cells(pa.array(alike[:rows], pa.string()))
+    line.address(27, ' s="1"')
+    line.uniform(("[", "]"), pa.array(words, pa.string()))
+    line.address(0)
+    line.mixed(np.arange(rows) % 2, [("a", "b"), ("", "")], pa.array(alike[:rows], pa.string()))
+    expected = "".join(
+        f'<{number}>{"/>" if word is None else word}{four}<c s="1" r="AB{number}"'
+        f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
+        for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
+    )
+    assert line.joined().to_pybytes().decode() == expected
