@@ -217,7 +217,9 @@ async def _succeeded(scene: _Scene, task_id: str) -> bool:
     url = f"{contender.base}{contender.status_prefix}{task_id}"
     async with scene.session.get(url, headers=contender.headers) as answer:
         told = await answer.json()
-    return bool(told.get("status") == "Success")
+    if told.get("status") not in ("Pending", "Running", "Success"):
+        raise RoundFailed(f"{task_id} ended as {told}")
+    return bool(told["status"] == "Success")
 
 
 async def _over(scene: _Scene, jobs: Sequence[str]) -> tuple[float, int]:
