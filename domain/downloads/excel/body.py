@@ -21,7 +21,7 @@ from domain.downloads.excel.buffers import Mask
 from domain.downloads.excel.columns import Column
 from domain.downloads.excel.forms import Form, Values
 from domain.downloads.excel.line import EMPTY_END, Around, Line
-from domain.downloads.excel.looks import Looks
+from domain.downloads.excel.looks import Looks, Places
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.zones import Zone
 
@@ -120,7 +120,7 @@ class Encoder:
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
         tally.links += self._links(values, place, first_row)
-        payload, spaced = self._spelled(values, place, tally)
+        payload, spaced = self._spelled(values, found, place, tally)
         forms = [form for form in Form if form is not Form.EMPTY and values.counts[form]]
         if found is None and spaced is None and len(forms) <= 1:
             form = forms[0] if forms else Form.TEXT
@@ -148,7 +148,7 @@ class Encoder:
         column = self._first_column + place
         return [Link(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)]
 
-    def _spelled(self, values: Values, place: int, tally: Tally) -> tuple[pa.Array, Mask | None]:
+    def _spelled(self, values: Values, found: Places | None, place: int, tally: Tally) -> tuple[pa.Array, Mask | None]:
         """The payload as XML, and which cells are texts that begin or end with white space, if any."""
         payload = values.payload
         if not values.has(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA):
@@ -164,11 +164,16 @@ class Encoder:
         spaced = texts.edged_by_space(payload) & values.mask(Form.TEXT)
         payload = texts.xml(payload)
         if values.has(Form.RICH):
-            payload = pc.replace_with_mask(payload, rich, self._rich(values.payload.filter(rich), place, tally))
+            payload = pc.replace_with_mask(payload, rich, self._rich(values, found, place, tally))
         return payload, spaced if spaced.any() else None
 
-    def _rich(self, sources: pa.Array, place: int, tally: Tally) -> pa.Array:
-        made = [richtext.xml(source, self._columns[place].style) for source in sources.to_pylist()]
+    def _rich(self, values: Values, found: Places | None, place: int, tally: Tally) -> pa.Array:
+        """The runs of cells of HTML: what these do not say of the font, the look of the cell does."""
+        column, where = self._columns[place], values.mask(Form.RICH)
+        styles = [column.style, *(style for _, style in column.looks)]
+        looks = [0] * values.counts[Form.RICH] if found is None else found[where].tolist()
+        sources = values.payload.filter(pa.array(where)).to_pylist()
+        made = [richtext.xml(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
         tally.cut_cells += sum(was_cut for _, was_cut in made)
         return pa.array([xml for xml, _ in made], pa.string())
 
