@@ -74,7 +74,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             settings=settings,
             database=database,
             objects=objects,
-            http=await stack.enter_async_context(GuardedClient(settings.guard)),
+            http=await stack.enter_async_context(GuardedClient(settings.opened_guard)),
             sealer=Sealer(settings.secrets),
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(),

@@ -26,6 +26,16 @@ def _only_scheme_and_host(value: str) -> str:
 PublicBase = Annotated[str, AfterValidator(_only_scheme_and_host)]
 
 
+def _by_address(value: str) -> str:
+    """The guard opens addresses; what a name leads to may change."""
+    if value:
+        egress.Rules.parse([urlsplit(value).netloc], ())
+    return value
+
+
+OwnAddress = Annotated[PublicBase, AfterValidator(_by_address)]
+
+
 def _by_asyncpg(url: SecretStr) -> SecretStr:
     """PostgreSQL's own spelling of its addresses will do; the driver is our affair."""
     scheme, colon, rest = url.get_secret_value().partition("://")
@@ -232,6 +242,26 @@ class TransferSettings(BaseModel):
     file_max_bytes: int = Field(default=10 * 1024**3, ge=1, description="a larger file is not fetched")
 
 
+class OrderSettings(BaseModel):
+    """Orders of platforms. What is said for each platform is configured through the API."""
+
+    credentials_folder: Path = Field(
+        default=Path(".haulage/credentials"), description="holds NAME.json for each reference to credentials"
+    )
+    own_address: PublicBase = Field(
+        default="",
+        description="our own API as workers reach it, like http://10.1.2.3:8080, opened for /v1/orders/source",
+    )
+    slices_ahead: int = Field(default=64, ge=1, le=500, description="slices of a platform claimed and not read yet")
+    serve_seconds: float = Field(
+        default=2.0, gt=0, description="how often a worker looks for new platforms and threads"
+    )
+    unserved_seconds: float = Field(default=20.0, gt=0, le=50, description="silence that a platform is reported after")
+    skew_max_seconds: float = Field(default=300.0, gt=0, description="a clock further off is reported")
+    copies_kept_days: int = Field(default=7, ge=1, description="how long exports may be frozen at a mark")
+    raw_kept_days: int = Field(default=90, ge=1, description="how long the pages of platforms are kept")
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -252,7 +282,14 @@ class Settings(BaseSettings):
     webhooks: WebhookSettings = WebhookSettings()
     gse: GseSettings = GseSettings()
     transfers: TransferSettings = TransferSettings()
+    orders: OrderSettings = OrderSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+
+    @property
+    def opened_guard(self) -> GuardSettings:
+        """The guard, open for our own address too: orders are exported from there."""
+        own = urlsplit(self.orders.own_address).netloc
+        return self.guard.model_copy(update={"allow": [*self.guard.allow, own]}) if own else self.guard
 
 
 @cache

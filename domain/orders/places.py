@@ -1,0 +1,64 @@
+"""Names: workflow ids, task queues, schedules, and where raw pages lie in the store."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from domain.orders import windows
+from domain.orders.windows import Window
+
+PLATFORM_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
+
+QUEUE: Final = "orders"
+"""Plans, and the steps that need the database alone."""
+PLATFORM_QUEUES: Final = "orders-*"
+"""In place of a queue's name: those of all platforms."""
+WATCH: Final = "orders-watch"
+RAW: Final = "orders-raw/"
+
+_PREFIX: Final = "orders-"
+_DESK: Final = ":desk"
+
+
+def slice_queue(platform: str) -> str:
+    """Where a platform's slices wait for the workers that serve it."""
+    return f"{_PREFIX}{platform}"
+
+
+def desk_queue(platform: str) -> str:
+    """Where the same workers answer at once, however many slices they read."""
+    return f"{_PREFIX}{platform}{_DESK}"
+
+
+def served_platform(queue: str) -> str | None:
+    """The platform whose queue a worker was told to serve."""
+    platform = queue.removeprefix(_PREFIX)
+    return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None
+
+
+def slice_id(platform: str, window: Window, suffix: str = "") -> str:
+    """The id of a slice's workflow; a redo and a sweep have a suffix."""
+    return f"order-slice:{platform}:{window}{suffix and ':'}{suffix}"
+
+
+def schedule_id(platform: str) -> str:
+    """The id of a platform's schedule; its runs are named after it."""
+    return f"order-cycle:{platform}"
+
+
+def report_id(platform: str, day: str) -> str:
+    """The id of the workflow that compares a day."""
+    return f"order-report:{platform}:{day}"
+
+
+def raw_key(platform: str, window: Window, reading: str) -> str:
+    """Where the pages of a reading lie: partitioned as Parquet's readers expect it."""
+    day = window.start.date().isoformat()
+    name = f"{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
+    return f"{RAW}platform={platform}/day={day}/{name}.parquet"
+
+
+def report_key(platform: str, day: str) -> str:
+    """Where a day's comparison lies."""
+    return f"orders-reports/{platform}/{day}.xlsx"

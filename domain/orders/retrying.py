@@ -1,0 +1,60 @@
+"""Retrying: how often a slice is read again, and after which pause."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel
+
+from domain.faults import FaultRecord
+
+WAITS_MAX: Final = 1_000
+"""So often a platform may tell a slice to wait before that counts as a failure."""
+CRASHES_MAX: Final = 10
+"""So many workers may die with a slice before it is taken for the cause."""
+
+
+class Trouble(StrEnum):
+    """Why an attempt did not come to its end."""
+
+    FAILED = "failed"
+    """It may go better."""
+    REFUSED = "refused"
+    """It will not, before somebody mends something."""
+    TOLD_TO_WAIT = "told_to_wait"
+    """By the platform or by our own limiter; that is no failure."""
+    CRASHED = "crashed"
+    """Its worker died, or was stopped."""
+
+
+class Setback(BaseModel):
+    """One attempt that did not come to its end."""
+
+    trouble: Trouble
+    fault: FaultRecord
+    wait_seconds: float = 0.0
+
+
+class Ladder(BaseModel):
+    """What a slice has behind it."""
+
+    failures: int = 0
+    waits: int = 0
+    crashes: int = 0
+
+    def pause_after(self, setback: Setback, retries: int, retryintv: float) -> float | None:
+        """How long to wait before the next attempt; None where there is none, and the slice has failed."""
+        match setback.trouble:
+            case Trouble.REFUSED:
+                return None
+            case Trouble.TOLD_TO_WAIT if self.waits < WAITS_MAX:
+                self.waits += 1
+                return max(setback.wait_seconds, 0.1)
+            case Trouble.CRASHED if self.crashes < CRASHES_MAX:
+                self.crashes += 1
+                return 0.0
+        self.failures += 1
+        if self.failures > retries:
+            return None
+        return max(self.failures * retryintv, setback.wait_seconds)
