@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import aiohttp
-from pydantic import SecretStr
 
 from bench.peers import environments
 from bench.report import RESULTS, publish
@@ -19,7 +19,7 @@ from bench.transfers.contenders import ROOM, SEED_DESIGN, Contender, Ours, runni
 from bench.transfers.figures import Results
 from bench.transfers.surroundings import Gse, Repository, running_gse, running_repository
 from cli.house import house
-from infra.settings import GseSettings, Settings
+from infra.settings import Settings
 
 CHART = "chart"
 SMALL = (5_000, 1)
@@ -38,7 +38,8 @@ async def measure() -> None:
         gse = await stack.enter_async_context(running_gse())
         repository = await stack.enter_async_context(running_repository())
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        running = await stack.enter_async_context(house(_settings(gse, repository, folder)))
+        settings = stack.enter_context(_known(gse, repository, folder))
+        running = await stack.enter_async_context(house(settings))
         ours = await Ours.registered(running, session)
         seed = await stack.enter_async_context(running_seed_design(running, gse, repository, session))
         # The first run of a house opens connections and compiles what it needs; in everyday life that is long done.
@@ -62,22 +63,24 @@ async def _rounds(
     return results
 
 
-def _settings(gse: Gse, repository: Repository, folder: Path) -> Settings:
-    """A house of its own that knows both."""
-    settings = Settings()
-    known = {
-        "base_url": gse.base,
-        "app_code": "bench",
-        "app_secret": SecretStr("bench"),
-        "source_agent_id": "ours-source",
-        "cache_folder": folder / "cache",
+@contextmanager
+def _known(gse: Gse, repository: Repository, folder: Path) -> Iterator[Settings]:
+    """Settings of a house that knows both: a house reads them from the environment, as its processes do."""
+    variables = {
+        "HAULAGE_GSE__BASE_URL": gse.base,
+        "HAULAGE_GSE__APP_CODE": "bench",
+        "HAULAGE_GSE__APP_SECRET": "bench",
+        "HAULAGE_GSE__SOURCE_AGENT_ID": "ours-source",
+        "HAULAGE_GSE__CACHE_FOLDER": str(folder / "cache"),
+        "HAULAGE_GUARD__ALLOW": json.dumps([repository.base.removeprefix("http://")]),
+        "HAULAGE_TRANSFERS__REPOSITORY": f"{repository.base}/{{path}}",
     }
-    allowed = repository.base.removeprefix("http://")
-    return settings.model_copy(
-        update={
-            "data_dir": folder / "house",
-            "gse": GseSettings(**known),
-            "guard": settings.guard.model_copy(update={"allow": [*settings.guard.allow, allowed]}),
-            "transfers": settings.transfers.model_copy(update={"repository": f"{repository.base}/{{path}}"}),
-        }
-    )
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield Settings().model_copy(update={"data_dir": folder / "house"})
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
