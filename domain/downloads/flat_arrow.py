@@ -23,6 +23,7 @@ def columns(grid: Grid, places: Sequence[int | None]) -> list[pa.Array]:
     edges = np.stack([grid.starts, grid.stops], axis=1).astype(np.int32).ravel()
     pieces = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(grid.text)])
     order = np.arange(0, len(edges), 2).reshape(grid.rows, grid.columns)[:, shown].T.ravel()
-    cells = pieces.take(pa.array(order))
+    # Made by hand, because `pa.array` loads pandas.
+    cells = pieces.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))
     found = (cells.slice(number * grid.rows, grid.rows) for number in range(len(shown)))
     return [pa.repeat(_NULL, grid.rows) if place is None else next(found) for place in places]

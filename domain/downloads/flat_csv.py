@@ -53,6 +53,8 @@ def _joined(text: Text, starts: Places, ends: Places, odd: Places, fields: Seque
     order = np.arange(0, 2 * len(starts), 2)
     order[odd] = 2 * len(starts) - 1 + np.arange(len(fields))
     column = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, buffers)
-    cells = pc.take(column, pa.array(order))
+    # Made by hand, because `pa.array` loads pandas.
+    picked = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
+    cells = pc.take(column, picked)
     joined: bytes = cells.buffers()[2].to_pybytes()
     return joined

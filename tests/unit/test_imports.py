@@ -18,3 +18,22 @@ def test_light_floors_load_no_heavy_library(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+_STAGING = r"""
+import sys
+from domain.downloads.encoding import PageEncoder
+from domain.downloads.request import Encoding
+from domain.downloads.shape import Shape
+from domain.downloads.sinks import CsvSink
+
+page = PageEncoder(Shape(columns=["a"]), CsvSink(Encoding.UTF_8, True)).encode(b'{"data":[{"a":"\u003d\xc3\xa9"}]}')
+print(page.rows, "pandas" in sys.modules)
+"""
+
+
+def test_staging_csv_loads_no_pandas() -> None:
+    """Arrow loads it by the way, at 40 MB a worker, where it is asked to convert."""
+    done = subprocess.run([sys.executable, "-c", _STAGING], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "1 False"
