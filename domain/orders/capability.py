@@ -55,6 +55,7 @@ class Query(_Record):
     field: QueryField = QueryField.MODIFIED
     start: str = Field(description="name of the parameter with the window's start")
     end: str = Field(description="name of the parameter with the window's end")
+    shop: str = Field(default="", description="name of the parameter with the shop, where one is needed")
     start_inclusive: bool = True
     end_inclusive: bool = True
     moments: Moments = Moments()

@@ -65,7 +65,7 @@ class Reader:
         tree: dict[Step, Any] = {}
         for name, (path, kind) in wanted.items():
             _plant(tree, ("$", *path.steps), name, kind)
-        compiled = _compile(tree["$"])
+        compiled = _compile(tree["$"]) if wanted else _Compiled(msgspec.Raw, {})
         self._decoder = msgspec.json.Decoder(compiled.type)
         self._picks = compiled.picks
 

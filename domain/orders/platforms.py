@@ -1,4 +1,4 @@
-"""The platforms that are known: a record for each kind, after its own documents. Limits an account has differ: set them."""
+"""The platforms that are known: a record for each kind, after its own documents."""
 
 from __future__ import annotations
 
@@ -225,6 +225,7 @@ AMAZON: Final = Capability(
     kind="amazon",
     query=Query(
         path="/orders/v0/orders",
+        shop="MarketplaceIds",
         start="LastUpdatedAfter",
         end="LastUpdatedBefore",
         newest_seconds=120,

@@ -47,6 +47,10 @@ class Connector:
         self.capability = capability
         self._account = account
         self._channel = Channel(http, permits, capability, account, keyring)
+        self._fixed = {
+            **capability.query.parameters,
+            **({shop: account.shop} if (shop := capability.query.shop) else {}),
+        }
         self._rows = Rows(capability, account, self._channel.error_paths())
 
     @property
@@ -141,7 +145,7 @@ class Connector:
     def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
         return {
-            **query.parameters,
+            **self._fixed,
             query.start: query.moments.write(asked.first),
             query.end: query.moments.write(asked.last),
             paging.size_parameter: str(paging.size),
@@ -180,7 +184,7 @@ class Connector:
         async def read(place: int, token: str | None) -> walks.Step:
             parameters = self._query(asked, page=token)
             if token is not None and paging.kind is PagingKind.TOKEN:
-                parameters = {**query.parameters, paging.parameter: token}
+                parameters = {**self._fixed, paging.parameter: token}
             told = await self._channel.ask(query.path, parameters, self._rows.reader)
             page = self._rows.page(place, told.answer, told.values, asked)
             following: Any = told.values[reading.NEXT]

@@ -1,0 +1,98 @@
+"""What stands before a platform's answers: its rate, by a real clock, its tokens, and the faults it was asked for."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from sims.platforms.scenario import Faults, Limits
+
+DAY_SECONDS: Final = 86_400.0
+
+
+class Mishap(Enum):
+    """What goes wrong with an answer."""
+
+    ERROR = auto()
+    RESET = auto()
+    BUSY = auto()
+
+
+class Throttle:
+    """Lets through `burst + per_second × t` requests in any t seconds, and not one more."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._full_at = 0.0
+        self._day: list[float] = []
+        self.times: list[float] = []
+        """When each request came that counted, in seconds of a monotonic clock."""
+        self.refused = 0
+
+    def wait_seconds(self) -> float:
+        """0 where a request may pass, which counts it; else when the next one may."""
+        now, rate = time.monotonic(), self._limits.per_second
+        self.times.append(now)
+        wait = 0.0
+        if self._limits.per_day is not None:
+            self._day = [each for each in self._day if each > now - DAY_SECONDS]
+            if len(self._day) >= self._limits.per_day:
+                wait = self._day[0] + DAY_SECONDS - now
+        if not wait and rate is not None:
+            full_at = max(now, self._full_at) + 1 / rate
+            wait = max(0.0, full_at - now - self._limits.burst / rate)
+            if not wait:
+                self._full_at = full_at
+        if wait:
+            self.refused += 1
+        else:
+            self._day.append(now)
+        return wait
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The account's tokens: each is good for so many requests."""
+
+    faults: Faults
+    generation: int = 1
+    used: int = 0
+
+    @property
+    def good(self) -> str:
+        """The one that is good now."""
+        return f"token-{self.generation}"
+
+    def admits(self, token: str) -> bool:
+        """Whether a request with this token passes, which uses it."""
+        if self.faults.token_dead or token != self.good:
+            return False
+        self.used += 1
+        if self.faults.token_requests is not None and self.used > self.faults.token_requests:
+            self.generation, self.used = self.generation + 1, 0
+            return False
+        return True
+
+
+class Mishaps:
+    """Which answers go wrong, by seed."""
+
+    def __init__(self, seed: int, faults: Faults) -> None:
+        self._chance = random.Random(f"mishaps {seed}")
+        self._faults = faults
+        self._happened = 0
+
+    def draw(self) -> Mishap | None:
+        """What goes wrong with the next answer."""
+        faults, at = self._faults, self._chance.random()
+        if faults.only_first is not None and self._happened >= faults.only_first:
+            return None
+        for share, mishap in ((faults.errors, Mishap.ERROR), (faults.resets, Mishap.RESET), (faults.busy, Mishap.BUSY)):
+            if at < share:
+                self._happened += 1
+                return mishap
+            at -= share
+        return None

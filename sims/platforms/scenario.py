@@ -1,0 +1,74 @@
+"""What a stand-in platform is asked to be: its orders, how they change, its limits and its faults, all by a seed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+Kind = Literal["plain", "taobao", "pinduoduo", "shopify", "woocommerce", "amazon"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Changes(_Part):
+    """What happens to orders after the beginning."""
+
+    per_second: float = Field(default=0, ge=0, description="changes in a second of the platform's clock")
+    per_page: float = Field(default=0, ge=0, lt=1, description="chance of a change before each page, again and again")
+    created_share: float = Field(default=0.3, ge=0, le=1, description="of the changes; the others modify")
+    in_window_share: float = Field(
+        default=0.5, ge=0, le=1, description="of the modifications before a page, how many hit the window that is read"
+    )
+    late_share: float = Field(default=0, ge=0, le=1, description="of the changes, how many show up late")
+    late_seconds: float = Field(default=60, ge=0, description="how late at most")
+
+
+class Limits(_Part):
+    """What the platform lets through, by a real clock."""
+
+    per_second: float | None = Field(default=None, gt=0)
+    burst: int = Field(default=1, ge=1)
+    per_day: int | None = Field(default=None, ge=1)
+
+
+class Faults(_Part):
+    """What goes wrong, and how often."""
+
+    errors: float = Field(default=0, ge=0, le=1, description="share of answers that are a 500")
+    resets: float = Field(default=0, ge=0, le=1, description="share of answers that break off in the middle")
+    busy: float = Field(default=0, ge=0, le=1, description="share of answers that ask to come back later")
+    busy_seconds: float = 1
+    only_first: int | None = Field(default=None, ge=0, description="so many requests go wrong at most, then none")
+    token_requests: int | None = Field(default=None, ge=1, description="requests after which a token has expired")
+    token_dead: bool = Field(default=False, description="no token is good, nor are newer ones")
+    repeat_token_at: int | None = Field(default=None, ge=1, description="the page of a walk that leads to itself")
+    total_off: int = Field(default=0, description="how far totals are wrong")
+    ignore_filter: bool = False
+    ignore_page: bool = False
+    drop_share: float = Field(default=0, ge=0, le=1, description="share of pages that leave a row out")
+    slow_ms: int = Field(default=0, ge=0)
+
+
+class Scenario(_Part):
+    """One platform, as one account sees it."""
+
+    kind: Kind = "plain"
+    seed: int = 0
+    orders: int = Field(default=1_000, ge=0, le=5_000_000, description="at the beginning")
+    start: AwareDatetime = Field(default=datetime(2026, 1, 1, tzinfo=UTC), description="when the first was created")
+    span_seconds: int = Field(default=86_400, ge=1, description="from then until the clock's first moment")
+    speed: float = Field(default=0, ge=0, description="seconds of the platform's clock in a real one; 0: it stands")
+    skew_seconds: float | None = Field(
+        default=None, description="the clock is the real one plus this, and runs with it; start and speed are ignored"
+    )
+    crowd_share: float = Field(default=0, ge=0, le=1, description="of the orders, how many share full crowd_seconds")
+    crowd_seconds: int = Field(default=600, ge=1)
+    milliseconds: bool = Field(default=False, description="plain: orders have finer times than can be asked for")
+    rows_max: int | None = Field(default=None, ge=1, description="rows of a query that are told; by default the kind's")
+    changes: Changes = Changes()
+    limits: Limits = Limits()
+    faults: Faults = Faults()

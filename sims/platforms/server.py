@@ -1,0 +1,158 @@
+"""The platforms over HTTP: `/p/NUMBER/…` is one of them, `/_sim/NUMBER/…` makes it, steers it and tells the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from sims.platforms.clock import MICRO
+from sims.platforms.dialects.base import Reply, Request
+from sims.platforms.gate import Mishap
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Scenario
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Platforms:
+    """All that one process plays, by number."""
+
+    base: str = ""
+    by_number: dict[str, Platform] = field(default_factory=dict)
+
+    def url(self, number: str) -> str:
+        """The base address of a platform."""
+        return f"{self.base}/p/{number}"
+
+    def add(self, number: str, scenario: Scenario) -> Platform:
+        """Begin a platform, or begin it anew."""
+        self.by_number[number] = Platform(scenario)
+        return self.by_number[number]
+
+
+PLATFORMS = web.AppKey("platforms", Platforms)
+
+
+@asynccontextmanager
+async def running_platforms(port: int = 0) -> AsyncIterator[Platforms]:
+    """Serve on 127.0.0.1; port 0 picks a free one."""
+    platforms = Platforms()
+    app = web.Application()
+    app[PLATFORMS] = platforms
+    app.router.add_get("/stats", _all)
+    app.router.add_route("*", "/p/{number}{path:/.*}", _play)
+    app.router.add_put("/_sim/{number}", _begin)
+    app.router.add_patch("/_sim/{number}", _set)
+    app.router.add_post("/_sim/{number}/{deed:advance|run|freeze|create|modify}", _do)
+    app.router.add_get("/_sim/{number}/{view:ledger|stats|now|times|credentials}", _look)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port)
+        await site.start()
+        host, bound_port = runner.addresses[0][:2]
+        platforms.base = f"http://{host}:{bound_port}"
+        yield platforms
+    finally:
+        await runner.cleanup()
+
+
+async def _play(request: web.Request) -> web.StreamResponse:
+    number = request.match_info["number"]
+    platform = _platform(request)
+    base = f"{request.app[PLATFORMS].base}/p/{number}"
+    asked = Request(request.match_info["path"], request.query, request.headers, base)
+    if platform.scenario.faults.slow_ms:
+        await asyncio.sleep(platform.scenario.faults.slow_ms / 1_000)
+    reply, mishap = platform.answer(asked)
+    if mishap is Mishap.RESET:
+        return await _broken_off(request, reply)
+    return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
+
+
+async def _broken_off(request: web.Request, reply: Reply) -> web.StreamResponse:
+    response = web.StreamResponse(headers={**reply.headers, "Content-Length": str(len(reply.body))})
+    await response.prepare(request)
+    await response.write(reply.body[: len(reply.body) // 2])
+    if request.transport:
+        request.transport.abort()
+    return response
+
+
+async def _begin(request: web.Request) -> web.Response:
+    platforms, number = request.app[PLATFORMS], request.match_info["number"]
+    platforms.add(number, await _scenario(request))
+    return web.json_response({"url": platforms.url(number)})
+
+
+async def _set(request: web.Request) -> web.Response:
+    _platform(request).set(await _scenario(request))
+    return web.json_response({})
+
+
+async def _scenario(request: web.Request) -> Scenario:
+    try:
+        return Scenario.model_validate_json(await request.read() or b"{}")
+    except ValidationError as error:
+        raise web.HTTPBadRequest(text=error.json(), content_type="application/json") from None
+
+
+async def _do(request: web.Request) -> web.Response:
+    market, query = _platform(request).market, request.query
+    late_us = int(float(query.get("late_seconds", "0")) * MICRO)
+    told: dict[str, Any] = {}
+    match request.match_info["deed"]:
+        case "advance":
+            market.clock.advance(float(query["seconds"]))
+        case "run":
+            market.clock.run(float(query["speed"]))
+        case "freeze":
+            market.freeze()
+        case "create":
+            told = {"numbers": [market.create(market.now_us, late_us) for _ in range(int(query.get("count", "1")))]}
+        case _:
+            market.modify(int(query["number"]), market.now_us, late_us)
+    market.tick()
+    return web.json_response({**told, "now": _now(market.now_us)})
+
+
+async def _look(request: web.Request) -> web.Response:
+    platform = _platform(request)
+    match request.match_info["view"]:
+        case "ledger":
+            seen: Any = platform.ledger()
+        case "stats":
+            seen = platform.stats()
+        case "times":
+            seen = platform.throttle.times
+        case "credentials":
+            seen = platform.dialect.credentials(platform.tokens.good)
+        case _:
+            seen = {"now": _now(platform.market.now_us)}
+    return web.Response(body=json.dumps(seen).encode(), content_type="application/json")
+
+
+async def _all(request: web.Request) -> web.Response:
+    by_number = request.app[PLATFORMS].by_number
+    return web.json_response({number: platform.stats() for number, platform in by_number.items()})
+
+
+def _platform(request: web.Request) -> Platform:
+    number = request.match_info["number"]
+    try:
+        return request.app[PLATFORMS].by_number[number]
+    except KeyError:
+        raise web.HTTPNotFound(text=f"There is no platform {number}. Make it with PUT /_sim/{number}.") from None
+
+
+def _now(now_us: int) -> str:
+    return datetime.fromtimestamp(now_us / MICRO, UTC).isoformat()
