@@ -20,7 +20,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import places, plan, story
-    from domain.downloads.excel.segments import Book, Segment
+    from domain.downloads.excel.segments import Segment
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
         Probe,
         ProbeOrder,
         RecordOrder,
+        Rendered,
         RenderOrder,
     )
     from domain.faults import FaultRecord
@@ -199,20 +200,27 @@ class DownloadWorkflow:
         if assembled.file is not None:
             return assembled.file
         self._tell(State.RUNNING, Phase.RENDERING)
-        books = await self._rendered(opening, assembled.segments)
+        archive = assembled.archive
+        rendered = await self._rendered(opening, assembled.segments, archive)
+        if archive and any(each.part is None for each in rendered):
+            # Some books are too small for parts of an upload: then all must be objects.
+            archive = ""
+            rendered = await self._rendered(opening, assembled.segments, archive)
         return await self._making(
             DownloadSteps.bind,
-            BindOrder(order=self._order, opening=opening, books=books, left_out=self._course.left_out),
-            summary=f"make one file of {len(books)} books",
+            BindOrder(
+                order=self._order, opening=opening, rendered=rendered, archive=archive, left_out=self._course.left_out
+            ),
+            summary=f"make one file of {len(rendered)} books",
         )
 
-    async def _rendered(self, opening: Opening, segments: list[Segment]) -> list[Book]:
+    async def _rendered(self, opening: Opening, segments: list[Segment], archive: str) -> list[Rendered]:
         """The books of all segments, in order; the first that fails ends the others."""
         rendering = [
             asyncio.create_task(
                 self._making(
                     DownloadSteps.render,
-                    RenderOrder(order=self._order, opening=opening, segment=segment),
+                    RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
                     task_queue=RENDER_QUEUE,
                     priority=Priority(fairness_key=self._order.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
@@ -221,11 +229,10 @@ class DownloadWorkflow:
             for segment in segments
         ]
         try:
-            rendered = await asyncio.gather(*rendering)
+            return await asyncio.gather(*rendering)
         except (ActivityError, asyncio.CancelledError):
             await stopped(*rendering)
             raise
-        return [book for one in rendered for book in one.books]
 
     async def _making(
         self,

@@ -27,7 +27,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
         for table, probe in enumerate(opening.tables)
     ]
     if order.type is FileType.EXCEL:
-        return Assembled(segments=await books.plan(objects, order, opening, [table.rows for table in joined]))
+        return await books.plan(objects, order, opening, [table.rows for table in joined])
     return Assembled(file=await _file(objects, order, opening.tables[0], joined[0]))
 
 

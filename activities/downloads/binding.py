@@ -3,61 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
-from zoneinfo import ZoneInfo
-
-from temporalio import activity
 
 from activities.downloads.manifest import read_manifest, write_manifest
 from domain.downloads import archive, places
-from domain.downloads.archive import Archive, ArchiveTooLarge, Member
+from domain.downloads.archive import ArchiveTooLarge, Member
 from domain.downloads.excel.segments import Book
-from domain.downloads.request import DownloadOrder
 from domain.downloads.sinks import sink_for
-from domain.downloads.staging import StagingError
+from domain.downloads.staging import PartRecord, StagingError
 from domain.downloads.status import StoredFile
 from domain.downloads.steps import BindOrder, Manifest
 from domain.faults import SourceFault
-from infra.objects import ObjectStore, Stored
+from infra.objects import ObjectStore, Part
 
 
 async def bind(objects: ObjectStore, bind: BindOrder) -> StoredFile:
     """Make one file of all books. Repeated, it finds what an earlier attempt did."""
-    order, books = bind.order, bind.books
+    order = bind.order
     manifest = await read_manifest(objects, order)
     if manifest is None:
         manifest = await _bound(objects, bind)
         await write_manifest(objects, order, manifest)
-    if len(books) > 1:
-        for book in books:
-            await objects.delete(book.key)
+    if manifest.files > 1:
+        for upload in await objects.list_uploads(places.files(order)):
+            await objects.abort(upload.key, upload.upload_id)
+        for key in _keys(bind):
+            await objects.delete(key)
     return manifest.file
 
 
 async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
     order, books = bind.order, bind.books
-    rows = sum(book.rows for book in books)
-    total = bind.opening.exact_total
+    rows, total = sum(book.rows for book in books), bind.opening.exact_total
     if total is not None and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
-    name, content_type = order.file_name, sink_for(order).content_type
-    stored = Stored(books[0].key, books[0].bytes, books[0].etag, "")
-    if len(books) > 1:
-        name, content_type = f"{name.removesuffix('.xlsx')}.zip", archive.CONTENT_TYPE
-        stored = await _archived(objects, order, books)
     shapes = [probe.shape for probe in bind.opening.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
+    file = _single(bind) if len(books) == 1 else await _archived(objects, bind)
     return Manifest(
+        **file.model_dump(exclude={"rows", "left_out", "warnings"}),
         task_id=order.task_id,
-        key=stored.key,
-        name=name,
-        content_type=content_type,
-        columns=[name for shape in shapes for name in shape.columns],
         rows=rows,
-        parts=[],
-        bytes=stored.size,
-        etag=stored.etag,
-        files=len(books),
+        columns=[name for shape in shapes for name in shape.columns],
+        parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
         left_out=list(left_out),
         warnings=warnings(books),
     )
@@ -72,32 +59,80 @@ def warnings(books: Sequence[Book]) -> list[str]:
     return found + [f"The column “{title}” is empty: no row has a value for it." for title in empty]
 
 
-async def _archived(objects: ObjectStore, order: DownloadOrder, books: Sequence[Book]) -> Stored:
-    stem, digits = order.file_name.removesuffix(".xlsx"), len(str(len(books)))
-    members = [
-        Member(f"{stem}-{number:0{digits}}.xlsx", book.bytes, book.crc32) for number, book in enumerate(books, start=1)
-    ]
-    moment = activity.info().started_time.astimezone(ZoneInfo(order.time_zone))
-    content = _content(objects, books, members, moment)
-    metadata = {"task": order.task_id}
+def _single(bind: BindOrder) -> StoredFile:
+    (book,) = bind.books
+    return StoredFile(
+        key=places.book(bind.order, 0, 0),
+        name=bind.order.file_name,
+        content_type=sink_for(bind.order).content_type,
+        rows=book.rows,
+        bytes=book.member.bytes,
+        etag=book.etag,
+    )
+
+
+async def _archived(objects: ObjectStore, bind: BindOrder) -> StoredFile:
+    order, members = bind.order, [book.member for book in bind.books]
     try:
-        return await objects.put_stream(
-            places.archive(order), content, content_type=archive.CONTENT_TYPE, metadata=metadata
-        )
+        archive.require_room(members)
     except ArchiveTooLarge as error:
         raise SourceFault(
             "archive_too_large",
             f"The books do not fit one zip archive: {error}.",
             "Ask for less at a time, for example a month each.",
         ) from None
+    parts = [rendered.part for rendered in bind.rendered if rendered.part is not None]
+    size, etag = await (_joined(objects, bind, members, parts) if parts else _copied(objects, bind, members))
+    return StoredFile(
+        key=places.archive(order),
+        name=f"{order.file_name.removesuffix('.xlsx')}.zip",
+        content_type=archive.CONTENT_TYPE,
+        rows=sum(book.rows for book in bind.books),
+        bytes=size,
+        etag=etag,
+        files=len(members),
+    )
 
 
-async def _content(
-    objects: ObjectStore, books: Sequence[Book], members: list[Member], moment: datetime
-) -> AsyncIterator[bytes]:
-    zipped = Archive(members, moment)
-    for place, book in enumerate(books):
-        yield zipped.begin(place)
-        async for piece in objects.stream(book.key):
+async def _joined(
+    objects: ObjectStore, bind: BindOrder, members: Sequence[Member], placed: Sequence[PartRecord]
+) -> tuple[int, str]:
+    """The books lie in the archive as its parts; its directory is the last one."""
+    key, directory = places.archive(bind.order), archive.directory(members, bind.order.archived_at)
+    if await objects.head(key) is None:
+        parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
+        last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
+        await objects.complete(key, bind.archive, [*parts, last])
+    head, size = await objects.head(key), sum(part.bytes for part in placed) + len(directory)
+    if head is None or head.size != size:
+        raise StagingError(f"the store holds {head}, the parts have {size} bytes")
+    return size, head.etag
+
+
+async def _copied(objects: ObjectStore, bind: BindOrder, members: Sequence[Member]) -> tuple[int, str]:
+    """The books are objects, which are written into the archive one after another."""
+    stored = await objects.put_stream(
+        places.archive(bind.order),
+        _content(objects, bind, members),
+        content_type=archive.CONTENT_TYPE,
+        metadata={"task": bind.order.task_id},
+    )
+    return stored.size, stored.etag
+
+
+async def _content(objects: ObjectStore, bind: BindOrder, members: Sequence[Member]) -> AsyncIterator[bytes]:
+    for member, key in zip(members, _keys(bind), strict=True):
+        yield archive.opening(member, bind.order.archived_at)
+        async for piece in objects.stream(key):
             yield piece
-    yield zipped.end()
+    yield archive.directory(members, bind.order.archived_at)
+
+
+def _keys(bind: BindOrder) -> list[str]:
+    """Where the books lie, if they are objects."""
+    return [
+        places.book(bind.order, segment, number)
+        for segment, rendered in enumerate(bind.rendered)
+        if rendered.part is None
+        for number in range(len(rendered.books))
+    ]

@@ -1,43 +1,33 @@
-"""Books: how many an Excel download takes, and the rendering of each in a thread, row after row from the store."""
+"""Books: how many an Excel download takes, and how they are kept: as objects, or as parts of one archive."""
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import IO, TYPE_CHECKING
 
-from activities.downloads import staged
-from domain.downloads import places
+from activities.downloads.press import FRAME_BYTES, Press, Print
+from domain.downloads import archive, places, staging
+from domain.downloads.archive import Member
 from domain.downloads.excel import segments
-from domain.downloads.excel.drawing import Drawing, TableDrawing
+from domain.downloads.excel.drawing import TableDrawing
 from domain.downloads.excel.limits import SheetFull
 from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.rows import UncoveredRows
 from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.request import DownloadOrder
 from domain.downloads.sinks import sink_for
-from domain.downloads.steps import Opening, Probe, RenderOrder
+from domain.downloads.staging import PartRecord
+from domain.downloads.steps import Assembled, Opening, Probe, Rendered, RenderOrder
 from domain.faults import SourceFault
 from infra.objects import ObjectStore
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from domain.downloads.excel.book import Book as Workbook
-    from domain.downloads.excel.book import TableBody
-
-# Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
-BATCH_BYTES = 4 * 1024 * 1024
 # So few rows make one small book whatever they hold, and need no sample.
 ROWS_OF_ONE_BOOK = 20_000
-SAMPLE_ROWS = 5_000
-# What a book has besides its rows: styles, heads, and what names its parts.
-FRAME_BYTES = 32 * 1024
-MEMORY_BYTES = 32 * 1024 * 1024
-READ_BYTES = 1024 * 1024
+# Books are parts of an upload if they are planned to be this much larger than the smallest part that is allowed.
+PART_MARGIN = 1.4
+PART_MAX_BYTES = 64 * 1024 * 1024
 
 
 def require_room(order: DownloadOrder, drawings: Sequence[TableDrawing], probes: Sequence[Probe]) -> None:
@@ -50,7 +40,7 @@ def require_room(order: DownloadOrder, drawings: Sequence[TableDrawing], probes:
         _whole(sum(probe.extent.total or 0 for probe in probes), order.file_max_rows)
 
 
-async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]) -> list[Segment]:
+async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]) -> Assembled:
     """Share the rows out among books.
 
     Args:
@@ -58,12 +48,16 @@ async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, row
     """
     drawings = await _drawings(objects, order)
     if is_whole(drawings):
-        return _whole(sum(rows), order.file_max_rows)
+        return Assembled(segments=_whole(sum(rows), order.file_max_rows))
     (count,) = rows
     row_bytes = 0.0
     if count > ROWS_OF_ONE_BOOK:
-        row_bytes = await _Press(objects, order, opening, drawings).row_bytes(count)
-    return segments.segments(count, row_bytes, order.file_max_bytes - FRAME_BYTES, order.file_max_rows)
+        row_bytes = await Press(objects, order, opening, drawings).row_bytes(count)
+    found = segments.segments(count, row_bytes, order.file_max_bytes - FRAME_BYTES, order.file_max_rows)
+    smallest = found[-1].rows * row_bytes
+    if len(found) == 1 or smallest < PART_MARGIN * staging.PART_MIN_BYTES or order.file_max_bytes > PART_MAX_BYTES:
+        return Assembled(segments=found)
+    return Assembled(segments=found, archive=await _new_archive(objects, order))
 
 
 def is_whole(drawings: Sequence[TableDrawing]) -> bool:
@@ -72,18 +66,79 @@ def is_whole(drawings: Sequence[TableDrawing]) -> bool:
     return len(drawings) > 1 or (template is not None and bool(read_template(template).rows))
 
 
-async def render(objects: ObjectStore, render: RenderOrder) -> list[Book]:
+async def render(objects: ObjectStore, render: RenderOrder) -> Rendered:
     """The books of a segment: one, unless its rows take more room than planned."""
-    drawings = await _drawings(objects, render.order)
-    press = _Press(objects, render.order, render.opening, drawings)
+    order, segment = render.order, render.segment
+    press = Press(objects, order, render.opening, await _drawings(objects, order))
+    prints = press.whole_book() if segment.whole else press.books(segment)
     try:
-        return [await press.whole_book()] if render.segment.whole else await press.books(render.segment)
+        async with aclosing(prints):
+            if render.archive:
+                return await _as_part(objects, render, prints)
+            return await _as_objects(objects, render, prints)
     except UncoveredRows as error:
         raise SourceFault(
             "excel_uncovered_rows", str(error), "Add row heads of these names to the template, or leave the rows out."
         ) from None
     except SheetFull as error:
         raise SourceFault("excel_sheet_full", str(error)) from None
+
+
+async def _as_objects(objects: ObjectStore, render: RenderOrder, prints: AsyncGenerator[Print]) -> Rendered:
+    """Each book an object of its own."""
+    order, books = render.order, list[Book]()
+    async for made in prints:
+        stored = await objects.put_stream(
+            places.book(order, render.segment.number, len(books)),
+            made.stream(),
+            content_type=sink_for(order).content_type,
+            metadata={"task": order.task_id},
+        )
+        books.append(_book(render, made, len(books), stored.etag))
+    return Rendered(books=books)
+
+
+async def _as_part(objects: ObjectStore, render: RenderOrder, prints: AsyncGenerator[Print]) -> Rendered:
+    """All books of the segment one part of the archive, unless they are too small for one: then they are nowhere."""
+    order, books, pieces = render.order, list[Book](), list[bytes]()
+    async for made in prints:
+        books.append(_book(render, made, len(books)))
+        pieces.append(archive.opening(books[-1].member, order.archived_at))
+        pieces += [piece async for piece in made.stream()]
+    data = b"".join(pieces)
+    if len(data) < staging.PART_MIN_BYTES:
+        return Rendered(books=books)
+    number = render.segment.number + 1
+    part, digest = await asyncio.gather(
+        objects.put_part(places.archive(order), render.archive, number, data),
+        asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
+    )
+    record = PartRecord(
+        number=number, bytes=len(data), etag=part.etag, sha256=digest, rows=sum(book.rows for book in books)
+    )
+    return Rendered(books=books, part=record)
+
+
+def _book(render: RenderOrder, made: Print, place: int, etag: str = "") -> Book:
+    name = render.segment.book_name(place, render.order.file_name.removesuffix(".xlsx"))
+    report = made.report
+    return Book(
+        member=Member(name=name, bytes=report.bytes, crc32=made.crc32),
+        etag=etag,
+        rows=report.rows,
+        cut_cells=report.cut_cells,
+        empty_columns=report.empty_columns,
+        warnings=report.warnings,
+    )
+
+
+async def _new_archive(objects: ObjectStore, order: DownloadOrder) -> str:
+    """An upload for the archive; one that an earlier attempt left behind goes."""
+    for upload in await objects.list_uploads(places.archive(order)):
+        await objects.abort(upload.key, upload.upload_id)
+    return await objects.begin_upload(
+        places.archive(order), content_type=archive.CONTENT_TYPE, metadata={"task": order.task_id}
+    )
 
 
 def _whole(rows: int, max_rows: int) -> list[Segment]:
@@ -102,113 +157,3 @@ def _whole(rows: int, max_rows: int) -> list[Segment]:
 async def _drawings(objects: ObjectStore, order: DownloadOrder) -> list[TableDrawing]:
     keys = [places.drawing(order.for_table(table)) for table in range(order.table_count)]
     return [TableDrawing.model_validate_json(text) for text in await asyncio.gather(*map(objects.get, keys))]
-
-
-class _Press:
-    """Makes books of staged rows. What draws and packs them runs in threads."""
-
-    def __init__(
-        self, objects: ObjectStore, order: DownloadOrder, opening: Opening, drawings: Sequence[TableDrawing]
-    ) -> None:
-        self._objects = objects
-        self._order = order
-        self._shapes = [probe.shape for probe in opening.tables]
-        self._drawing = (order.drawing or Drawing()).model_copy(update={"tables": list(drawings)})
-        self._max_bytes = order.file_max_bytes - FRAME_BYTES
-        self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
-
-    async def row_bytes(self, rows: int) -> float:
-        """What a row takes in a book, by samples from the beginning and the middle."""
-        book = self._new_book()
-        body = await self._begun(book, 0)
-        for first in (0, rows // 2):
-            await self._fill(body, 0, first, SAMPLE_ROWS)
-        return body.compressed_bytes / body.rows
-
-    async def whole_book(self) -> Book:
-        """All tables with all their rows."""
-        book = self._new_book()
-        for table in range(len(self._shapes)):
-            rows = await staged.row_count(self._objects, self._order.for_table(table))
-            body = await self._begun(book, table)
-            await self._fill(body, table, 0, rows)
-        return await self._put(book, places.book(self._order, 0, 0), footer=True)
-
-    async def books(self, segment: Segment) -> list[Book]:
-        """The rows of a segment; a book that would grow too large is closed before it does."""
-        made: list[Book] = []
-        book, largest = self._new_book(), 0
-        body = await self._begun(book, 0)
-        async with aclosing(self._batches(0, segment.first_row, segment.rows)) as batches:
-            async for batch in batches:
-                full = body.compressed_bytes + largest > self._max_bytes
-                if body.rows and (full or body.rows + batch.num_rows > self._order.file_max_rows):
-                    made.append(await self._put(book, self._key(segment, made), footer=False))
-                    book = self._new_book()
-                    body = await self._begun(book, 0)
-                before = body.compressed_bytes
-                await asyncio.to_thread(body.add, batch)
-                largest = max(largest, body.compressed_bytes - before)
-        made.append(await self._put(book, self._key(segment, made), footer=segment.last))
-        return made
-
-    def _new_book(self) -> Workbook:
-        # Workflows import the steps for their signatures, and must not pay for Arrow.
-        from domain.downloads.excel.book import Book as Workbook  # noqa: PLC0415
-
-        return Workbook(self._drawing, time_zone=self._order.time_zone)
-
-    async def _begun(self, book: Workbook, table: int) -> TableBody:
-        return await asyncio.to_thread(book.begin_table, self._drawing.tables[table], self._shapes[table].columns)
-
-    async def _fill(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
-        async with aclosing(self._batches(table, first_row, rows)) as batches:
-            async for batch in batches:
-                await asyncio.to_thread(body.add, batch)
-
-    def _batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
-        order, columns = self._order.for_table(table), self._shapes[table].columns
-        return staged.batches(self._objects, order, columns, first_row, rows, self._batch_bytes)
-
-    def _key(self, segment: Segment, made: Sequence[Book]) -> str:
-        return places.book(self._order, segment.number, len(made))
-
-    async def _put(self, book: Workbook, key: str, *, footer: bool) -> Book:
-        """Finish a book, and put it into the store."""
-        with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as file:
-            counted = _Counted(file)
-            report = await asyncio.to_thread(book.finish, counted.write, footer=footer)
-            stored = await self._objects.put_stream(
-                key,
-                _read(file),
-                content_type=sink_for(self._order).content_type,
-                metadata={"task": self._order.task_id},
-            )
-        return Book(
-            key=key,
-            bytes=stored.size,
-            crc32=counted.crc32,
-            etag=stored.etag,
-            rows=report.rows,
-            cut_cells=report.cut_cells,
-            empty_columns=report.empty_columns,
-            warnings=report.warnings,
-        )
-
-
-class _Counted:
-    """Writes to a file, and keeps the check sum that an archive asks for."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.crc32 = 0
-
-    def write(self, data: bytes) -> None:
-        self.crc32 = zlib.crc32(data, self.crc32)
-        self._file.write(data)
-
-
-async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
-    file.seek(0)
-    while piece := await asyncio.to_thread(file.read, READ_BYTES):
-        yield piece

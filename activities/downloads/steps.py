@@ -101,7 +101,7 @@ class DownloadSteps:
         """Render the books of a segment."""
         async with beating():
             with _staging_lost():
-                return Rendered(books=await books.render(self._objects, render))
+                return await books.render(self._objects, render)
 
     @activity.defn(name="download_bind")
     async def bind(self, bind: BindOrder) -> StoredFile:

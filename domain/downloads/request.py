@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
@@ -102,6 +103,12 @@ class DownloadOrder(BaseModel):
     def table_count(self) -> int:
         """How many tables the file has."""
         return len(self.tables) or 1
+
+    @property
+    def archived_at(self) -> datetime:
+        """The time that the files of an archive have: the same however often it is made."""
+        asked_at = self.created_at or datetime(1980, 1, 2, tzinfo=UTC)
+        return asked_at.astimezone(ZoneInfo(self.time_zone))
 
     @property
     def inline_keys(self) -> list[str]:

@@ -119,6 +119,8 @@ class Assembled(BaseModel):
 
     file: StoredFile | None = None
     segments: list[Segment] = []
+    archive: str = ""
+    """The upload that the books go to as parts of an archive, where they are large enough."""
 
 
 class RenderOrder(BaseModel):
@@ -127,12 +129,15 @@ class RenderOrder(BaseModel):
     order: DownloadOrder
     opening: Opening
     segment: Segment
+    archive: str = ""
 
 
 class Rendered(BaseModel):
     """The books of a segment, in order."""
 
     books: list[Book]
+    part: PartRecord | None = None
+    """The part of the archive that they are; without it, each is an object of its own."""
 
 
 class BindOrder(BaseModel):
@@ -140,8 +145,14 @@ class BindOrder(BaseModel):
 
     order: DownloadOrder
     opening: Opening
-    books: list[Book]
+    rendered: list[Rendered]
+    archive: str = ""
     left_out: list[str]
+
+    @property
+    def books(self) -> list[Book]:
+        """All books, in order."""
+        return [book for rendered in self.rendered for book in rendered.books]
 
 
 class RecordOrder(BaseModel):

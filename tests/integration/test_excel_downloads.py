@@ -11,6 +11,7 @@ from typing import Any
 import openpyxl
 import pytest
 
+from activities.downloads import books
 from infra.settings import Settings
 from sims import rows as sample
 from tests.exports import Exports, exporting
@@ -97,6 +98,19 @@ async def test_many_rows_become_an_archive_of_books(exports: Exports) -> None:
     assert {tuple(sheet[0]) for sheet in sheets} == {tuple(sample.row(SEED, 0))}
     ids = [row[0] for sheet in sheets for row in sheet[1:]]
     assert ids == [sample.row(SEED, number)["id"] for number in range(42_000)]
+    assert len(await exports.leftovers()) == 2
+
+
+async def test_books_too_small_for_parts_are_made_again(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows turn out smaller than was seen, the archive is written another way, and nothing else is to be seen."""
+    monkeypatch.setattr(books, "PART_MARGIN", 0)
+
+    status = await exports.run(exports.source.url(rows=30_000, seed=SEED), type="excel", file_name="a")
+
+    assert status["state"] == "succeeded", status["fault"]
+    with zipfile.ZipFile(io.BytesIO(await exports.file(status["task_id"]))) as archive:
+        sheets = [sheet_of(archive.read(name)) for name in archive.namelist()]
+    assert [row[0] for sheet in sheets for row in sheet[1:]] == [sample.row(SEED, n)["id"] for n in range(30_000)]
     assert len(await exports.leftovers()) == 2
 
 

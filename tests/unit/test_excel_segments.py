@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.downloads.binding import warnings
-from domain.downloads.excel.segments import FILLED, Book, TooManyRows, segments, whole
+from domain.downloads.excel.segments import FILLED, Book, Segment, TooManyRows, segments, whole
 
 
 @given(
@@ -45,9 +45,22 @@ def test_a_book_that_stays_one_has_a_limit_too() -> None:
         whole(11, 10)
 
 
+def test_names_of_books_sort_as_the_books_follow_each_other() -> None:
+    """Also those of a segment that had to become several, however many."""
+    names = [
+        Segment(number=number, count=12, first_row=0, rows=1).book_name(place, "订单")
+        for number in range(12)
+        for place in range(60)
+    ]
+
+    assert names[:3] == ["订单-01.xlsx", "订单-01b.xlsx", "订单-01c.xlsx"]
+    assert len(set(names)) == len(names)
+    assert sorted(names) == names
+
+
 def book(**report: object) -> Book:
     values: dict[str, object] = {"cut_cells": 0, "empty_columns": [], "warnings": []} | report
-    return Book.model_validate({"key": "k", "bytes": 1, "crc32": 0, "etag": "e", "rows": 1} | values)
+    return Book.model_validate({"member": {"name": "n", "bytes": 1, "crc32": 0}, "rows": 1} | values)
 
 
 def test_warnings_are_those_of_the_whole_file() -> None:

@@ -6,6 +6,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from domain.downloads.archive import Member
+
 # What a book is planned to fill of the size it may have: rows differ, and one that grows too large is cut in two.
 FILLED: Final = 0.92
 
@@ -18,20 +20,30 @@ class Segment(BaseModel):
     """Consecutive rows that one book is planned for. It may become several where rows are larger than was seen."""
 
     number: int
+    count: int
+    """How many segments there are."""
     first_row: int
     rows: int
-    last: bool
     whole: bool = False
     """Whether it must stay one book, however large: rows under row heads, or several tables."""
+
+    @property
+    def last(self) -> bool:
+        """Whether no other follows."""
+        return self.number == self.count - 1
+
+    def book_name(self, place: int, stem: str) -> str:
+        """The name of one of its books in an archive; names sort as the books follow each other."""
+        letters = "z" * (place // 25) + (chr(ord("a") + place % 25) if place % 25 else "")
+        return f"{stem}-{self.number + 1:0{len(str(self.count))}}{letters}.xlsx"
 
 
 class Book(BaseModel):
     """A rendered book."""
 
-    key: str
-    bytes: int
-    crc32: int
-    etag: str
+    member: Member
+    etag: str = ""
+    """Of its object; none where it lies in a part of the archive."""
     rows: int
     cut_cells: int
     empty_columns: list[str]
@@ -46,7 +58,7 @@ def whole(rows: int, max_rows: int) -> list[Segment]:
     """
     if rows > max_rows:
         raise TooManyRows(f"{rows:,} rows")
-    return [Segment(number=0, first_row=0, rows=rows, last=True, whole=True)]
+    return [Segment(number=0, count=1, first_row=0, rows=rows, whole=True)]
 
 
 def segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list[Segment]:
@@ -63,6 +75,6 @@ def segments(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> list
     found, first = [], 0
     for number in range(count):
         size = share + (number < extra)
-        found.append(Segment(number=number, first_row=first, rows=size, last=number == count - 1))
+        found.append(Segment(number=number, count=count, first_row=first, rows=size))
         first += size
     return found

@@ -1,0 +1,137 @@
+"""The press: books made of staged rows, in threads, row after row from the store."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from activities.downloads import staged
+from domain.downloads.excel.drawing import Drawing, TableDrawing
+from domain.downloads.excel.segments import Segment
+from domain.downloads.request import DownloadOrder
+from domain.downloads.steps import Opening
+from infra.objects import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from domain.downloads.excel.book import Book as Workbook
+    from domain.downloads.excel.book import BookReport, TableBody
+
+# Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
+BATCH_BYTES = 4 * 1024 * 1024
+SAMPLE_ROWS = 5_000
+# What a book has besides its rows: styles, heads, and what names its parts.
+FRAME_BYTES = 32 * 1024
+MEMORY_BYTES = 32 * 1024 * 1024
+READ_BYTES = 1024 * 1024
+
+
+@dataclass
+class Print:
+    """A finished book. Who has it closes it."""
+
+    report: BookReport
+    crc32: int
+    _file: IO[bytes]
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Its bytes, once; then they are gone."""
+        with self._file:
+            self._file.seek(0)
+            while piece := await asyncio.to_thread(self._file.read, READ_BYTES):
+                yield piece
+
+
+class Press:
+    """Makes books of staged rows. What draws and packs them runs in threads."""
+
+    def __init__(
+        self, objects: ObjectStore, order: DownloadOrder, opening: Opening, drawings: Sequence[TableDrawing]
+    ) -> None:
+        self._objects = objects
+        self._order = order
+        self._shapes = [probe.shape for probe in opening.tables]
+        self._drawing = (order.drawing or Drawing()).model_copy(update={"tables": list(drawings)})
+        self._max_bytes = order.file_max_bytes - FRAME_BYTES
+        self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
+
+    async def row_bytes(self, rows: int) -> float:
+        """What a row takes in a book, by samples from the beginning and the middle."""
+        book = self._new_book()
+        body = await self._begun(book, 0)
+        for first in (0, rows // 2):
+            await self._fill(body, 0, first, SAMPLE_ROWS)
+        return body.compressed_bytes / body.rows
+
+    async def whole_book(self) -> AsyncGenerator[Print]:
+        """All tables with all their rows."""
+        book = self._new_book()
+        for table in range(len(self._shapes)):
+            rows = await staged.row_count(self._objects, self._order.for_table(table))
+            body = await self._begun(book, table)
+            await self._fill(body, table, 0, rows)
+        yield await _printed(book, footer=True)
+
+    async def books(self, segment: Segment) -> AsyncGenerator[Print]:
+        """The rows of a segment; a book that would grow too large is closed before it does."""
+        book, largest = self._new_book(), 0
+        body = await self._begun(book, 0)
+        async with aclosing(self._batches(0, segment.first_row, segment.rows)) as batches:
+            async for batch in batches:
+                full = body.compressed_bytes + largest > self._max_bytes
+                if body.rows and (full or body.rows + batch.num_rows > self._order.file_max_rows):
+                    yield await _printed(book, footer=False)
+                    book = self._new_book()
+                    body = await self._begun(book, 0)
+                before = body.compressed_bytes
+                await asyncio.to_thread(body.add, batch)
+                largest = max(largest, body.compressed_bytes - before)
+        yield await _printed(book, footer=segment.last)
+
+    def _new_book(self) -> Workbook:
+        # Workflows import the steps for their signatures, and must not pay for Arrow.
+        from domain.downloads.excel.book import Book as Workbook  # noqa: PLC0415
+
+        return Workbook(self._drawing, time_zone=self._order.time_zone)
+
+    async def _begun(self, book: Workbook, table: int) -> TableBody:
+        return await asyncio.to_thread(book.begin_table, self._drawing.tables[table], self._shapes[table].columns)
+
+    async def _fill(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
+        async with aclosing(self._batches(table, first_row, rows)) as batches:
+            async for batch in batches:
+                await asyncio.to_thread(body.add, batch)
+
+    def _batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
+        order, columns = self._order.for_table(table), self._shapes[table].columns
+        return staged.batches(self._objects, order, columns, first_row, rows, self._batch_bytes)
+
+
+async def _printed(book: Workbook, *, footer: bool) -> Print:
+    """Finish a book."""
+    file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (it goes with the print)
+    counted = _Counted(file)
+    try:
+        report = await asyncio.to_thread(book.finish, counted.write, footer=footer)
+    except BaseException:
+        file.close()
+        raise
+    return Print(report, counted.crc32, file)
+
+
+class _Counted:
+    """Writes to a file, and keeps the check sum that an archive asks for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.crc32 = 0
+
+    def write(self, data: bytes) -> None:
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self._file.write(data)
