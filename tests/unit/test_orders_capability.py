@@ -1,0 +1,119 @@
+"""Records of platforms: what is asked for covers exactly what is wanted, and records that make no sense are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from domain.orders.capability import Capability
+from domain.orders.moments import Form, Moments, Resolution
+from domain.orders.platforms import KNOWN, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
+from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
+
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+MOMENTS = st.integers(0, 4 * 10**9).map(lambda ms: NOON + timedelta(milliseconds=ms))
+RESOLUTIONS = st.sampled_from(list(Resolution))
+
+
+def with_ends(start: bool, end: bool, asked: Resolution, kept: Resolution) -> Capability:
+    """A platform with such ends and such times."""
+    query = PLAIN.query.model_copy(
+        update={"start_inclusive": start, "end_inclusive": end, "moments": Moments(told=asked)}
+    )
+    return PLAIN.model_copy(
+        update={"query": query, "rows": PLAIN.rows.model_copy(update={"moments": Moments(told=kept)})}
+    )
+
+
+def truncated(moment: datetime, resolution: timedelta) -> datetime:
+    """As a platform keeps it."""
+    return moment - (moment - NOON) % resolution
+
+
+@given(st.booleans(), st.booleans(), RESOLUTIONS, RESOLUTIONS, MOMENTS, MOMENTS, st.lists(MOMENTS, max_size=20))
+def test_no_instant_of_a_window_is_left_out(
+    start: bool, end: bool, asked: Resolution, kept: Resolution, one: datetime, other: datetime, orders: list[datetime]
+) -> None:
+    """Whatever the ends and the resolutions are, an order of the window fits the query."""
+    record = with_ends(start, end, asked, kept)
+    low, high = sorted((truncated(one, timedelta(seconds=1)), truncated(other, timedelta(seconds=1))))
+    first, last = record.bounds(low, high)
+    for order in (truncated(each, record.rows.moments.resolution) for each in [*orders, low, high]):
+        if low <= order < high:
+            assert first <= order if start else first < order
+            assert order <= last if end else order < last
+
+
+@pytest.mark.parametrize(
+    ("record", "first", "last"),
+    [
+        (TAOBAO, NOON, NOON + timedelta(seconds=599)),
+        (SHOPIFY, NOON, NOON + timedelta(seconds=599)),
+        (WOOCOMMERCE, NOON - timedelta(seconds=1), NOON + timedelta(seconds=600)),
+        (PLAIN_MILLISECONDS, NOON, NOON + timedelta(seconds=600)),
+    ],
+)
+def test_no_more_is_asked_for_than_needed(record: Capability, first: datetime, last: datetime) -> None:
+    """Neighbours share a second only where orders have finer times than can be named."""
+    assert record.bounds(NOON, NOON + timedelta(seconds=600)) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("moments", "text"),
+    [
+        (Moments(), "2026-03-29T12:00:00Z"),
+        (Moments(zone_minutes=-300, told=Resolution.MILLISECOND), "2026-03-29T07:00:00.250-05:00"),
+        (Moments(form=Form.NAIVE), "2026-03-29T12:00:00"),
+        (Moments(form=Form.SPACED, zone_minutes=480), "2026-03-29 20:00:00"),
+        (Moments(form=Form.EPOCH), "1774785600"),
+        (Moments(form=Form.EPOCH_MS, told=Resolution.MILLISECOND), "1774785600250"),
+    ],
+)
+def test_moments_are_written_and_read_in_each_form(moments: Moments, text: str) -> None:
+    """What was written reads as the same moment, cut to the resolution."""
+    moment = NOON + timedelta(milliseconds=250)
+    assert moments.write(moment) == text
+    assert moments.reader()(text) == truncated(moment, moments.resolution)
+
+
+@pytest.mark.parametrize("text", ["2026-03-29T12:00:00", "yesterday", ""])
+def test_a_moment_that_tells_no_zone_is_none(text: str) -> None:
+    """Where its form has one: to guess it could shift orders out of their windows."""
+    with pytest.raises(ValueError, match=r"zone|isoformat"):
+        Moments().reader()(text)
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_known_records_survive_as_json(kind: str) -> None:
+    """They can be stored, shown and sent."""
+    assert Capability.model_validate_json(KNOWN[kind].model_dump_json()) == KNOWN[kind]
+
+
+def test_the_newest_end_stays_behind_the_clock() -> None:
+    """Pinduoduo answers nothing that is younger than three minutes."""
+    assert PINDUODUO.newest_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(seconds=173)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"total": None}, "only where a total tells"),
+    ({"paging": {**PLAIN.paging.model_dump(), "size": 2_000}}, "at most 1000"),
+    ({"paging": {**PLAIN.paging.model_dump(), "parameter": ""}}, "the name of its parameter"),
+    ({"paging": {**PLAIN.paging.model_dump(), "kind": "cursor", "direction": "forward"}}, "needs the path `next`"),
+    ({"paging": {**PLAIN.paging.model_dump(), "kind": "link"}}, "only numbered pages"),
+    ({"total": {"value": "$.n", "header": "X"}}, "either by `value` or by `header`"),
+    ({"rows": {**PLAIN.rows.model_dump(), "id": "id"}}, "is not understood"),
+    ({"errors": {"rules": [{"meaning": "busy"}]}}, "names statuses, codes or a pattern"),
+    ({"colour": "blue"}, "colour"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_record_that_makes_no_sense_is_refused(change: dict[str, Any], words: str) -> None:
+    """With a sentence that says why."""
+    with pytest.raises(ValidationError, match=words):
+        Capability.model_validate({**PLAIN.model_dump(), **change})
