@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads.excel import numerals, safe, texts
-from domain.downloads.excel.line import Line
+from domain.downloads.excel.line import Line, Workspace, joined
 
 AWKWARD = st.text(st.sampled_from("a&<>_x0041\x00\x1f\t\n\r￿￾\ufeff中😀"))
 TEXTS = st.lists(st.one_of(st.none(), AWKWARD, st.text()))
@@ -112,4 +112,4 @@ def test_a_line_is_joined_as_plain_python_would(words: list[str | None], alike: 
         f'{"/>" if word is None else f"[{word}]"}<c r="A{number}"' + (four if place % 2 else f"a{four}b")
         for place, (number, word, four) in enumerate(zip(range(first, first + rows), words, alike, strict=False))
     )
-    assert line.joined().to_pybytes().decode() == expected
+    assert joined(line.laid_out(Workspace())).to_pybytes().decode() == expected

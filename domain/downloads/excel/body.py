@@ -7,6 +7,7 @@ its address, as not all readers count, and an empty one stands there, too, for i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,11 +21,14 @@ from domain.downloads.excel import values as reading
 from domain.downloads.excel.buffers import Mask
 from domain.downloads.excel.columns import Column
 from domain.downloads.excel.forms import Form, Values
-from domain.downloads.excel.line import EMPTY_END, Around, Line
+from domain.downloads.excel.line import EMPTY_END, Around, Line, Workspace, joined
 from domain.downloads.excel.looks import Looks, Places
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.zones import Zone
 
+# To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
+# of several, that take turns at it do not wait for each other at every step; joining and packing are few long ones.
+_TURN: Final = threading.Lock()
 _VALUE = ("><v>", "</v></c>")
 _TEXT = (' t="inlineStr"><is><t>', "</t></is></c>")
 _AROUND: Final[dict[Form, Around]] = {
@@ -69,7 +73,7 @@ class Tally:
 
 
 class Encoder:
-    """Makes XML of the rows of one table. It keeps nothing between chunks: any thread may ask it for any chunk."""
+    """Makes XML of the rows of one table. Chunks do not depend on each other: any thread may ask for any of them."""
 
     def __init__(
         self, columns: Sequence[Column], first_column: int, height: float | None, styles: StyleSheet, zone: Zone
@@ -79,6 +83,7 @@ class Encoder:
         self._first_column = first_column
         self._height = "" if height is None else f' ht="{height:g}" customHeight="1"'
         self._zone = zone
+        self._workspaces: list[Workspace] = []
 
     def rows(
         self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array] = ()
@@ -90,9 +95,21 @@ class Encoder:
             first_row: The number of the first row, from 0.
             heads: What stands left of them: of each cell all that comes behind its address.
         """
+        with _TURN:
+            line, tally = self._line(cells, first_row, heads)
+            workspace = self._workspaces.pop() if self._workspaces else Workspace()
+            spans = line.laid_out(workspace)
+        xml = joined(spans)
+        self._workspaces.append(workspace)
+        return xml, tally
+
+    def values(self, place: int, cells: pa.Array) -> Values:
+        """What the cells of a column are taken for."""
+        return reading.read(cells, self._columns[place].kind, self._zone)
+
+    def _line(self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array]) -> tuple[Line, Tally]:
         rows = next((len(column) for column in (*cells, *heads) if column is not None), 0)
-        line = Line(first_row + 1, rows)
-        tally = Tally()
+        line, tally = Line(first_row + 1, rows), Tally()
         line.text('<row r="')
         line.number()
         line.text(f'"{self._height}>')
@@ -102,11 +119,7 @@ class Encoder:
         for place, column in enumerate(cells):
             self._column(line, place, column, first_row, tally)
         line.text("</row>")
-        return line.joined(), tally
-
-    def values(self, place: int, cells: pa.Array) -> Values:
-        """What the cells of a column are taken for."""
-        return reading.read(cells, self._columns[place].kind, self._zone)
+        return line, tally
 
     def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> None:
         looks, sheet_column = self._looks[place], self._first_column + place

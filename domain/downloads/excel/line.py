@@ -25,9 +25,37 @@ Around: TypeAlias = tuple[str, str]
 """What stands before and behind a value."""
 
 _FIXED_LENGTH_MAX: Final = 64
+_BLOCK_ROWS: Final = 64
 
 _Texts: TypeAlias = npt.NDArray[np.void]
 """Texts of one length."""
+
+
+class Workspace:
+    """Memory that is used again for each chunk: what the system gives anew it clears first, and takes back as often."""
+
+    def __init__(self) -> None:
+        self._bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._used = 0
+
+    def clear(self) -> None:
+        """Begin anew; what was taken before may be written over. If there was too little room there is enough now."""
+        if self._used > len(self._bytes):
+            self._bytes = np.empty(self._used, np.uint8)
+        self._used = 0
+
+    def filled(self, text: bytes, times: int) -> npt.NDArray[np.uint8]:
+        """A part of it, filled with the text so many times."""
+        size = len(text) * times
+        part = self._bytes[self._used : self._used + size]
+        self._used += size
+        if len(part) < size:
+            part = np.empty(size, np.uint8)
+        block = np.frombuffer(text * _BLOCK_ROWS, np.uint8)
+        blocks = times // _BLOCK_ROWS * len(block)
+        part[:blocks].reshape(-1, len(block))[:] = block
+        part[blocks:] = block[: size - blocks]
+        return part
 
 
 class _Number:
@@ -37,6 +65,8 @@ class _Number:
 _NUMBER: Final = _Number()
 _Fixed: TypeAlias = list[str | _Number | _Texts]
 """What is as long in every row, from left to right."""
+Columns: TypeAlias = list[pa.Array]
+"""What some rows are joined from."""
 
 
 class Line:
@@ -101,24 +131,31 @@ class Line:
         self.cells(payload)
         self.cells(after.take(picked))
 
-    def joined(self) -> pa.Buffer:
-        """All rows."""
+    def laid_out(self, workspace: Workspace) -> list[Columns]:
+        """All rows, ready to be joined; until they are, the workspace is theirs."""
+        workspace.clear()
         parts = [*self._parts, self._fixed]
-        buffers = [self._span(parts, first, rows) for first, rows in _spans(self._first_number, self._rows)]
-        return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
+        return [self._span(parts, first, rows, workspace) for first, rows in _spans(self._first_number, self._rows)]
 
-    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int) -> pa.Buffer:
+    def _span(self, parts: Sequence[_Fixed | pa.Array], first: int, rows: int, workspace: Workspace) -> Columns:
         """Rows whose numbers have as many digits."""
-        digits = _digits(first, rows)
         start = first - self._first_number
-        columns = [
-            _repeated(part, digits, start) if isinstance(part, list) else part.slice(start, rows)
+        digits = _digits(first, rows)
+        return [
+            _repeated(part, digits, start, workspace) if isinstance(part, list) else part.slice(start, rows)
             for part in parts
             if len(part)
         ]
-        joined = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
-        _, ends, data = joined.buffers()
-        return data.slice(0, int(np.frombuffer(ends, np.int32)[rows]))
+
+
+def joined(spans: Sequence[Columns]) -> pa.Buffer:
+    """The rows of a line as one text."""
+    buffers = []
+    for columns in spans:
+        rows = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
+        _, ends, data = rows.buffers()
+        buffers.append(data.slice(0, int(np.frombuffer(ends, np.int32)[len(rows)])))
+    return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
 
 def _spans(first: int, rows: int) -> Iterator[tuple[int, int]]:
@@ -148,23 +185,24 @@ def _of_one_length(column: pa.Array) -> _Texts | None:
     return np.frombuffer(seen.data, f"V{length}", len(column), int(seen.starts[0]))
 
 
-def _repeated(fixed: _Fixed, digits: _Texts, start: int) -> pa.Array:
+def _repeated(fixed: _Fixed, digits: _Texts, start: int, workspace: Workspace) -> pa.Array:
     """A column of all that is as long in every row.
 
     Args:
         digits: Of the numbers of the rows.
         start: The place of the first of these rows in the columns of texts.
+        workspace: Where it is made.
     """
-    template, insets = "", []
+    template, insets, rows = "", [], len(digits)
     for part in fixed:
         if isinstance(part, str):
             template += part
         else:
-            texts = digits if isinstance(part, _Number) else part[start : start + len(digits)]
+            texts = digits if isinstance(part, _Number) else part[start : start + rows]
             insets.append((len(template), texts))
             template += "0" * texts.dtype.itemsize
-    filled = bytearray(template.encode() * len(digits))
+    filled = workspace.filled(template.encode(), rows)
     for place, texts in insets:
-        np.ndarray(len(digits), texts.dtype, filled, place, (len(template),))[:] = texts
-    ends = np.arange(len(digits) + 1, dtype=np.int32) * np.int32(len(template))
-    return pa.Array.from_buffers(pa.string(), len(digits), [None, pa.py_buffer(ends), pa.py_buffer(filled)])
+        np.ndarray(rows, texts.dtype, filled.data, place, (len(template),))[:] = texts
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(template))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(filled)])
