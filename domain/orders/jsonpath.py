@@ -17,6 +17,8 @@ _STEP = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*) | \[(?P<place>[0-9]{1,3})\] | \['(?P<quoted>[^'\\]+)'\]""", re.VERBOSE
 )
 
+_NULL = msgspec.Raw(b"null")
+
 Step = str | int
 Pick = Callable[[Any], Any]
 
@@ -107,7 +109,9 @@ def _plant(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any)
 
 def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     if isinstance(node, _Leaf):
-        return _Compiled(node.type | None, {node.name: lambda value: value})
+        # Raw takes in a null by itself and knows no union.
+        kind = node.type if node.type is msgspec.Raw else node.type | None
+        return _Compiled(kind, {node.name: _unless_null})
     kinds = {type(step) for step in node}
     if len(kinds) > 1:
         raise BadPath(
@@ -138,6 +142,10 @@ def _compile_list(node: dict[Step, Any]) -> _Compiled:
         list[compiled.type] | None,  # type: ignore[name-defined]
         {name: _at(int(place), pick) for name, pick in compiled.picks.items()},
     )
+
+
+def _unless_null(value: Any) -> Any:
+    return None if isinstance(value, msgspec.Raw) and value == _NULL else value
 
 
 def _through(attribute: str, pick: Pick) -> Pick:

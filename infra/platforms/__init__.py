@@ -10,7 +10,7 @@ from infra.platforms.failures import (
     TokenExpired,
     TooManyRows,
 )
-from infra.platforms.permits import Permits, day_bucket, rate_bucket
+from infra.platforms.permits import Permits, PlatformGate, day_bucket, rate_bucket
 from infra.platforms.platforms import Platforms
 from infra.platforms.reading import Page
 
@@ -23,6 +23,7 @@ __all__ = [
     "Permits",
     "PlatformBusy",
     "PlatformFailure",
+    "PlatformGate",
     "PlatformLied",
     "PlatformRefused",
     "Platforms",

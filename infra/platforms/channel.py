@@ -18,7 +18,7 @@ from infra import log
 from infra.http import Answer, GuardedClient
 from infra.platforms.access import Account, Credentials, Keyring, sign
 from infra.platforms.failures import PlatformBusy, PlatformFailure, PlatformLied, PlatformRefused, TokenExpired
-from infra.platforms.permits import Permits
+from infra.platforms.permits import PlatformGate
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
@@ -43,17 +43,24 @@ class Channel:
     """Asks one account, with credentials that it renews once when they have expired."""
 
     def __init__(
-        self, http: GuardedClient, permits: Permits, capability: Capability, account: Account, keyring: Keyring
+        self, http: GuardedClient, gate: PlatformGate, capability: Capability, account: Account, keyring: Keyring
     ) -> None:
-        self.skew = timedelta()
-        """How far the platform's clock is before ours, as its last answer told."""
         self._http = http
-        self._permits = permits
+        self._gate = gate
         self._capability = capability
         self._account = account
         self._keyring = keyring
         self._credentials: Credentials | None = None
         self._errors = Reader(self.error_paths())
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the platform's clock is before ours, as its last answer told; none as long as it told nothing."""
+        return self._gate.skew or timedelta()
+
+    def set_clock(self, now: datetime) -> None:
+        """Note what the platform's clock says just now."""
+        self._gate.skew = now - datetime.now(UTC)
 
     def error_paths(self) -> dict[str, tuple[Path, Any]]:
         """What every answer is looked through for."""
@@ -84,6 +91,10 @@ class Channel:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
     async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
+        if self._gate.skew is None and self._capability.access.time_parameter:
+            # A request that is signed with a time too far from the platform's is refused.
+            clock = self._capability.clock
+            await self.head(clock.path, clock.parameters, counted=clock.counted)
         try:
             return await self._ask_patiently(url, parameters, reader)
         except TokenExpired:
@@ -105,7 +116,7 @@ class Channel:
 
     async def _send(self, url: str, parameters: Mapping[str, str], *, counted: bool = True) -> Answer:
         if counted:
-            await self._permits.take()
+            await self._gate.permits.take()
         self._credentials = self._credentials or await self._keyring(False)
         signed = sign(self._capability.access, self._credentials, parameters, datetime.now(UTC) + self.skew)
         query = urlencode(signed.parameters)
@@ -120,7 +131,7 @@ class Channel:
         except SourceFault as fault:
             raise _unanswered(self, fault) from None
         if (date := date_of(answer)) is not None:
-            self.skew = date - datetime.now(UTC)
+            self.set_clock(date)
         return answer
 
     def _told(self, answer: Answer, reader: Reader) -> Told:
@@ -147,17 +158,19 @@ class Channel:
         code, message = str(values.get(CODE) or ""), str(values.get(MESSAGE) or "")
         rule = next((each for each in self._capability.errors.rules if _fits(each, answer, code, message)), None)
         told = (
-            f"{self} answered {answer.status}" + (f", code {code}" if code else "") + f": {message or _excerpt(answer)}"
+            f"{self} answered {answer.status}"
+            + (f", code {code}" if code else "")
+            + f": {(message or _excerpt(answer)).rstrip('. ')}"
         )
         match rule.meaning if rule else _usual(answer.status):
             case Meaning.BUSY:
                 wait = self._wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
-                return PlatformBusy(f"{told} Ask again later.", retry_after_seconds=wait)
+                return PlatformBusy(f"{told}. Ask again later.", retry_after_seconds=wait)
             case Meaning.EXPIRED:
-                return TokenExpired(f"{told} Renew what the reference to its credentials leads to.")
+                return TokenExpired(f"{told}. Renew what the reference to its credentials leads to.")
             case Meaning.REFUSED:
-                return PlatformRefused(f"{told} Mend the account's rights or its configuration.")
+                return PlatformRefused(f"{told}. Mend the account's rights or its configuration.")
 
     def _wait_seconds(self, answer: Answer, message: str) -> float | None:
         value = answer.headers.get("Retry-After", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from infra.platforms import reading, walks
 from infra.platforms.access import Account, Keyring
 from infra.platforms.channel import Channel, date_of
 from infra.platforms.failures import PlatformLied, PlatformRefused, TooManyRows
-from infra.platforms.permits import Permits
+from infra.platforms.permits import PlatformGate
 from infra.platforms.reading import Asked, Page, Rows
 
 _TIME, _ROW = "time", "row"
@@ -37,16 +37,16 @@ class Connector:
     """Reads one account.
 
     Args:
-        permits: Shared by all connectors of this process to the account.
+        gate: Shared by all connectors of this process to the account.
         keyring: Where its credentials are read.
     """
 
     def __init__(
-        self, http: GuardedClient, permits: Permits, capability: Capability, account: Account, keyring: Keyring
+        self, http: GuardedClient, gate: PlatformGate, capability: Capability, account: Account, keyring: Keyring
     ) -> None:
         self.capability = capability
         self._account = account
-        self._channel = Channel(http, permits, capability, account, keyring)
+        self._channel = Channel(http, gate, capability, account, keyring)
         self._fixed = {
             **capability.query.parameters,
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
@@ -74,7 +74,7 @@ class Connector:
             moment = clock.moments.reader()(told)
         except (TypeError, ValueError, OverflowError):
             raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}. Mend its record.") from None
-        self._channel.skew = moment - datetime.now(UTC)
+        self._channel.set_clock(moment)
         return moment
 
     async def count(self, window: Span) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from domain.orders.capability import RateLimit
@@ -28,6 +30,15 @@ def rate_bucket(platform: str) -> str:
 def day_bucket(platform: str) -> str:
     """Where requests to a platform are counted against its quota of a day."""
     return f"platform:{platform}:day"
+
+
+@dataclass(slots=True)
+class PlatformGate:
+    """What all connectors of this process to one platform share."""
+
+    permits: Permits
+    skew: timedelta | None = None
+    """How far its clock is before ours; None before it told the time."""
 
 
 class Permits:

@@ -7,7 +7,7 @@ from infra.http import GuardedClient
 from infra.limits import Limiter
 from infra.platforms.access import Account, Keyring
 from infra.platforms.connector import Connector
-from infra.platforms.permits import Permits
+from infra.platforms.permits import Permits, PlatformGate
 
 
 class Platforms:
@@ -16,17 +16,20 @@ class Platforms:
     def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
         self._http = http
         self._limiter = limiter
-        self._permits: dict[str, Permits] = {}
+        self._gates: dict[str, PlatformGate] = {}
 
     def connector(
         self, capability: Capability, account: Account, keyring: Keyring, *, rate: RateLimit | None = None
     ) -> Connector:
         """A connector for one piece of work; `rate` is what the configuration allows, by default the platform's."""
-        permits = self._of(account.platform, rate or capability.rate)
-        return Connector(self._http, permits, capability, account, keyring)
+        return Connector(
+            self._http, self._gate(account.platform, rate or capability.rate), capability, account, keyring
+        )
 
-    def _of(self, platform: str, rate: RateLimit) -> Permits:
-        permits = self._permits.get(platform)
-        if permits is None or permits.rate != rate:
-            permits = self._permits[platform] = Permits(self._limiter, platform, rate)
-        return permits
+    def _gate(self, platform: str, rate: RateLimit) -> PlatformGate:
+        gate = self._gates.get(platform)
+        if gate is None:
+            gate = self._gates[platform] = PlatformGate(Permits(self._limiter, platform, rate))
+        elif gate.permits.rate != rate:
+            gate.permits = Permits(self._limiter, platform, rate)
+        return gate

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from domain.orders.jsonpath import BadPath, Path, Reader, Unreadable
@@ -80,11 +80,11 @@ def test_another_kind_of_value_is_unreadable(text: bytes) -> None:
         read(text, "$.a['d e']", int | str)
 
 
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text("abc", min_size=1), inner)
-    )
-)
+LEAVES = st.none() | st.integers() | st.text() | st.lists(st.integers())
+
+
+@given(st.recursive(LEAVES, lambda inner: st.dictionaries(st.sampled_from("abc"), inner), max_leaves=20))
+@example({"a": {"b": {"c": {"d": [1, 2]}}}})
 def test_reading_agrees_with_walking_the_objects(tree: Any) -> None:
     """The value at $.a.b.c is what json finds there."""
     node = tree
