@@ -61,7 +61,7 @@ async def preview(call: Call, body: NewPreview) -> web.Response:
     drawing = checked(body)
     page = invented(drawing) if body.data is None else first_rows(await inline.rows(call))
     try:
-        book = await call.request.app[PRESS].run(lambda: draw(drawing, page, body.time_zone))
+        book = await call.request.app[PRESS].run(call.project_id, lambda: draw(drawing, page, body.time_zone))
     except SourceFault as fault:
         _refuse("data", fault.record.sentence)
     except UncoveredRows as uncovered:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from api.downloads.press import BUSY, WAITING_MAX, Press
+from api.downloads.press import BUSY, OF_A_PROJECT_MAX, WAITING_MAX, Press
 from domain.faults import Exhausted
 
 
@@ -29,7 +29,7 @@ async def test_work_is_done_one_after_the_other(press: Press) -> None:
         done.append((number, threading.current_thread().name))
         return number
 
-    answers = await asyncio.gather(*(press.run(lambda number=number: work(number)) for number in range(5)))  # type: ignore[misc]
+    answers = await asyncio.gather(*(press.run(f"{number}", lambda number=number: work(number)) for number in range(5)))  # type: ignore[misc]
 
     assert answers == [number for number, _ in done] == [0, 1, 2, 3, 4]
     assert len({thread for _, thread in done}) == 1
@@ -38,29 +38,45 @@ async def test_work_is_done_one_after_the_other(press: Press) -> None:
 async def test_a_full_queue_says_so(press: Press) -> None:
     """Who comes when too many wait is told at once, and nobody else is."""
     gate = threading.Event()
-    waiting = [asyncio.create_task(press.run(gate.wait)) for _ in range(WAITING_MAX + 1)]
+    waiting = [asyncio.create_task(press.run(f"{number}", gate.wait)) for number in range(WAITING_MAX + 1)]
     await asyncio.sleep(0)
 
     with pytest.raises(Exhausted) as refused:
-        await press.run(gate.wait)
+        await press.run("late", gate.wait)
     gate.set()
 
     assert refused.value.record.code == BUSY
     assert await asyncio.gather(*waiting) == [True] * len(waiting)
-    assert await press.run(lambda: "next") == "next"
+    assert await press.run("mine", lambda: "next") == "next"
+
+
+async def test_no_project_takes_the_whole_queue(press: Press) -> None:
+    """One that asks for much waits for itself; others are let in."""
+    gate = threading.Event()
+    waiting = [asyncio.create_task(press.run("greedy", gate.wait)) for _ in range(OF_A_PROJECT_MAX)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(Exhausted) as refused:
+        await press.run("greedy", gate.wait)
+    other = asyncio.create_task(press.run("other", lambda: "drawn"))
+    gate.set()
+
+    assert refused.value.violated == ["project-previews"]
+    assert await other == "drawn"
+    assert await asyncio.gather(*waiting) == [True] * len(waiting)
 
 
 async def test_who_goes_leaves_the_queue(press: Press) -> None:
     """Work that nobody waits for any more is not begun."""
     gate, begun = threading.Event(), list[str]()
-    first = asyncio.create_task(press.run(gate.wait))
-    gone = asyncio.create_task(press.run(lambda: begun.append("gone")))
+    first = asyncio.create_task(press.run("late", gate.wait))
+    gone = asyncio.create_task(press.run("mine", lambda: begun.append("gone")))
     await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
     gate.set()
-    await press.run(lambda: begun.append("next"))
+    await press.run("mine", lambda: begun.append("next"))
 
     assert await first
     assert begun == ["next"]
@@ -73,6 +89,6 @@ async def test_a_fault_is_the_caller_s(press: Press) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await press.run(fail)
+        await press.run("mine", fail)
 
-    assert await press.run(lambda: 1) == 1
+    assert await press.run("mine", lambda: 1) == 1
