@@ -9,17 +9,20 @@ import re
 import resource
 import signal
 import sys
+import zipfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
 from cli import surroundings
 from infra.embedded.record import Recorded, Run
 from infra.settings import Settings
+from sims import rows as sample
 from tests.exports import Exports, expected, exporting, parsed
 from tests.stack import eventually
 
@@ -116,6 +119,50 @@ async def test_parquet(exports: Exports, tmp_path: Path) -> None:
 
     assert ended.code == 0, ended.err
     assert pq.read_table(out).num_rows == 1_000
+
+
+async def test_excel(exports: Exports, tmp_path: Path) -> None:
+    """With a template from a file; what it does not show is told."""
+    out, template = tmp_path / "orders.xlsx", tmp_path / "template.json"
+    template.write_text(json.dumps([{"name": "id", "title": "编号"}, {"name": "city", "title": "城市"}]))
+    source = exports.source.url(rows=100, seed=SEED)
+
+    ended = await remotely(
+        exports, source, "--type", "excel", "--title", "订单", "--template", str(template), "--out", str(out)
+    )
+
+    assert ended.code == 0, ended.err
+    assert "The template does not show the keys order_no," in ended.err
+    shown = list(openpyxl.load_workbook(out).worksheets[0].iter_rows(values_only=True))
+    assert shown[:2] == [("订单", None), ("编号", "城市")]
+    assert shown[2:] == [(row["id"], row["city"]) for row in (sample.row(SEED, number) for number in range(100))]
+
+
+async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> None:
+    """It is not put down under the name of a book."""
+    downloads = settings.downloads.model_copy(update={"excel_file_max_rows": 40})
+    async with exporting(settings.model_copy(update={"downloads": downloads})) as exports:
+        source = exports.source.url(rows=100, seed=SEED)
+        ended = await remotely(exports, source, "--type", "excel", "--out", str(tmp_path / "orders.xlsx"), "--json")
+
+    assert ended.code == 0, ended.err
+    assert ended.json["file"] == str(tmp_path / "orders.zip")
+    with zipfile.ZipFile(tmp_path / "orders.zip") as archive:
+        assert len(archive.namelist()) == ended.json["files"] > 1
+    assert not (tmp_path / "orders.xlsx").exists()
+
+
+@pytest.mark.parametrize(("text", "sentence"), [(None, "No such file"), ("{", "template.json holds no JSON")])
+async def test_a_template_that_is_none(exports: Exports, tmp_path: Path, text: str | None, sentence: str) -> None:
+    """It is told before anything is asked for."""
+    template = tmp_path / "template.json"
+    if text is not None:
+        template.write_text(text)
+
+    ended = await remotely(exports, exports.source.url(rows=1), "--type", "excel", "--template", str(template))
+
+    assert ended.code == 2
+    assert sentence in " ".join(ended.err.replace("│", "").split())
 
 
 async def test_what_reaches_the_source_and_the_file(exports: Exports, tmp_path: Path) -> None:

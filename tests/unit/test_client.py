@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from haulage import Client, DownloadRequest, Encoding, Refused, State, Unreachable
+from haulage import Align, Client, DownloadRequest, Encoding, FileType, Refused, Sheet, State, Unreachable
 from tests.unit.api_peer import TASK, Peer, problem, serving, status
 
 REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
@@ -37,6 +37,26 @@ async def test_only_what_was_set_is_sent(peer: Peer, client: Client) -> None:
     assert seen.body == {"source_url": REQUEST.source_url, "encoding": "gb18030", "headers": {"A": "b"}}
     assert seen.headers["Authorization"] == "Bearer hlg_key"
     assert (download.task_id, download.state, download.created_at.year) == (TASK, State.RUNNING, 2026)
+
+
+async def test_a_book_of_several_tables(peer: Peer, client: Client) -> None:
+    """Sheets, and what holds for all of them, go as the API takes them; rows keep their nulls."""
+    files = {"files": 2, "left_out": ["id"], "warnings": ["Column A is empty."], "file_name": "orders.zip"}
+    peer.says(202, status(**files))
+    sheets = [Sheet(name="A", data=[{"a": None}]), Sheet(source_url="https://erp.example.com/b", template={"b": "B"})]
+
+    download = await client.create(DownloadRequest(type=FileType.EXCEL, sheets=sheets, col_align=Align.LEFT))
+
+    [seen] = peer.seen
+    assert seen.body == {
+        "type": "excel",
+        "sheets": [
+            {"name": "A", "data": [{"a": None}]},
+            {"source_url": "https://erp.example.com/b", "template": {"b": "B"}},
+        ],
+        "col_align": "left",
+    }
+    assert (download.files, download.left_out, download.warnings) == (2, ("id",), ("Column A is empty.",))
 
 
 async def test_a_repeated_request_cannot_start_twice(peer: Peer, client: Client) -> None:
