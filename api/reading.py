@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
@@ -18,6 +19,8 @@ from domain.faults import Missing
 from infra.settings import ApiSettings
 
 JSON_MAX_DEPTH = 64
+
+_UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -172,7 +175,7 @@ def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[Fi
         raise _malformed(f"The body is nested deeper than {JSON_MAX_DEPTH} levels.")
     match value:
         case str():
-            if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+            if _UNSTORABLE.search(value):
                 message = "it holds a NUL character or half a surrogate pair; remove it."
                 yield FieldProblem(path=sentences.path_of(location), message=message)
         case dict():

@@ -121,7 +121,9 @@ class Joins:
         Raises:
             NotJoined: The engine or its workers did not answer in time.
         """
-        lane = self._lanes.setdefault(file, _Lane(file))
+        lane = self._lanes.get(file)
+        if lane is None:
+            lane = self._lanes[file] = _Lane(file)
         waiting = _Waiting(lot, asyncio.get_running_loop().create_future())
         lane.put(waiting)
         if lane.serving is None:

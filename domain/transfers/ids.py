@@ -86,8 +86,9 @@ def target_key(consignment: Consignment, agent_id: str, container_id: str) -> in
 
     60 bits: among the 100,000 targets of the largest job two meet with a chance of 1 to 200 million.
     """
-    parts = (*consignment.model_dump().values(), agent_id, container_id)
-    return _number("\0".join(parts).encode(), KEY_BITS)
+    wanted = consignment
+    text = "\0".join((wanted.project_id, wanted.signature, wanted.user, wanted.folder, agent_id, container_id))
+    return _number(text.encode(), KEY_BITS)
 
 
 def bucket_at(unix_seconds: float, window_seconds: int) -> int:

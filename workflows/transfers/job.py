@@ -19,7 +19,8 @@ with workflow.unsafe.imports_passed_through():
     from domain.transfers.states import End, Reason, State
     from domain.transfers.steps import CancelOrder, FreezeOrder, JobStatus, SettleOrder, ShipOrder
     from infra import temporal
-    from workflows.outcomes import fault_of
+    from infra.interceptors import FAULT_TYPE
+    from workflows.outcomes import fault_of, is_type
     from workflows.transfers.berths import FILE_QUEUE, Berths
 
 Argument = TypeVar("Argument")
@@ -193,8 +194,9 @@ def _is_host_lost(error: ActivityError) -> bool:
 
 
 def _without_file(error: ActivityError) -> End:
-    """How the targets of a shard end whose file no host could get, or could get in time."""
-    if isinstance(error.cause, StepTimeout):
-        last = f" At last: {error.cause.cause}." if error.cause.cause else ""
-        return _NO_HOST.model_copy(update={"reason": Reason.FILE_UNAVAILABLE, "message": _NO_HOST.message + last})
-    return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=fault_of(error).sentence)
+    """How the targets of a shard end whose file no host could get: a fault is one at once, else the time ran out."""
+    if is_type(error, FAULT_TYPE):
+        return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=fault_of(error).sentence)
+    last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
+    message = f"{_NO_HOST.message} At last: {last}" if last else _NO_HOST.message
+    return End(state=State.TIMEOUT, reason=Reason.FILE_UNAVAILABLE, message=message)

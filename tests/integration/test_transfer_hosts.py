@@ -1,0 +1,130 @@
+"""The host that has the file: when it is gone another one sends, and when GSE is gone everybody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from infra.settings import Settings
+from sims.gse.disks import Disks
+from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.server import running_gse
+from sims.gse.world import World
+from tests.door import opened
+from tests.exports import Working, working
+from tests.stack import eventually
+from tests.transfers import QUICK, Transfers, transferring, tuned
+
+pytestmark = pytest.mark.stack
+
+
+def on_host(settings: Settings, name: str) -> Settings:
+    """The settings of a worker on another host: GSE knows it by another id, and it has a cache of its own."""
+    gse = settings.gse.model_copy(update={"source_agent_id": name, "cache_folder": settings.data_dir / name})
+    engine = settings.engine.model_copy(update={"graceful_shutdown_seconds": 0.1})
+    return settings.model_copy(update={"gse": gse, "engine": engine})
+
+
+@asynccontextmanager
+async def two_hosts(settings: Settings, scenario: Scenario) -> AsyncIterator[tuple[Transfers, Working, Settings]]:
+    """One host that works, and the settings of another."""
+    disks = Disks(settings.data_dir / "hosts", links=True)
+    world = World(scenario, disks)
+    async with running_gse(world) as gse:
+        settings = tuned(settings, gse, settings.data_dir, host_wait_seconds=1.0)
+        async with opened(settings) as door, working(on_host(settings, "0:first")) as first:
+            project_id, key = await door.make_project()
+            transfers = Transfers(door, world, disks, first, project_id, key)
+            await transfers.store()
+            yield transfers, first, on_host(settings, "0:second")
+
+
+async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings: Settings) -> None:
+    """Who has the file already is not sent it again; the first host's task is given up before the second begins."""
+    stuck = Rule(action=Action.STUCK, agent="late-.*", times=1)
+    scenario = QUICK.model_copy(update={"rules": (stuck,)})
+    async with two_hosts(settings, scenario) as (transfers, first, second):
+        task_ids = await transfers.join_many(["early-1", "early-2", "late-1", "late-2"])
+        await transfers.ended(task_ids[0])
+        await first.stop()
+        async with working(second):
+            ends = [await transfers.ended(task_id, timeout=60) for task_id in task_ids]
+        tasks = list(transfers.world.tasks.values())
+
+        assert {end["status"] for end in ends} == {"Success"}
+        assert [task.source.agent for task in tasks] == ["0:first", "0:second"]
+        assert transfers.sends == {("early-1", ""): 1, ("early-2", ""): 1, ("late-1", ""): 2, ("late-2", ""): 2}
+        assert tasks[0].targets["late-1", ""].code == 126
+
+
+async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings) -> None:
+    """The file is fetched in the window by the first host; the second fetches it anew when nobody takes the shards."""
+    async with two_hosts(settings, QUICK) as (transfers, first, second):
+        task_id = await transfers.join("agent-1")
+        fetched = first.services.settings.gse.cache_folder / "2"
+        await eventually(lambda: fetched.exists() and any(fetched.iterdir()))
+        await first.stop()
+        async with working(second):
+            end = await transfers.ended(task_id, timeout=60)
+
+        assert end["status"] == "Success"
+        assert transfers.sends == {("agent-1", ""): 1}
+
+
+async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[str, int], set[str]]:
+    """Take GSE away in the middle of a transfer for so long; how long it took, what was sent, and the ends."""
+    slow = QUICK.model_copy(update={"download_seconds": 3.0})
+    disks = Disks(settings.data_dir / "hosts", links=True)
+    world = World(slow, disks)
+    async with running_gse(world) as gse:
+        port = int(gse.rpartition(":")[2])
+    settings = tuned(settings, gse, settings.data_dir)
+    async with opened(settings) as door, working(settings) as running:
+        project_id, key = await door.make_project()
+        transfers = Transfers(door, world, disks, running, project_id, key)
+        await transfers.store()
+        began = time.monotonic()
+        async with running_gse(world, port):
+            task_ids = await transfers.join_many([f"agent-{n}" for n in range(20)])
+            await eventually(lambda: bool(world.tasks), timeout=20)
+        await asyncio.sleep(seconds)
+        async with running_gse(world, port):
+            ends = [await transfers.ended(task_id, timeout=60) for task_id in task_ids]
+        took = time.monotonic() - began
+    return took, {agent_id: count for (agent_id, _), count in transfers.sends.items()}, {end["status"] for end in ends}
+
+
+async def test_a_gse_that_is_down_costs_its_time_and_no_task(settings: Settings) -> None:
+    """Nobody is sent anything twice, nobody fails."""
+    took, sends, ends = await gse_is_down(settings, 6.0)
+
+    assert ends == {"Success"}
+    assert set(sends.values()) == {1}
+    assert took < 6 + 30
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+async def test_a_gse_that_is_down_for_three_minutes_costs_three_minutes(settings: Settings) -> None:
+    """The same at full length."""
+    took, sends, ends = await gse_is_down(settings, 180.0)
+
+    assert ends == {"Success"}
+    assert set(sends.values()) == {1}
+    assert took < 180 + 45
+
+
+async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(settings: Settings) -> None:
+    """The repository's last word is told, not only that time ran out."""
+    repository = "http://127.0.0.1:9/{biz_id}/{signature}"
+    guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
+    settings = settings.model_copy(update={"guard": guard})
+    async with transferring(settings, timeout_seconds=2.0, repository=repository) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+
+    assert (end["status"], end["reason"]) == ("Timeout", "file_unavailable")
+    assert "127.0.0.1:9" in end["message"]
