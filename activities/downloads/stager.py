@@ -105,13 +105,14 @@ class Stager:
     async def _upload(self, count: int) -> None:
         """Make a part of the first pieces."""
         data, last = _joined(self._gathered[:count]), self._gathered[count - 1]
+        # What is sent need not be held twice: if it does not arrive, this attempt is over.
+        del self._gathered[:count]
+        self._gathered_bytes -= len(data)
         number = staging.part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
         part = await self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data)
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write([*self.ledger.parts, record], None, last.next_page, last.rows)
-        del self._gathered[:count]
-        self._gathered_bytes -= part.size
 
     async def secure(self) -> None:
         """Put what is gathered where a retry finds it."""
