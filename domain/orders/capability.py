@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from domain.orders.jsonpath import Path
+from domain.orders.jsonpath import Path, Reader
 from domain.orders.moments import Moments
 
+ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
+ID, MODIFIED, VERSION = "id", "modified", "version"
+CODE, MESSAGE = "error_code", "error_message"
+
+Paths = Mapping[str, tuple[Path, Any]]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -248,6 +254,33 @@ class Capability(_Record):
             raise ValueError("pages are read from the last only where a total tells which one that is")
         return self
 
+    @model_validator(mode="after")
+    def _read_at_once(self) -> Self:
+        """Paths that exclude each other are told here, not by the first answer."""
+        for paths in (self.page_paths(), self.row_paths()):
+            Reader(paths)
+        return self
+
+    def page_paths(self) -> Paths:
+        """What is read from each page, and what kind of value is expected there."""
+        total = self.total.value if self.total and self.total.path is None else None
+        return {
+            ROWS: (Path.parse(self.rows.list), list[msgspec.Raw]),
+            **_parsed({NEXT: (self.paging.next, int | str), TOTAL: (total, int | str)}),
+            **_parsed({MORE: (self.paging.more, bool | int | str)}),
+            **self.error_paths(),
+        }
+
+    def row_paths(self) -> Paths:
+        """What is read from each row."""
+        rows = self.rows
+        wanted = {ID: (rows.id, int | str), MODIFIED: (rows.modified, int | str), VERSION: (rows.version, int)}
+        return _parsed(wanted)
+
+    def error_paths(self) -> Paths:
+        """What every answer is looked through for."""
+        return _parsed({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
+
     def bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """What to ask for, so that no order of [start, end) is left out and as few others as can be come.
 
@@ -262,6 +295,10 @@ class Capability(_Record):
     def newest_end(self, now: datetime) -> datetime:
         """Up to when the platform answers at a time of its clock."""
         return _floor(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
+
+
+def _parsed(wanted: Mapping[str, tuple[str | None, Any]]) -> Paths:
+    return {name: (Path.parse(path), kind) for name, (path, kind) in wanted.items() if path}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from domain.faults import SourceFault
-from domain.orders.capability import Capability, ErrorRule, Meaning
-from domain.orders.jsonpath import Path, Reader, Unreadable
+from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning
+from domain.orders.jsonpath import Reader, Unreadable
 from infra import log
 from infra.http import Answer, GuardedClient
 from infra.platforms.access import Account, Credentials, Keyring, sign
@@ -27,8 +27,6 @@ RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
 PATIENCE_SECONDS: Final = 2.0
 """A longer wait that a platform asks for is told, so that it can be a timer elsewhere."""
 BUSY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-CODE, MESSAGE = "error_code", "error_message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Channel:
         self._account = account
         self._keyring = keyring
         self._credentials: Credentials | None = None
-        self._errors = Reader(self.error_paths())
+        self._errors = Reader(capability.error_paths())
 
     @property
     def skew(self) -> timedelta:
@@ -61,12 +59,6 @@ class Channel:
     def set_clock(self, now: datetime) -> None:
         """Note what the platform's clock says just now."""
         self._gate.skew = now - datetime.now(UTC)
-
-    def error_paths(self) -> dict[str, tuple[Path, Any]]:
-        """What every answer is looked through for."""
-        errors = self._capability.errors
-        named = {CODE: (errors.code, int | str), MESSAGE: (errors.message, str)}
-        return {name: (Path.parse(path), kind) for name, (path, kind) in named.items() if path}
 
     async def ask(self, path: str, parameters: Mapping[str, str], reader: Reader) -> Told:
         """One answer to one question; raises a PlatformFailure."""
@@ -150,7 +142,7 @@ class Channel:
 
     def _read_error(self, answer: Answer) -> Mapping[str, Any]:
         try:
-            return self._errors.read(answer.body) if self.error_paths() else {}
+            return self._errors.read(answer.body)
         except Unreadable:
             return {}
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from domain.orders.capability import Capability, Direction, Order, PagingKind
+from domain.orders.capability import NEXT, TOTAL, Capability, Direction, Order, PagingKind
 from domain.orders.jsonpath import Path, Reader
 from infra.http import GuardedClient
-from infra.platforms import reading, walks
+from infra.platforms import walks
 from infra.platforms.access import Account, Keyring
 from infra.platforms.channel import Channel, date_of
 from infra.platforms.failures import PlatformLied, PlatformRefused, TooManyRows
@@ -51,7 +51,7 @@ class Connector:
             **capability.query.parameters,
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
         }
-        self._rows = Rows(capability, account, self._channel.error_paths())
+        self._rows = Rows(capability, account)
 
     @property
     def skew(self) -> timedelta:
@@ -68,7 +68,7 @@ class Connector:
                     f"{self._channel} told no time in the header Date of {clock.path}. Name a call that does."
                 )
             return date
-        reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self._channel.error_paths()})
+        reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self.capability.error_paths()})
         told = (await self._channel.ask(clock.path, clock.parameters, reader)).values[_TIME]
         try:
             moment = clock.moments.reader()(told)
@@ -85,7 +85,7 @@ class Connector:
         parameters = {**self._query(self._asked(window), page=None), **total.parameters}
         reader = self._rows.reader
         if total.path and total.value:
-            reader = Reader({reading.TOTAL: (Path.parse(total.value), int | str), **self._channel.error_paths()})
+            reader = Reader({TOTAL: (Path.parse(total.value), int | str), **self.capability.error_paths()})
         told = await self._channel.ask(total.path or query.path, parameters, reader)
         count = self._rows.total(told.answer, told.values)
         if count is None:
@@ -126,7 +126,7 @@ class Connector:
         detail = self.capability.detail
         if detail is None:
             return order
-        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self._channel.error_paths()})
+        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self.capability.error_paths()})
         parameters = {**detail.parameters, detail.id_parameter: order.order_id}
         row = (await self._channel.ask(detail.path, parameters, reader)).values[_ROW]
         if row is None:
@@ -187,7 +187,7 @@ class Connector:
                 parameters = {**self._fixed, paging.parameter: token}
             told = await self._channel.ask(query.path, parameters, self._rows.reader)
             page = self._rows.page(place, told.answer, told.values, asked)
-            following: Any = told.values[reading.NEXT]
+            following: Any = told.values[NEXT]
             more = self._rows.has_more(told.values)
             return walks.Step(page, more, None if more is False or following in (None, "") else str(following))
 

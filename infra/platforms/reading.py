@@ -9,17 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.orders.capability import Capability, Order
-from domain.orders.jsonpath import Path, Reader, Unreadable
+from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, Order
+from domain.orders.jsonpath import Reader, Unreadable
 from infra.http import Answer
 from infra.platforms.access import Account
 from infra.platforms.failures import PlatformLied
 
-ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
-_ID, _MODIFIED, _VERSION = "id", "modified", "version"
 _TRUE: Final = (True, 1, "true", "1")
-
-Paths = Mapping[str, tuple[Path, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +43,14 @@ class Asked:
 
 
 class Rows:
-    """Reads the answers of one account.
+    """Reads the answers of one account."""
 
-    Args:
-        error_paths: What every answer is looked through for beside its rows.
-    """
-
-    def __init__(self, capability: Capability, account: Account, error_paths: Paths) -> None:
+    def __init__(self, capability: Capability, account: Account) -> None:
         self._capability = capability
         self._account = account
-        rows, total = capability.rows, capability.total
-        told = {
-            NEXT: (capability.paging.next, int | str),
-            MORE: (capability.paging.more, bool | int | str),
-            TOTAL: (total.value if total and total.path is None else None, int | str),
-        }
-        found = {name: (Path.parse(path), kind) for name, (path, kind) in told.items() if path}
-        self.reader = Reader({ROWS: (Path.parse(rows.list), list[msgspec.Raw]), **found, **error_paths})
-        named = {_ID: (rows.id, int | str), _MODIFIED: (rows.modified, int | str), _VERSION: (rows.version, int)}
-        self._row = Reader({name: (Path.parse(path), kind) for name, (path, kind) in named.items() if path})
-        self._moment = rows.moments.reader()
+        self.reader = Reader(capability.page_paths())
+        self._row = Reader(capability.row_paths())
+        self._moment = capability.rows.moments.reader()
 
     def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked) -> Page:
         """What an answer tells; raises PlatformLied where it tells no orders."""
@@ -114,18 +98,18 @@ class Rows:
     def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
         try:
             values = self._row.read(text)
-            told = values[_MODIFIED]
+            told = values[MODIFIED]
             moment = undated_as if told in (None, "") else self._moment(told)
         except (Unreadable, ValueError, OverflowError) as error:
             raise self._unreadable(text, str(error)) from None
-        if values[_ID] in (None, ""):
+        if values[ID] in (None, ""):
             raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
         order = Order(
             self._account.platform,
             self._account.shop,
-            str(values[_ID]),
+            str(values[ID]),
             moment,
-            values.get(_VERSION) or 0,
+            values.get(VERSION) or 0,
             bytes(text),
         )
         return order, told not in (None, "")

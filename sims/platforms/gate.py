@@ -83,16 +83,16 @@ class Mishaps:
     def __init__(self, seed: int, faults: Faults) -> None:
         self._chance = random.Random(f"mishaps {seed}")
         self._faults = faults
-        self._happened = 0
+        self.happened = 0
 
     def draw(self) -> Mishap | None:
         """What goes wrong with the next answer."""
         faults, at = self._faults, self._chance.random()
-        if faults.only_first is not None and self._happened >= faults.only_first:
+        if faults.only_first is not None and self.happened >= faults.only_first:
             return None
         for share, mishap in ((faults.errors, Mishap.ERROR), (faults.resets, Mishap.RESET), (faults.busy, Mishap.BUSY)):
             if at < share:
-                self._happened += 1
+                self.happened += 1
                 return mishap
             at -= share
         return None

@@ -33,6 +33,11 @@ class Platform:
         self.tokens = Tokens(scenario.faults)
         self._mishaps = Mishaps(scenario.seed, scenario.faults)
 
+    @property
+    def mishaps_happened(self) -> int:
+        """How many answers went wrong."""
+        return self._mishaps.happened
+
     def answer(self, request: Request) -> tuple[Reply, Mishap | None]:
         """The reply, and whether it breaks off."""
         self.market.tick()

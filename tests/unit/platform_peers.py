@@ -46,6 +46,7 @@ class OpenLimiter(Limiter):
 class Bench:
     """One platform, and how it is read."""
 
+    address: str
     platform: Platform
     connector: Connector
     limiter: OpenLimiter
@@ -67,7 +68,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(record: Capability | None = None, /, **scenario: Any) -> AsyncIterator[Bench]:
+async def bench(record: Capability | None = None, /, address: str = "", **scenario: Any) -> AsyncIterator[Bench]:
     """A stand-in after a scenario, and a connector with the record of its kind or with this one."""
     async with running_platforms() as platforms, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
         platform = platforms.add(NUMBER, Scenario.model_validate(scenario))
@@ -77,11 +78,12 @@ async def bench(record: Capability | None = None, /, **scenario: Any) -> AsyncIt
             renewals.append(renew)
             return Credentials.model_validate(platform.dialect.credentials(platform.tokens.good))
 
-        account = Account(NUMBER, "shop-1", platforms.url(NUMBER))
+        address = address or platforms.url(NUMBER)
+        account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN}
         connector = Platforms(http, limiter).connector(record or known[kind], account, keyring, rate=QUICK)
-        yield Bench(platform, connector, limiter, renewals)
+        yield Bench(address, platform, connector, limiter, renewals)
 
 
 def orders(pages: Sequence[Page]) -> list[Order]:

@@ -107,6 +107,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"paging": {**PLAIN.paging.model_dump(), "kind": "link"}}, "only numbered pages"),
     ({"total": {"value": "$.n", "header": "X"}}, "either by `value` or by `header`"),
     ({"rows": {**PLAIN.rows.model_dump(), "id": "id"}}, "is not understood"),
+    ({"rows": {**PLAIN.rows.model_dump(), "list": "$.total"}}, "one place"),
     ({"errors": {"rules": [{"meaning": "busy"}]}}, "names statuses, codes or a pattern"),
     ({"colour": "blue"}, "colour"),
 ]
