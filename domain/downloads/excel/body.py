@@ -7,9 +7,9 @@ its address, as not all readers count, and an empty one stands there, too, for i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock, get_ident
 from typing import Final
 
 import numpy as np
@@ -28,7 +28,7 @@ from domain.downloads.excel.zones import Zone
 
 # To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
 # of several, that take turns at it do not wait for each other at every step; joining and packing are few long ones.
-_TURN: Final = threading.Lock()
+_TURN: Final = Lock()
 _VALUE = ("><v>", "</v></c>")
 _TEXT = (' t="inlineStr"><is><t>', "</t></is></c>")
 _AROUND: Final[dict[Form, Around]] = {
@@ -97,7 +97,7 @@ class Encoder:
         """
         with _TURN:
             line, tally = self._line(cells, first_row, heads)
-            workspace = self._workspaces.pop() if self._workspaces else Workspace()
+            workspace = self._workspace()
             spans = line.laid_out(workspace)
         xml = joined(spans)
         self._workspaces.append(workspace)
@@ -106,6 +106,13 @@ class Encoder:
     def values(self, place: int, cells: pa.Array) -> Values:
         """What the cells of a column are taken for."""
         return reading.read(cells, self._columns[place].kind, self._zone)
+
+    def _workspace(self) -> Workspace:
+        """One that is free, best the thread's last one: what another core wrote lies in that core's cache."""
+        own = [place for place, workspace in enumerate(self._workspaces) if workspace.thread == get_ident()]
+        workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else Workspace()
+        workspace.thread = get_ident()
+        return workspace
 
     def _line(self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array]) -> tuple[Line, Tally]:
         rows = next((len(column) for column in (*cells, *heads) if column is not None), 0)

@@ -37,6 +37,8 @@ class Workspace:
     def __init__(self) -> None:
         self._bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._used = 0
+        self.thread: int | None = None
+        """Who worked with it last."""
 
     def clear(self) -> None:
         """Begin anew; what was taken before may be written over. If there was too little room there is enough now."""
