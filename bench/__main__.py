@@ -9,9 +9,15 @@ from typing import Any
 from bench import foundation
 from bench.downloads import room as downloads
 from bench.excel import room as excel
+from bench.transfers import room as transfers
 from cli import process
 
-ROOMS = {"foundation": foundation.measure, "downloads": downloads.measure, "excel": excel.measure}
+ROOMS = {
+    "foundation": foundation.measure,
+    "downloads": downloads.measure,
+    "excel": excel.measure,
+    "transfers": transfers.measure,
+}
 
 
 async def main(names: list[str]) -> int:
