@@ -16,8 +16,9 @@ from infra.platforms.failures import PlatformBusy
 DAY_SECONDS: Final = 86_400.0
 HELD_SHARE: Final = 1 / 20
 """How long a permit may be held before it is used, as a share of the window that it comes back after."""
-HELD_MIN_SECONDS: Final = 0.02
+HELD_MIN_SECONDS: Final = 0.05
 HELD_MAX_SECONDS: Final = 1.0
+SHORTEST_WAIT_SECONDS: Final = 0.001
 BATCH_SHARE: Final = 1 / 4
 """How much of a burst one process takes at a time."""
 
@@ -60,7 +61,8 @@ class Permits:
         window_seconds = rate.burst / rate.per_second
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
-        self._batch = max(1, min(int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)))
+        useful, fair = int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)
+        self._batch = max(1, min(useful, fair, rate.per_day or useful))
         self._left = 0
         self._good_until = -math.inf
         self._turn = asyncio.Lock()
@@ -70,15 +72,13 @@ class Permits:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._patience_seconds
         async with self._turn:
-            while not (self._left and clock() < self._good_until):
-                wait_seconds = await self._fetch()
+            if self._left and clock() < self._good_until:
+                self._left -= 1
+                return
+            # One of what comes is used as it comes: where the database is slow, all else may be too old by then.
+            while wait_seconds := await self._fetch():
                 if clock() + wait_seconds > deadline:
-                    raise PlatformBusy(
-                        f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
-                        f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
-                        f"workers together. It has room again in {wait_seconds:.0f} s.",
-                        retry_after_seconds=wait_seconds,
-                    )
+                    raise self._used_up(wait_seconds)
                 await asyncio.sleep(wait_seconds)
             self._left -= 1
 
@@ -88,16 +88,22 @@ class Permits:
         wait_seconds = 0.0
         for amount in sorted({self._batch, 1}, reverse=True):
             verdicts = await self._limiter.take(self._demands(amount), [])
-            wait_seconds = max((each.reset_seconds for each in verdicts if not each.allowed), default=0.0)
-            if not wait_seconds and all(each.allowed for each in verdicts):
+            if all(each.allowed for each in verdicts):
                 self._left, self._good_until = amount, asked_at + self.held_seconds
                 return 0.0
-        return wait_seconds
+            wait_seconds = max(each.reset_seconds for each in verdicts if not each.allowed)
+        return max(wait_seconds, SHORTEST_WAIT_SECONDS)
+
+    def _used_up(self, wait_seconds: float) -> PlatformBusy:
+        return PlatformBusy(
+            f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
+            f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
+            f"workers together. It has room again in {wait_seconds:.0f} s.",
+            retry_after_seconds=wait_seconds,
+        )
 
     def _demands(self, amount: int) -> list[Rate]:
         demands = [Rate(rate_bucket(self._platform), amount, self.rate.burst, self._window_seconds)]
         if self.rate.per_day is not None:
-            demands.append(
-                Rate(day_bucket(self._platform), min(amount, self.rate.per_day), self.rate.per_day, DAY_SECONDS)
-            )
+            demands.append(Rate(day_bucket(self._platform), amount, self.rate.per_day, DAY_SECONDS))
         return demands

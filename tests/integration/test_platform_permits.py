@@ -1,0 +1,122 @@
+"""Permits to a platform: its rate and its quota hold over several workers, measured by the platform itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from domain.orders.capability import RateLimit
+from domain.orders.windows import Window
+from infra.database import Database
+from infra.http import GuardedClient
+from infra.limits import Limiter
+from infra.platforms import Account, Connector, Credentials, Permits, PlatformBusy, Platforms, day_bucket, rate_bucket
+from infra.settings import GuardSettings
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.scenario import Limits, Scenario
+from sims.platforms.server import running_platforms
+from tests.stack import eventually
+from tests.unit.platform_peers import SMALL_PAGES
+
+pytestmark = pytest.mark.stack
+
+WORKERS = 4
+ON_THE_WAY_SECONDS = 0.1
+"""How much longer one request may be on its way than another on a busy machine."""
+
+
+@pytest.fixture
+async def limiters(database: Database) -> AsyncIterator[list[Limiter]]:
+    """As separate workers have them."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for _ in range(WORKERS):
+            own = Database(database.settings)
+            stack.push_async_callback(own.close)
+            found.append(Limiter(own))
+        yield found
+
+
+async def _credentials(renew: bool) -> Credentials:
+    return Credentials.model_validate({"token": "token-1"})
+
+
+async def _read(connector: Connector, window: Window) -> int:
+    return sum([len(page.orders) async for page in connector.pages(window)])
+
+
+def most_within(times: list[float], seconds: float) -> int:
+    """The most requests that any stretch of so many seconds saw."""
+    return max(sum(begin <= each < begin + seconds for each in times) for begin in times)
+
+
+async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
+    """No stretch of any length sees more than the burst and what the rate adds."""
+    rate = RateLimit(per_second=40, burst=20)
+    async with running_platforms() as sims, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
+        limits = Limits(per_second=rate.per_second, burst=rate.burst)
+        platform = sims.add("7", Scenario(orders=2_000, span_seconds=3_600, limits=limits))
+        record = PLAIN.model_copy(update=SMALL_PAGES)
+        connectors = [
+            Platforms(http, limiter).connector(record, Account("7", "shop", sims.url("7")), _credentials, rate=rate)
+            for limiter in limiters
+        ]
+        ends = await connectors[0].now()
+        window = Window(start=platform.scenario.start, end=ends)
+        rows = await asyncio.gather(*(_read(connector, window) for connector in connectors))
+
+        assert rows == [2_000] * WORKERS
+        times = platform.throttle.times
+        assert len(times) > 2 * rate.burst
+        for seconds in (0.1, 0.5, 1.0, 2.0):
+            assert most_within(times, seconds) <= rate.burst + rate.per_second * (seconds + ON_THE_WAY_SECONDS)
+
+
+async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
+    """Over all workers together; then each is told to come back, and for when."""
+    rate = RateLimit(per_second=1_000, burst=100, per_day=50)
+    permits = [Permits(limiter, "7", rate) for limiter in limiters]
+    taken = 0
+
+    async def take_all(mine: Permits) -> None:
+        nonlocal taken
+        while True:
+            await mine.take()
+            taken += 1
+
+    ends = await asyncio.gather(*map(take_all, permits), return_exceptions=True)
+    for end in ends:
+        assert isinstance(end, PlatformBusy)
+        assert "50 a day" in str(end)
+        assert (end.retry_after_seconds or 0) > 80_000
+    assert 0 < taken <= 50
+    assert await limiters[0].count(day_bucket("7")) == 50
+
+
+async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[Limiter]) -> None:
+    """One request in a minute: the second is for a timer. Ten in a second: the second comes soon."""
+    slow = Permits(limiters[0], "slow", RateLimit(per_second=1 / 60))
+    await slow.take()
+    with pytest.raises(PlatformBusy) as busy:
+        await slow.take()
+    assert 50 < (busy.value.retry_after_seconds or 0) <= 62
+    quick = Permits(limiters[0], "quick", RateLimit(per_second=10))
+    for _ in range(3):
+        await quick.take()
+    assert await limiters[0].count(rate_bucket("slow")) == 1
+
+
+async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
+    """They count from when they were taken; used later, they would break the rate."""
+    permits = Permits(limiters[0], "7", RateLimit(per_second=200, burst=200))
+    await permits.take()
+    taken = await limiters[0].count(rate_bucket("7"))
+    assert taken > 1
+    loop = asyncio.get_running_loop()
+    late = loop.time() + permits.held_seconds
+    await eventually(lambda: loop.time() > late)
+    await permits.take()
+    assert await limiters[0].count(rate_bucket("7")) > taken
