@@ -53,6 +53,8 @@ class Table:
     rows: list[Row]
     summary: list[Piece] = field(default_factory=list)
     """What the HTML of the summary says."""
+    rich: dict[str, list[Piece]] = field(default_factory=dict)
+    """What cells of HTML say."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,9 @@ def _table(chance: Random, number: int, first_year: int) -> Table:
     chance.shuffle(keys)
     kinds = {leaf["name"]: leaf for leaf in leaves}
     dull = {leaf["name"] for leaf in leaves if leaf.get("condition_style")}
+    rich = {json.dumps(_html(chance, pieces)): pieces for pieces in (_pieces(chance) for _ in range(3))}
     rows = [
-        [_cell(chance, kinds.get(key, {}), first_year, dull=key in dull) for key in keys]
+        [_cell(chance, kinds.get(key, {}), first_year, [*rich], dull=key in dull) for key in keys]
         for _ in range(chance.randint(0, 12))
     ]
     if row_names:
@@ -128,7 +131,7 @@ def _table(chance: Random, number: int, first_year: int) -> Table:
         drawing["summary"] = _html(chance, pieces)
     if chance.random() < 0.3:
         drawing["sheet"] = f"第{number}页"
-    return Table(drawing, keys, rows, pieces)
+    return Table(drawing, keys, rows, pieces, rich)
 
 
 def _template(chance: Random) -> tuple[Any, list[dict[str, Any]], list[str]]:
@@ -218,6 +221,9 @@ def _kind(chance: Random) -> dict[str, Any]:
             {"type": "date"},
             {"type": "datetime", "format": "yyyy/m/d hh:mm"},
             {"type": "boolean"},
+            {"type": "link"},
+            {"type": "formula"},
+            {"type": "rich"},
         ]
     )
 
@@ -238,7 +244,7 @@ def _row_nodes(chance: Random, level: int, numbers: Any) -> tuple[list[dict[str,
     return nodes, names
 
 
-def _cell(chance: Random, leaf: dict[str, Any], first_year: int, *, dull: bool) -> str:
+def _cell(chance: Random, leaf: dict[str, Any], first_year: int, rich: list[str], *, dull: bool) -> str:
     """The JSON text of a cell; a dull one leaves no doubt for a condition whether it is a number or a text."""
     if chance.random() < 0.15:
         return "null"
@@ -256,6 +262,14 @@ def _cell(chance: Random, leaf: dict[str, Any], first_year: int, *, dull: bool) 
             return chance.choice([*moments, *days, *texts, '"2024-02-29 23:59:59"'])
         case "boolean":
             return chance.choice(["true", "false", *texts])
+        case "link":
+            return chance.choice(
+                ['"https://example.com/orders?a=1&b=%20x#y"', '"mailto:a@example.com"', *texts, *numbers]
+            )
+        case "formula":
+            return chance.choice(['"=SUM(A1:A2)*2"', '"=1<2"', *texts, *numbers])
+        case "rich":
+            return chance.choice([*rich, *texts, *numbers])
         case _:
             return chance.choice([*numbers, *long, *texts, *moments, *days, "true", "false", '{"a":[1,2.50]}', '""'])
 

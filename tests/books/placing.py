@@ -99,7 +99,7 @@ class Placed:
         """The cells of data: row, column, value, look."""
         for row, column, leaf, cell in self._sources():
             kind = leaf.get("type", "auto")
-            value = values.read(cell, kind, self._case.zone)
+            value = self._value(leaf, cell)
             yield row, column, value, values.look(value, kind, self._look(leaf, value))
 
     def widths(self) -> dict[int, float]:
@@ -111,7 +111,7 @@ class Placed:
         found = {column: fixed.get(column) or 8.0 for column in range(self.row_depth + len(self.leaves))}
         for _, column, leaf, cell in self._sources():
             if fixed[column] is None:
-                value = values.read(cell, leaf.get("type", "auto"), self._case.zone)
+                value = self._value(leaf, cell)
                 shown = values.shown(value, cell, self._look(leaf, value).get("num_format"))
                 found[column] = max(found[column], min(60, _wide(shown) + 2))
         boxes = sorted((*self.boxes, *self.row_heads), key=lambda box: box.right - box.left)
@@ -146,6 +146,13 @@ class Placed:
             by_key = dict(zip(self._table.keys, cells or (), strict=False))
             for column, leaf in enumerate(self.leaves, start=self.row_depth):
                 yield row, column, leaf, by_key.get(leaf["name"], "null")
+
+    def _value(self, leaf: Node, cell: str) -> Any:
+        """What a cell is; of HTML, the pieces that it says."""
+        kind = leaf.get("type", "auto")
+        if kind == "rich" and cell in self._table.rich:
+            return _pieces(self._table.rich[cell])
+        return values.read(cell, kind, self._case.zone)
 
     def _above(self) -> None:
         drawing = self._table.drawing
@@ -217,8 +224,11 @@ class Placed:
         }
         if "format" in leaf or kind in FORMATS:
             look["num_format"] = leaf.get("format", FORMATS.get(kind))
-        if leaf.get("width", book.get("width")) is not None and kind in ("auto", "text"):
+        has_width = leaf.get("width", book.get("width")) is not None
+        if kind == "rich" or (has_width and kind in ("auto", "text")):
             look["text_wrap"] = True
+        if isinstance(value, values.Url):
+            look |= {"underline": 1, "font_color": "#0563C1"}
         return look | _colors(leaf) | self._conditional(leaf, value)
 
     def _conditional(self, leaf: Node, value: Any) -> Look:

@@ -14,6 +14,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from tests.books.cases import Case, Piece
 from tests.books.placing import Box, Look, Placed
+from tests.books.values import Formula, Url
 
 FROZEN_POINTS_MAX = 240
 FROZEN_CHARACTERS_MAX = 60
@@ -89,14 +90,14 @@ class _Sheet:
             case (only,) if only == Piece(only.text):
                 self._sheet.write_string(box.top, box.left, only.text, style)
             case pieces:
-                self._rich(box, pieces, style)
+                self._rich(box.top, box.left, pieces, box.look)
 
-    def _rich(self, box: Box, pieces: Sequence[Piece], style: Any) -> None:
+    def _rich(self, row: int, column: int, pieces: Sequence[Piece], look: Look) -> None:
         # What is of one look all through is two pieces for xlsxwriter, which takes no single one for rich.
         if len(pieces) == 1:
             pieces = [_part(pieces[0], slice(0, 1)), _part(pieces[0], slice(1, None))]
-        parts = [part for piece in pieces for part in (self._book.add_format(_font(piece, box.look)), piece.text)]
-        self._sheet.write_rich_string(box.top, box.left, *parts, style)
+        parts = [part for piece in pieces for part in (self._book.add_format(_font(piece, look)), piece.text)]
+        self._sheet.write_rich_string(row, column, *parts, self._book.add_format(look))
 
     def _cell(self, row: int, column: int, value: Any, look: Look) -> None:
         style = self._book.add_format(look)
@@ -108,6 +109,14 @@ class _Sheet:
                 write.write_boolean(row, column, value, style)
             case float():
                 write.write_number(row, column, value, style)
+            case tuple() if all(piece == Piece(piece.text) for piece in value):
+                write.write_string(row, column, "".join(piece.text for piece in value), style)
+            case tuple():
+                self._rich(row, column, value, look)
+            case Url():
+                write.write_url(row, column, value, style, string=value)
+            case Formula():
+                write.write_formula(row, column, value, style)
             case str():
                 write.write_string(row, column, value, style)
             case _:
@@ -122,6 +131,6 @@ def _font(piece: Piece, look: Look) -> Look:
     font: Look = {"bold": piece.bold or look.get("bold", False), "italic": piece.italic}
     if piece.underline:
         font["underline"] = 1
-    if piece.color:
-        font["font_color"] = f"#{piece.color}"
+    if color := f"#{piece.color}" if piece.color else look.get("font_color"):
+        font["font_color"] = color
     return font

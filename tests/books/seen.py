@@ -19,6 +19,7 @@ class Seen:
     values: list[list[Any]]
     cells: dict[str, tuple[Any, ...]]
     """Value and look of each."""
+    links: dict[str, str | None]
     merged: list[str]
     widths: dict[int, float]
     heights: dict[int, int]
@@ -38,6 +39,7 @@ def _sheet(sheet: Any, values: CalamineWorkbook) -> Seen:
     return Seen(
         values=_without_empty_ends([[_plain(cell) for cell in row] for row in rows]),
         cells={cell.coordinate: (_text(cell), *_look(cell)) for row in sheet.iter_rows() for cell in row},
+        links={cell.coordinate: cell.hyperlink.target for row in sheet.iter_rows() for cell in row if cell.hyperlink},
         merged=sorted(map(str, sheet.merged_cells.ranges)),
         widths={
             column: round(found.width, 3)
@@ -106,9 +108,10 @@ def _look(cell: Any) -> tuple[Any, ...]:
     lines = tuple(getattr(border, side).style for side in ("left", "right", "top", "bottom"))
     fill = _color(cell.fill.fgColor) if cell.fill.fill_type else None
     place = (alignment.horizontal, alignment.vertical, bool(alignment.wrap_text))
-    # How a cell would show a number is nobody's business while it is empty.
-    number_format = cell.number_format if cell.value else None
-    return *_font(cell.font), cell.font.sz, fill, lines, place, number_format
+    if cell.value is None or cell.value == "":
+        # How it would show a value is nobody's business.
+        return fill, lines, place
+    return *_font(cell.font), cell.font.sz, cell.number_format, fill, lines, place
 
 
 def _font(font: Any) -> tuple[Any, ...]:

@@ -13,13 +13,26 @@ DIGITS_MAX = 15
 FIRST_DAY = date(1900, 3, 1)
 DATE_FORMAT, DATETIME_FORMAT, TEXT_FORMAT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss", "@"
 
+_URL = re.compile(r"(https?://|mailto:)\S+")
 _ZONED = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 
+class Url(str):
+    """A text that leads to where it says."""
+
+    __slots__ = ()
+
+
+class Formula(str):
+    """A text that Excel reckons."""
+
+    __slots__ = ()
+
+
 def read(cell: str, kind: str, zone: str) -> Any:
-    """The value: None, a bool, a number, a moment on the zone's clocks, or a text."""
+    """The value: None, a bool, a number, a moment on the zone's clocks, an address, a formula, or a text."""
     value = json.loads(cell, parse_int=str, parse_float=str)
     is_text = cell.startswith('"')
     match value:
@@ -35,6 +48,10 @@ def read(cell: str, kind: str, zone: str) -> Any:
         return float(value)
     if kind == "boolean" and value.lower() in ("true", "false"):
         return value.lower() == "true"
+    if kind == "link" and _URL.fullmatch(value):
+        return Url(value)
+    if kind == "formula" and len(value) > 1 and value.startswith("="):
+        return Formula(value)
     if (kind == "auto" and _ZONED.fullmatch(value)) or (kind in ("date", "datetime") and _DATED.fullmatch(value)):
         return _moment(value, zone)
     return value
@@ -59,6 +76,8 @@ def shown(value: Any, cell: str, number_format: str | None) -> str:
             return str(value).upper()
         case datetime():
             return number_format or DATETIME_FORMAT
+        case tuple():
+            return "".join(piece.text for piece in value)
         case float():
             return f"{value:,.2f}" if number_format == "#,##0.00" else cell.strip('"')
         case _:
