@@ -38,11 +38,15 @@ class Piece:
     length: int
 
 
-def pressed(content: bytes | memoryview, *, last: bool = False) -> Piece:
-    """Deflate a piece; the last one ends the entry."""
+def pressed(*contents: bytes | memoryview, last: bool = False) -> Piece:
+    """Deflate a piece, from one content or several; the last piece ends the entry."""
     press = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
-    data = press.compress(content) + press.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH)
-    return Piece(data, isal_zlib.crc32(content), memoryview(content).nbytes)
+    data, crc32 = [], 0
+    for content in contents:
+        data.append(press.compress(content))
+        crc32 = isal_zlib.crc32(content, crc32)
+    data.append(press.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
+    return Piece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
 
 
 class Spool:

@@ -87,8 +87,8 @@ class Encoder:
 
     def rows(
         self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array] = ()
-    ) -> tuple[pa.Buffer, Tally]:
-        """The XML of rows, and what was met in them.
+    ) -> tuple[list[memoryview], Tally]:
+        """The XML of rows, in one part or several, and what was met in them.
 
         Args:
             cells: A column of cells for each column; None is all empty.
@@ -99,7 +99,7 @@ class Encoder:
             line, tally = self._line(cells, first_row, heads)
             workspace = self._workspace()
             spans = line.laid_out(workspace)
-        xml = joined(spans)
+        xml = [joined(columns) for columns in spans]
         self._workspaces.append(workspace)
         return xml, tally
 

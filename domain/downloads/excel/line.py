@@ -150,14 +150,11 @@ class Line:
         ]
 
 
-def joined(spans: Sequence[Columns]) -> pa.Buffer:
-    """The rows of a line as one text."""
-    buffers = []
-    for columns in spans:
-        rows = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
-        _, ends, data = rows.buffers()
-        buffers.append(data.slice(0, int(np.frombuffer(ends, np.int32)[len(rows)])))
-    return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
+def joined(columns: Columns) -> memoryview:
+    """Rows as one text."""
+    rows = pc.binary_join_element_wise(*columns, "", null_handling="replace", null_replacement=EMPTY_END)
+    _, ends, data = rows.buffers()
+    return memoryview(data)[: int(np.frombuffer(ends, np.int32)[len(rows)])]
 
 
 def _spans(first: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from domain.downloads.excel.archive import Piece, Spool, pressed
 from domain.downloads.excel.body import Encoder, Tally
-from domain.downloads.excel.chunks import Chunks
+from domain.downloads.excel.chunks import Chunk, Chunks
 from domain.downloads.excel.headed import Headed
 from domain.downloads.excel.layout import Area, Frame, Placed
 from domain.downloads.excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull
@@ -88,7 +88,7 @@ class TableBody:
             self._headed.add(batch)
             return
         for chunk in self._chunks.add(batch):
-            self._encode(chunk)
+            self._encode(chunk, _rows(chunk))
 
     def close(self, *, footer: bool = True) -> Placed:
         """Pack the last rows; where the table stands now that all are there.
@@ -100,8 +100,8 @@ class TableBody:
         if self._headed is not None:
             arranged, self._row_heads = self._headed.arranged()
             self._headed = None
-            for chunk, heads in arranged:
-                self._encode(chunk, heads)
+            for batch, heads in arranged:
+                self._encode([] if batch is None else [batch], len(heads[0]), heads)
         self._flush()
         return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer)
 
@@ -110,29 +110,31 @@ class TableBody:
         last_column = self._frame.first_body_column + len(self._frame.columns) - 1
         return Inset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
 
-    def _encode(self, chunk: pa.RecordBatch | None, heads: Sequence[pa.Array] = ()) -> None:
-        rows = len(heads[0]) if chunk is None else chunk.num_rows
+    def _encode(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
+        """Have so many rows packed; no batch at all is rows without data."""
         first_row = self._frame.first_body_row + self._body_rows
         if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
-        cells = [
-            None if chunk is None or column.key not in self._places else chunk.column(self._places[column.key])
-            for column in self._frame.columns
-        ]
-        self._samples = self._samples or self._sampled(cells)
+        self._samples = self._samples or self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
         self._body_rows += rows
         if self._shop.executor is None:
-            self._collect(*self._packed(cells, first_row, heads))
+            self._collect(*self._packed(chunk, first_row, heads))
             return
-        self._running.append(self._shop.executor.submit(self._packed, cells, first_row, heads))
+        self._running.append(self._shop.executor.submit(self._packed, chunk, first_row, heads))
         while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
             self._collect(*self._running.popleft().result())
 
-    def _packed(
-        self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array]
-    ) -> tuple[Piece, Tally]:
-        xml, tally = self._encoder.rows(cells, first_row, heads)
-        return pressed(memoryview(xml)), tally
+    def _cells(self, chunk: Chunk) -> list[pa.Array | None]:
+        """The cells of each column of the table; None for one that the data do not have."""
+        rows = pa.concat_batches(chunk) if chunk else None
+        return [
+            None if rows is None or column.key not in self._places else rows.column(self._places[column.key])
+            for column in self._frame.columns
+        ]
+
+    def _packed(self, chunk: Chunk, first_row: int, heads: Sequence[pa.Array]) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(self._cells(chunk), first_row, heads)
+        return pressed(*xml), tally
 
     def _collect(self, piece: Piece, tally: Tally) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
@@ -145,7 +147,7 @@ class TableBody:
 
     def _flush(self) -> None:
         for chunk in self._chunks.rest():
-            self._encode(chunk)
+            self._encode(chunk, _rows(chunk))
         while self._running:
             self._collect(*self._running.popleft().result())
 
@@ -154,3 +156,7 @@ class TableBody:
             [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
+
+
+def _rows(chunk: Chunk) -> int:
+    return sum(batch.num_rows for batch in chunk)
