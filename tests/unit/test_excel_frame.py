@@ -237,7 +237,7 @@ def test_sheets_print_on_a4(columns: int, orientation: str | None, fits: bool) -
     assert bool(sheet.sheet_properties.pageSetUpPr and sheet.sheet_properties.pageSetUpPr.fitToPage) is fits
     assert sheet.print_options.horizontalCentered
     assert sheet.print_title_rows == "$2:$2"
-    assert sheet.print_area.endswith("$6")
+    assert sheet.print_area == ""
     assert sheet.oddFooter.center.text == "&P / &N"
 
 
@@ -274,7 +274,6 @@ def test_charts_show_columns_of_the_body() -> None:
     assert {series.cat.numRef.f for series in chart.series} == {"'Sheet 1'!$A$3:$A$14"}
     assert chart.title.tx.rich.p[0].r[0].t == "Trend"
     assert (chart.anchor._from.col, chart.anchor._from.row) == (4, 0)
-    assert read(content).print_area == ""
 
 
 def charted(*wanted: dict[str, JsonValue], rows: int = 3, **says: JsonValue) -> list[Any]:

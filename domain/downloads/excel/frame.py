@@ -72,7 +72,7 @@ def draw(
     if len(tables) == 1:
         _fix_heads(worksheet, tables[0], heights, column_widths, freeze=freeze, filtered=filtered)
     charted = charts.add(workbook, worksheet, tables, heights)
-    _set_up_print(worksheet, tables, column_widths, charted=charted)
+    _set_up_print(worksheet, column_widths, charted=charted)
 
 
 def describe(workbook: Workbook, title: str | None) -> None:
@@ -175,10 +175,11 @@ def _fix_heads(
         worksheet.repeat_columns(0, frame.row_depth - 1)
 
 
-def _set_up_print(
-    worksheet: Worksheet, tables: Sequence[Placed], column_widths: Sequence[float], *, charted: bool
-) -> None:
-    """A4, centred, as many columns on a page as can be read, pages numbered."""
+def _set_up_print(worksheet: Worksheet, column_widths: Sequence[float], *, charted: bool) -> None:
+    """A4, centred, as many columns on a page as can be read, pages numbered.
+
+    No print area: all that is used is printed, and LibreOffice shows booleans as numbers where there is one.
+    """
     worksheet.set_paper(_A4)
     worksheet.center_horizontally()
     worksheet.set_footer(_PAGE_NUMBERS)
@@ -186,7 +187,3 @@ def _set_up_print(
         worksheet.set_landscape()
     if sum(column_widths) <= SHRINKABLE_CHARACTERS:
         worksheet.fit_to_pages(1, 0)
-    last_row = max((table.end for table in tables), default=0) - 1
-    # Charts stand right of the tables, and are to be printed, too.
-    if last_row >= 0 and not charted:
-        worksheet.print_area(0, 0, last_row, len(column_widths) - 1)
