@@ -56,15 +56,20 @@ def resource(path: str, paths: Collection[str], slashes: str = "") -> str:
     """A path as aiohttp matches it: a variable never stands for a word that another path has in its place.
 
     Args:
-        slashes: The variable that may hold slashes.
+        slashes: The variable that may hold slashes; it does not swallow what other paths have behind it.
     """
+    longer = "".join(
+        f"(?<!{re.escape(other.removeprefix(path))})" for other in sorted(paths) if other.startswith(f"{path}/")
+    )
     for variable in re.finditer(r"{(\w+)}", path):
         before = path[: variable.start()]
         words = {other.removeprefix(before).partition("/")[0] for other in paths if other.startswith(before)}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
-        fits = ".+" if variable[1] == slashes else "[^/]+"
-        if taken or variable[1] == slashes:
-            path = path.replace(variable[0], f"{{{variable[1]}:{f'(?!(?:{taken})(?:/|$))' if taken else ''}{fits}}}")
+        not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
+        if variable[1] == slashes:
+            path = path.replace(variable[0], f"{{{variable[1]}:{not_taken}.+{longer}}}")
+        elif taken:
+            path = path.replace(variable[0], f"{{{variable[1]}:{not_taken}[^/]+}}")
     return path
 
 

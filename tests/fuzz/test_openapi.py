@@ -74,3 +74,11 @@ async def test_the_rooms_keep_their_word(door: Door, tmp_path: Path) -> None:
     # To delete a download is to cancel it: the catalogue keeps what became of it.
     code, output = await fuzz(door, key, "downloads", "webhooks", folder=tmp_path, without=("use_after_free",))
     assert code == 0, output
+
+
+async def test_transfers_keep_their_word(door: Door, tmp_path: Path) -> None:
+    """Ids that hold slashes, windows that end in between, a GSE that is not there: nothing but what is promised."""
+    _, key = await door.make_project()
+    # To delete a task or a job is to cancel it: its state can still be asked for.
+    code, output = await fuzz(door, key, "transfers", folder=tmp_path, without=("use_after_free",))
+    assert code == 0, output

@@ -108,6 +108,20 @@ def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[s
     assert resource(path, [path, *others]) == pattern
 
 
+@pytest.mark.parametrize(
+    ("path", "others", "pattern"),
+    [
+        ("/things/{thing_id}", [], "/things/{thing_id:.+}"),
+        ("/things/{thing_id}/end", ["/things/{thing_id}"], "/things/{thing_id:.+}/end"),
+        ("/things/{thing_id}", ["/things/{thing_id}/end"], "/things/{thing_id:.+(?<!/end)}"),
+        ("/things/{thing_id}", ["/things/ws/{id}"], "/things/{thing_id:(?!(?:ws)(?:/|$)).+}"),
+    ],
+)
+def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
+    """Neither words before it nor what stands behind it elsewhere."""
+    assert resource(path, [path, *others], "thing_id") == pattern
+
+
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
     for model in (route.body, route.query, route.headers, route.variables):
         if model:
