@@ -52,6 +52,8 @@ async def finish(database: Database, finish: FinishOrder) -> None:
     }
     if outcome.file is not None:
         values |= {
+            # Several books are an archive, whose name ends in another way than the one that was asked for.
+            "file_name": outcome.file.name,
             "rows": outcome.file.rows,
             "bytes": outcome.file.bytes,
             "etag": outcome.file.etag,

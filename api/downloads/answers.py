@@ -101,7 +101,7 @@ def _common(row: Download, state: State) -> dict[str, object]:
         "state": state,
         "label": state.label,
         "type": FileType(row.type),
-        "file_name": file.name if file else row.file_name,
+        "file_name": row.file_name,
         "operator_id": row.operator_id,
         "rows": row.rows or 0,
         "total": row.total_rows,

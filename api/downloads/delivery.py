@@ -19,7 +19,7 @@ from api.downloads.links import Link
 from api.downloads.room import TaskPath, board, routes
 from api.models import Answer, Request
 from api.routes import Access, Call
-from domain.downloads import archive, csv
+from domain.downloads import csv
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import State, StoredFile
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
@@ -31,7 +31,7 @@ PRESIGNED_SECONDS = 300
 LINK_MIN_SECONDS = 60
 LINK_DEFAULT_SECONDS = 24 * 3600
 LINK_MAX_SECONDS = 7 * 24 * 3600
-BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PARQUET_TYPE = "application/vnd.apache.parquet"
 SEND_SECONDS = 30.0
 """How long a caller may take for a piece of a file that we send ourselves."""
 
@@ -160,7 +160,7 @@ def file_of(row: Download) -> File:
             if row.file is None or row.expires_at is None:
                 raise LookupError(f"{row.task_id} succeeded, and its row names no file")
             file = StoredFile.model_validate(row.file)
-            return File(file, _content_type(row, file), row.expires_at)
+            return File(file, file.content_type or _content_type(row), row.expires_at)
         case _:
             assert_never(answer.state)
 
@@ -188,17 +188,10 @@ def _unfinished() -> Conflict:
     return Conflict("download_unfinished", "This download is not finished.", "Wait until its state is succeeded.")
 
 
-def _content_type(row: Download, file: StoredFile) -> str:
+def _content_type(row: Download) -> str:
+    """Of a file whose record does not tell it."""
     order = DownloadOrder.model_validate(row.request)
-    match order.type:
-        case FileType.CSV:
-            return csv.content_type(order.encoding)
-        case FileType.EXCEL:
-            return archive.CONTENT_TYPE if file.files > 1 else BOOK_TYPE
-        case FileType.PARQUET:
-            return "application/vnd.apache.parquet"
-        case _:
-            assert_never(order.type)
+    return csv.content_type(order.encoding) if order.type is FileType.CSV else PARQUET_TYPE
 
 
 def _pepper(call: Call) -> str:

@@ -13,7 +13,6 @@ from pydantic import Field
 from activities.downloads.opening import COLUMNS_MAX, shape_of
 from api import reading
 from api.downloads import drawings, inline, press
-from api.downloads.delivery import BOOK_TYPE
 from api.downloads.drawings import REGIONS
 from api.downloads.excel import Looks, TableRegions
 from api.downloads.fields import TableData, TimeZone
@@ -33,6 +32,7 @@ from domain.faults import Exhausted, SourceFault
 from infra.objects import content_disposition
 
 FILE_NAME = "preview.xlsx"
+BOOK_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 CELLS_MAX = 50_000
 """Drawing more takes longer than anybody should wait for a preview."""
 

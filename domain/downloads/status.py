@@ -93,7 +93,8 @@ class StoredFile(BaseModel):
     rows: int
     bytes: int
     etag: str
-    content_type: str
+    content_type: str = ""
+    """Nothing in what was recorded before it was told."""
     files: int = 1
     """How many books lie in the archive, if it is one."""
     left_out: list[str] = []

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from domain.downloads.status import StoredFile
 from infra import services
 from infra.settings import Settings
 from infra.tables.downloads import Download
@@ -131,6 +132,9 @@ async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
         "rows": 1_000,
         "total": 1_000,
         "bytes": 5_000,
+        "files": None,
+        "left_out": [],
+        "warnings": [],
         "processings": 1,
         "fault": None,
         "created_at": "2026-01-01T12:01:00Z",
@@ -141,6 +145,18 @@ async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
     assert (gone["state"], gone["label"]) == ("expired", "已过期")
     alone = await door.ask("GET", f"/v1/downloads/{kept['task_id']}", key=key)
     assert alone.body == {**kept, "phase": "done", "fetchers": None, "rows_per_second": 100}
+
+
+async def test_a_line_tells_what_became_of_the_file(door: Door) -> None:
+    """How many books it holds, what they leave out, and what one should know of them."""
+    project_id, key = await door.make_project()
+    told: dict[str, Any] = {"files": 3, "left_out": ["id"], "warnings": ["The column City is empty."]}
+    file = StoredFile(key="k", name="report.zip", rows=1_000, bytes=5_000, etag="e", **told)
+    await fill(door, row(1, project_id, file=file.model_dump()))
+    [line] = (await door.ask("GET", "/v1/downloads", key=key)).body["items"]
+    alone = await door.ask("GET", f"/v1/downloads/{line['task_id']}", key=key)
+    for answer in (line, alone.body):
+        assert {name: answer[name] for name in told} == told
 
 
 async def test_another_project_s_downloads_are_not_there(door: Door) -> None:
@@ -199,7 +215,7 @@ async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
     ("query", "sentence"),
     [
         ("state=done", "state: “done” is not one of"),
-        ("type=excel", "type: “excel” is not one of 'csv' or 'parquet'"),
+        ("type=pdf", "type: “pdf” is not one of 'csv', 'parquet' or 'excel'"),
         ("state=failed&status=running", "The query: it asks for state failed and status running; send one of them."),
         ("created_after=yesterday", "created_after: “yesterday” is not a time such as 2026-01-31T08:00:00Z"),
         (

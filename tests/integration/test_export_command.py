@@ -144,12 +144,14 @@ async def test_several_books_are_a_zip(settings: Settings, tmp_path: Path) -> No
     async with exporting(settings.model_copy(update={"downloads": downloads})) as exports:
         source = exports.source.url(rows=100, seed=SEED)
         ended = await remotely(exports, source, "--type", "excel", "--out", str(tmp_path / "orders.xlsx"), "--json")
+        found = await exports.door.ask("GET", "/v1/downloads?file_name=orders.zip", key=exports.key)
 
     assert ended.code == 0, ended.err
     assert ended.json["file"] == str(tmp_path / "orders.zip")
     with zipfile.ZipFile(tmp_path / "orders.zip") as archive:
         assert len(archive.namelist()) == ended.json["files"] > 1
     assert not (tmp_path / "orders.xlsx").exists()
+    assert [item["file_name"] for item in found.body["items"]] == ["orders.zip"]
 
 
 @pytest.mark.parametrize(("text", "sentence"), [(None, "No such file"), ("{", "template.json holds no JSON")])
