@@ -200,6 +200,33 @@ async def test_several_tables(exports: Exports, multi: str) -> None:
         assert cells(made.worksheets[0]) == [*tables[0], *tables[1]]
 
 
+async def test_one_set_of_rows_for_all_tables(exports: Exports) -> None:
+    """Rows of row heads that are sent once are shown by every template."""
+    template = [{"row": [{"name": "x"}], "col": {key: key.upper()}} for key in ("a", "b")]
+
+    status = await sent(exports, multi="page", template=template, data={"x": [{"a": 1, "b": 2}]})
+
+    assert cells((await book(exports, status)).worksheets[0]) == [["A"], ["x", 1], ["B"], ["x", 2]]
+    assert status["rows"] == 2
+
+
+async def test_the_same_key_with_other_rows_on_a_sheet_is_refused(exports: Exports) -> None:
+    """Neither digits nor their table are overlooked."""
+
+    async def ask(*sheets: str) -> tuple[int, str]:
+        headers = {"Idempotency-Key": "order-4711", "Content-Type": "application/json"}
+        body = f'{{"type": "excel", "sheets": [{", ".join(sheets)}]}}'
+        reply = await exports.door.ask("POST", "/v1/downloads", key=exports.key, data=body, headers=headers)
+        return reply.status, reply.body.get("code", reply.body.get("task_id"))
+
+    first, second = '{"data": [{"a": 1.0}]}', '{"data": [{"a": 2}]}'
+    accepted = await ask(first, second)
+    assert accepted[0] == 202
+    assert await ask(first, second) == accepted
+    for other in ((second, first), ('{"data": [{"a": 1.00}]}', second)):
+        assert await ask(*other) == (422, "idempotency_key_reused")
+
+
 async def preview(exports: Exports, **request: Any) -> tuple[int, Any]:
     """Status, and the sheet or the problem."""
     headers = {"Authorization": f"Bearer {exports.key}"}
