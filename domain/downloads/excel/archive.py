@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Final
-from weakref import finalize
 
 from isal import isal_zlib
 
@@ -55,8 +54,6 @@ class Spool:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES)  # noqa: SIM115
-        # A book may be begun only to see how large it becomes.
-        finalize(self, self._file.close)
         # A book that is given up is not read to its end.
         weakref.finalize(self, self._file.close)
         self.crc32 = 0

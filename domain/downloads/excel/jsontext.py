@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -52,17 +51,18 @@ def read(cells: pa.Array) -> Values:
 
 
 def _unescaped(payload: pa.Array, escaped: pa.Array, cells: pa.Array) -> pa.Array:
-    sources = cells.filter(escaped).to_pylist()
-    if not sources:
+    sources = cells.filter(escaped)
+    if not len(sources):
         return payload
-    texts = pa.array(_texts(sources), pa.string())
-    return pc.replace_with_mask(payload, escaped, texts.cast(pa.binary()))
+    texts = pa.array(_texts(sources), pa.string()).cast(pa.binary())
+    return texts if len(texts) == len(payload) else pc.replace_with_mask(payload, escaped, texts)
 
 
-def _texts(sources: Sequence[bytes]) -> list[str]:
+def _texts(sources: pa.Array) -> list[str]:
     """What JSON texts say."""
+    listed = pc.binary_join_element_wise(sources, b",", b"")
     try:
-        return msgspec.json.decode(b"[" + b",".join(sources) + b"]", type=list[str])
+        return msgspec.json.decode(b"[%b]" % view(listed).joined()[:-1], type=list[str])
     except msgspec.DecodeError:
         # Some source writes half of a pair of surrogates: it is made safe, as no file could hold it.
-        return [safe.text(json.loads(source, strict=False)) for source in sources]
+        return [safe.text(json.loads(source, strict=False)) for source in sources.to_pylist()]
