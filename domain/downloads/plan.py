@@ -102,10 +102,11 @@ def fetchers(total: int | None, page_size: int) -> int:
 
 
 def range_count(total: int | None, row_bytes: float, fetchers: int) -> int:
-    """How many ranges the fetchers share: one each, and more of a large source, so that no fetcher is left waiting."""
+    """How many ranges the fetchers share: as many for each, so that all end together, and more of a large source."""
     if total is None or fetchers == 1:
         return 1
-    return max(fetchers, min(MAX_RANGES, int(total * row_bytes / RANGE_BYTES)))
+    rounds = round(total * row_bytes / RANGE_BYTES / fetchers)
+    return fetchers * max(1, min(MAX_RANGES // fetchers, rounds))
 
 
 def ranges(total: int | None, page_size: int, count: int, table: int = 0) -> list[PageRange]:

@@ -46,7 +46,8 @@ def test_ranges_cover_every_page_once_and_in_order(total: int, page_size: int, c
         (None, 100.0, 1, 1),
         (200_000, 100.0, 1, 1),  # a linear plan is one range
         (250_000, 100.0, 5, 5),  # 25 MB: one range each
-        (1_000_000, 120.0, 5, 11),  # 120 MB: ranges of one part
+        (1_000_000, 120.0, 5, 10),  # 120 MB: two ranges of one part for each
+        (1_500_000, 120.0, 5, 15),
         (100_000_000, 120.0, 5, 500),
     ],
 )
