@@ -14,13 +14,18 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
+from activities.orders import serving
+from activities.orders.housekeeping import OrderHousekeeping
+from activities.orders.steps import OrderSteps
+from activities.orders.watching import OrderWatching
 from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
+from domain.orders import places
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads, fetching, transfers, webhooks
+from workflows import downloads, fetching, orders, transfers, webhooks
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -45,6 +50,7 @@ def table(services: Services) -> list[Queue]:
     """All queues of the house."""
     download = DownloadSteps(services)
     transfer = TransferSteps(services)
+    order, watching = OrderSteps(services), OrderWatching(services)
     housekeeping = DownloadHousekeeping(services)
     webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
@@ -62,6 +68,7 @@ def table(services: Services) -> list[Queue]:
                 housekeeping.sweep,
                 WebhookHousekeeping(services).purge,
                 TransferHousekeeping(services).purge,
+                OrderHousekeeping(services).purge,
             ],
             slots=50,
         ),
@@ -103,12 +110,28 @@ def table(services: Services) -> list[Queue]:
             slots=1_000,
             beside=transfers.FILE_QUEUE,
         ),
+        Queue(
+            # What asks platforms has queues of its own, one platform each: `serving` makes them while it runs.
+            name=places.QUEUE,
+            workflows=[orders.OrderCycle, orders.OrderSlice, orders.OrderReport, orders.OrderWatch],
+            activities=[order.claim, order.settings, order.fail, watching.platforms, watching.note],
+            slots=20,
+        ),
     ]
 
 
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
-    return [downloads.DownloadWorkflow, HousekeepingWorkflow, webhooks.WebhookDelivery, transfers.TransferJob]
+    return [
+        downloads.DownloadWorkflow,
+        HousekeepingWorkflow,
+        webhooks.WebhookDelivery,
+        transfers.TransferJob,
+        orders.OrderCycle,
+        orders.OrderSlice,
+        orders.OrderReport,
+        orders.OrderWatch,
+    ]
 
 
 def names() -> tuple[str, ...]:
@@ -120,7 +143,14 @@ def names() -> tuple[str, ...]:
         webhooks.QUEUE,
         transfers.QUEUE,
         transfers.FILE_QUEUE,
+        places.QUEUE,
+        places.PLATFORM_QUEUES,
     )
+
+
+def is_known(name: str) -> bool:
+    """Whether a worker can be told to serve this queue: those of single platforms are named after them."""
+    return name in names() or places.served_platform(name) is not None
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
@@ -151,6 +181,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
     async with asyncio.TaskGroup() as group:
         for worker in workers:
             group.create_task(worker.run())
+        group.create_task(serving.serve(services, queues, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
-from api import docs, downloads, health, middleware, openapi, projects, server, transfers, webhooks
+from api import docs, downloads, health, middleware, openapi, orders, projects, server, transfers, webhooks
 from api.auth import GATE, Gate
 from api.dispatch import endpoint
 from api.routes import Routes
@@ -27,6 +27,7 @@ ROOMS: Sequence[Routes] = (
     downloads.routes,
     webhooks.routes,
     transfers.routes,
+    orders.routes,
 )
 
 

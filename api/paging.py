@@ -17,14 +17,14 @@ from domain.faults import Invalid
 Item = TypeVar("Item")
 Row = TypeVar("Row")
 
-_CURSOR = re.compile(r"(\S{1,40}) ([0-9A-Za-z_-]{1,100})", re.ASCII)
+_CURSOR = re.compile(r"(\S{1,40}) ([0-9A-Za-z_-]{1,200})", re.ASCII)
 
 
 class PageQuery(Request):
     """Which page of a list."""
 
     limit: int = Field(default=50, ge=1, le=200, description="how many entries at most")
-    cursor: str | None = Field(default=None, max_length=300, description="`next_cursor` of the page before")
+    cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the page before")
 
     @property
     def after(self) -> Position | None:

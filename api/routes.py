@@ -149,6 +149,10 @@ class Routes:
         """Declare a route that makes or starts something."""
         return self._declare("POST", path, access, options)
 
+    def put(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that sets something whole; sending the same again changes nothing."""
+        return self._declare("PUT", path, access, options)
+
     def delete(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that ends something."""
         return self._declare("DELETE", path, access, options)

@@ -80,7 +80,7 @@ async def _start_child(settings: Settings, queues: Sequence[str], number: int) -
 
 def _chosen(queues: Sequence[str]) -> list[str]:
     known = worker.names()
-    unknown = sorted(set(queues) - set(known))
+    unknown = sorted(queue for queue in set(queues) if not worker.is_known(queue))
     if unknown:
         raise Invalid(
             "unknown_queue",

@@ -12,7 +12,10 @@ ROWS = Counter("haulage_download_rows", "Rows fetched from sources.")
 PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcome.", ["outcome"])
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
+PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])
 GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
+ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
+ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])
 LOOKS = Counter("haulage_download_looks", "Times that the engine was asked how a download goes.")
 
 

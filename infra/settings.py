@@ -256,7 +256,6 @@ class OrderSettings(BaseModel):
     serve_seconds: float = Field(
         default=2.0, gt=0, description="how often a worker looks for new platforms and threads"
     )
-    unserved_seconds: float = Field(default=20.0, gt=0, le=50, description="silence that a platform is reported after")
     skew_max_seconds: float = Field(default=300.0, gt=0, description="a clock further off is reported")
     copies_kept_days: int = Field(default=7, ge=1, description="how long exports may be frozen at a mark")
     raw_kept_days: int = Field(default=90, ge=1, description="how long the pages of platforms are kept")

@@ -11,6 +11,7 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.housekeeping import DownloadHousekeeping
+    from activities.orders.housekeeping import OrderHousekeeping
     from activities.transfers.housekeeping import TransferHousekeeping
     from activities.webhooks.housekeeping import WebhookHousekeeping
     from domain.downloads.housekeeping import Swept
@@ -36,6 +37,8 @@ class HousekeepingWorkflow:
         await self._step(WebhookHousekeeping.purge)
         if workflow.patched("transfers-purged"):
             await self._step(TransferHousekeeping.purge)
+        if workflow.patched("orders-purged"):
+            await self._step(OrderHousekeeping.purge)
         return swept
 
     async def _step(self, method: Callable[[Any], Awaitable[Report]]) -> Report:

@@ -19,6 +19,7 @@ from temporalio.client import (
 
 from workflows.downloads import QUEUE
 from workflows.housekeeping import HousekeepingWorkflow
+from workflows.orders import schedules as orders
 
 HOUSEKEEPING = "housekeeping"
 
@@ -30,6 +31,7 @@ async def ensure(client: Client) -> None:
         await client.create_schedule(HOUSEKEEPING, schedule)
     except ScheduleAlreadyRunningError:
         await client.get_schedule_handle(HOUSEKEEPING).update(lambda found: _updated(found, schedule))
+    await orders.ensure_watch(client)
 
 
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

@@ -47,7 +47,9 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    starttime: StartTime | None = Field(default=None, description="a moment, or “last 3 months”; resolved once, kept")
+    starttime: StartTime | None = Field(
+        default=None, max_length=40, description="a moment, or “last 3 months”; resolved once, kept"
+    )
     interval: int | None = Field(default=None, ge=1, le=86_400, description="seconds of a slice")
     timeout: int | None = Field(default=None, ge=1, le=86_400, description="seconds after which an attempt is ended")
     retries: int | None = Field(default=None, ge=0, le=100, description="retries of a slice after its first attempt")
@@ -67,7 +69,7 @@ class Options(BaseModel):
     )
     requests_per_second: float | None = Field(default=None, gt=0, le=10_000, description="over all workers")
     burst: int | None = Field(default=None, ge=1, le=10_000, description="requests that may come at once")
-    daily_quota: int | None = Field(default=None, ge=1, lt=10**9, description="requests a day, over all workers")
+    daily_quota: int | None = Field(default=None, ge=1, le=10**9, description="requests a day, over all workers")
     credentials: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="name of an entry of HAULAGE_ORDERS__CREDENTIALS"
     )

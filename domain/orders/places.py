@@ -62,3 +62,8 @@ def raw_key(platform: str, window: Window, reading: str) -> str:
 def report_key(platform: str, day: str) -> str:
     """Where a day's comparison lies."""
     return f"orders-reports/{platform}/{day}.xlsx"
+
+
+def report_manifest(key: str) -> str:
+    """Where it is written what a comparison found, after its workbook."""
+    return f"{key}.json"

@@ -41,8 +41,8 @@ class Window(BaseModel):
         return self.start <= moment < self.end
 
     def begun_earlier(self, overlap_seconds: int) -> Window:
-        """The window as it is asked for: it repeats the last seconds of the one before."""
-        return Window(start=self.start - timedelta(seconds=overlap_seconds), end=self.end)
+        """The window as it is asked for: it repeats the last seconds of the one before, but never more than its own."""
+        return Window(start=self.start - min(timedelta(seconds=overlap_seconds), self.length), end=self.end)
 
     def halves(self, least_seconds: float = 1) -> tuple[Window, Window] | None:
         """Two windows that are this one together, or nothing where they would become too short to be asked for."""

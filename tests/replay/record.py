@@ -10,9 +10,15 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, transfers, webhooks
+from tests.replay.rooms import downloads, housekeeping, orders, transfers, webhooks
 
-ROOMS = {"housekeeping": housekeeping, "downloads": downloads, "webhooks": webhooks, "transfers": transfers}
+ROOMS = {
+    "housekeeping": housekeeping,
+    "downloads": downloads,
+    "webhooks": webhooks,
+    "transfers": transfers,
+    "orders": orders,
+}
 
 
 async def record(names: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from temporalio.client import Client
 from cli.house import House, house
 from infra import temporal
 from infra.settings import Settings
+from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -28,6 +29,7 @@ class Recorder:
 
     running: House
     receiver: Receiver
+    platforms: Platforms
     engine: Client
     session: aiohttp.ClientSession
     project_id: str
@@ -44,13 +46,14 @@ class Recorder:
 async def recording(variables: Mapping[str, str]) -> AsyncIterator[Recorder]:
     """Start everything, with these settings."""
     with tempfile.TemporaryDirectory() as folder:
-        async with running_receiver() as receiver:
-            allowed = json.dumps([receiver.base.removeprefix("http://")])
-            os.environ.update(variables, HAULAGE_GUARD__ALLOW=allowed)
+        async with running_receiver() as receiver, running_platforms() as platforms:
+            allowed = json.dumps([each.base.removeprefix("http://") for each in (receiver, platforms)])
+            credentials = {"HAULAGE_ORDERS__CREDENTIALS_FOLDER": folder}
+            os.environ.update(variables, **credentials, HAULAGE_GUARD__ALLOW=allowed)
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
             async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
                 engine = await temporal.connect(running.stack.environment(running.settings))
-                yield Recorder(running, receiver, engine, session, await _project(session, running))
+                yield Recorder(running, receiver, platforms, engine, session, await _project(session, running))
 
 
 async def _project(session: aiohttp.ClientSession, running: House) -> str:

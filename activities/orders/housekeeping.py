@@ -1,0 +1,52 @@
+"""Housekeeping of the room: replaced copies that no export is frozen at any more, and raw pages past their time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import delete
+from sqlmodel import col, func, select, tuple_
+from temporalio import activity
+
+from domain.orders import places
+from infra import log
+from infra.services import Services
+from infra.tables.orders import OrderCopy
+
+BATCH: Final = 10_000
+
+
+class OrderHousekeeping:
+    """The activities that keep tables and store of the room to what somebody still wants."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._objects = services.objects
+        self._settings = services.settings.orders
+
+    @activity.defn(name="order_purge")
+    async def purge(self) -> None:
+        """Remove what is kept for a time and is past it."""
+        copies = 0
+        while batch := await self._purge_copies():
+            activity.heartbeat()
+            copies += batch
+        pages = await self._purge_raw()
+        if copies or pages:
+            log.get(__name__).info("orders_purged", copies=copies, pages=pages)
+
+    async def _purge_copies(self) -> int:
+        kept = timedelta(days=self._settings.copies_kept_days)
+        name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
+        past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(BATCH)
+        async with self._database.session() as session:
+            return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
+
+    async def _purge_raw(self) -> int:
+        before = datetime.now(UTC) - timedelta(days=self._settings.raw_kept_days)
+        past = [each.key for each in await self._objects.list(places.RAW) if each.modified < before]
+        for key in past:
+            await self._objects.delete(key)
+            activity.heartbeat()
+        return len(past)

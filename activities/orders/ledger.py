@@ -1,0 +1,191 @@
+"""The ledger of slices and the marks above it. Whoever moves a mark holds the platform's row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import ColumnElement, case, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlmodel import and_, col, func, or_, select
+
+from activities.orders.configuration import Standing
+from domain.faults import FaultRecord
+from domain.orders import config, windows
+from domain.orders.marks import Claim, Marks, Track
+from domain.orders.steps import Job, Purpose
+from domain.orders.windows import Window
+from infra.database import Session
+from infra.tables.orders import OrderPlatform, OrderSlice
+
+SWEEP_SUFFIX: Final = "sweep"
+
+
+async def database_now(session: Session) -> datetime:
+    """The clock that all workers have in common."""
+    now: datetime = (await session.exec(select(func.clock_timestamp()))).one()
+    return now.astimezone(UTC)
+
+
+def marks_of(row: OrderPlatform) -> Marks | None:
+    """How far a platform is claimed; none before its first claim."""
+    if row.starts_at is None:
+        return None
+    return Marks.model_validate(row, from_attributes=True)
+
+
+def unfinished() -> ColumnElement[bool]:
+    """Neither read nor skipped, and not replaced by halves."""
+    return and_(
+        col(OrderSlice.done_at).is_(None), col(OrderSlice.skipped_at).is_(None), col(OrderSlice.split_at).is_(None)
+    )
+
+
+def window_of(row: OrderSlice) -> Window:
+    """The window of a slice."""
+    return Window(start=row.start_at, end=row.end_at)
+
+
+def _is(platform: str, window: Window) -> ColumnElement[bool]:
+    return and_(
+        col(OrderSlice.platform) == platform,
+        col(OrderSlice.start_at) == window.start,
+        col(OrderSlice.end_at) == window.end,
+    )
+
+
+async def claim(session: Session, here: Standing, platform_now: datetime, most: int) -> None:
+    """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
+    settings, row = here.settings, here.row
+    settled = platform_now - timedelta(seconds=settings.settle_lag)
+    horizon = windows.floor(min(settled, here.capability.newest_end(platform_now)))
+    standing = marks_of(row)
+    if standing is None:
+        starts_at = config.begins_at(settings.starttime, platform_now)
+        if starts_at + timedelta(seconds=settings.interval) > horizon:
+            return
+        standing = Marks.first(starts_at, horizon, settings.interval)
+    standing, claims = standing.claim(horizon, settings.interval, most)
+    await _enter(session, row.platform, claims)
+    _note(row, standing)
+
+
+async def waiting(session: Session, platform: str) -> int:
+    """How many slices are claimed and wait to be read."""
+    statement = select(func.count()).where(
+        OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None)
+    )
+    return (await session.exec(statement)).one()
+
+
+async def due(session: Session, platform: str, running: Collection[Window], most: int) -> list[Job]:
+    """The slices to be read that nobody in this cycle reads, those of the present first."""
+    statement = (
+        select(OrderSlice)
+        .where(OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
+        .order_by(case((col(OrderSlice.track) == Track.LIVE, 0), else_=1), col(OrderSlice.start_at))
+        .limit(most + len(running))
+    )
+    rows = (await session.exec(statement)).all()
+    jobs = [Job(window=window_of(row), track=Track(row.track)) for row in rows]
+    return [job for job in jobs if job.window not in running][:most]
+
+
+async def sweepable(session: Session, here: Standing, running: Collection[Window], most: int) -> list[Job]:
+    """Slices that were read so long ago that what was late has shown up."""
+    if not here.settings.sweep_after:
+        return []
+    before = await database_now(session) - timedelta(seconds=here.settings.sweep_after)
+    statement = (
+        select(OrderSlice)
+        .where(
+            OrderSlice.platform == here.row.platform,
+            col(OrderSlice.done_at) < before,
+            col(OrderSlice.swept_at).is_(None),
+        )
+        .order_by(col(OrderSlice.done_at))
+        .limit(most + len(running))
+    )
+    rows = (await session.exec(statement)).all()
+    jobs = [Job(window=window_of(row), track=Track.HISTORY, purpose=Purpose.SWEEP, suffix=SWEEP_SUFFIX) for row in rows]
+    return [job for job in jobs if job.window not in running][:most]
+
+
+async def holding(session: Session, platform: str, moment: datetime, suffix: str) -> list[Job]:
+    """The complete slices that hold a moment, to be read again."""
+    statement = select(OrderSlice).where(
+        OrderSlice.platform == platform,
+        col(OrderSlice.start_at) <= moment,
+        col(OrderSlice.end_at) > moment,
+        col(OrderSlice.split_at).is_(None),
+        col(OrderSlice.done_at).is_not(None),
+    )
+    rows = (await session.exec(statement)).all()
+    return [Job(window=window_of(row), track=Track.HISTORY, purpose=Purpose.AGAIN, suffix=suffix) for row in rows]
+
+
+async def find(session: Session, platform: str, window: Window, *, lock: bool = False) -> OrderSlice | None:
+    """A slice as the ledger has it."""
+    statement = select(OrderSlice).where(_is(platform, window))
+    return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
+
+
+async def begin(session: Session, platform: str, window: Window, holder: str, version: int, read_at: datetime) -> bool:
+    """Take a slice to complete it; False where it is finished already."""
+    statement = (
+        update(OrderSlice)
+        .where(_is(platform, window), unfinished())
+        .values(
+            holder=holder,
+            attempts=OrderSlice.attempts + 1,
+            settings_version=version,
+            read_at=func.coalesce(OrderSlice.read_at, read_at),
+        )
+    )
+    return bool((await session.exec(statement)).rowcount)
+
+
+async def split(session: Session, row: OrderSlice, halves: Iterable[Window]) -> list[Job]:
+    """Replace a slice by its halves."""
+    row.split_at = await database_now(session)
+    row.holder = None
+    session.add(row)
+    await session.flush()
+    track = Track(row.track)
+    await _enter(session, row.platform, [Claim(window=window, track=track) for window in halves])
+    return [Job(window=window, track=track) for window in halves]
+
+
+async def fail(session: Session, platform: str, window: Window, fault: FaultRecord, holder: str | None = None) -> bool:
+    """Put a slice into the failed set, unless somebody finished it meanwhile."""
+    statement = update(OrderSlice).where(_is(platform, window), unfinished())
+    if holder is not None:
+        statement = statement.where(or_(col(OrderSlice.holder) == holder, col(OrderSlice.holder).is_(None)))
+    values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None}
+    return bool((await session.exec(statement.values(**values))).rowcount)
+
+
+async def complete(session: Session, row: OrderPlatform) -> None:
+    """Move `complete_to` up to the first slice that is not finished. The platform's row must be locked."""
+    standing = marks_of(row)
+    if standing is None:
+        return
+    await session.flush()
+    statement = select(func.min(OrderSlice.start_at)).where(OrderSlice.platform == row.platform, unfinished())
+    _note(row, standing.completed((await session.exec(statement)).one()))
+    session.add(row)
+
+
+async def _enter(session: Session, platform: str, claims: Sequence[Claim]) -> None:
+    if claims:
+        values = [
+            {"platform": platform, "start_at": each.window.start, "end_at": each.window.end, "track": each.track}
+            for each in claims
+        ]
+        await session.exec(insert(OrderSlice).values([{**each, "attempts": 0} for each in values]))
+
+
+def _note(row: OrderPlatform, marks: Marks) -> None:
+    for name in Marks.model_fields:
+        setattr(row, name, getattr(marks, name))

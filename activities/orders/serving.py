@@ -1,0 +1,157 @@
+"""Serving platforms: workers for the queues of those that this process was told to serve, threads as configured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlmodel import select
+from temporalio.worker import (
+    CustomSlotSupplier,
+    FixedSizeSlotSupplier,
+    PollerBehaviorSimpleMaximum,
+    SlotMarkUsedContext,
+    SlotPermit,
+    SlotReleaseContext,
+    SlotReserveContext,
+    Worker,
+    WorkerTuner,
+)
+
+from activities.orders import configuration
+from activities.orders.configuration import UNSET
+from activities.orders.reporting import OrderReporting
+from activities.orders.steps import PlatformSteps
+from domain.orders import places
+from domain.orders.config import DEFAULT
+from infra import log
+from infra.limits.pool import OUTAGES
+from infra.services import Services
+from infra.tables.orders import OrderPlatform
+
+DESK_SLOTS: Final = 20
+IDLE_SLOTS: Final = 5
+
+_log = log.get(__name__)
+
+
+class Threads(CustomSlotSupplier):
+    """Slots whose number changes while they are used: a raised limit acts at once, a lowered one as slices end."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._changed = asyncio.Event()
+
+    def allow(self, limit: int) -> None:
+        """Change how many slices are read at a time."""
+        self._limit = limit
+        self._changed.set()
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """See base class."""
+        while (permit := self.try_reserve_slot(ctx)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return permit
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """See base class."""
+        if self._taken >= self._limit:
+            return None
+        self._taken += 1
+        return SlotPermit()
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """See base class."""
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        """See base class."""
+        self._taken -= 1
+        self._changed.set()
+
+
+class Counter:
+    """One platform that this process serves."""
+
+    def __init__(self, services: Services, steps: PlatformSteps, platform: str, threads: int) -> None:
+        self._threads = Threads(threads)
+        reporting = OrderReporting(services, steps)
+        desk = WorkerTuner.create_fixed(activity_slots=DESK_SLOTS)
+        reading = WorkerTuner.create_composite(
+            workflow_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
+            activity_supplier=self._threads,
+            local_activity_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
+            nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
+        )
+        self._workers = [
+            _worker(services, places.desk_queue(platform), [steps.clock, steps.presence], desk),
+            _worker(services, places.slice_queue(platform), [steps.read, reporting.report], reading),
+        ]
+        self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
+
+    def renew(self, threads: int) -> None:
+        """Read so many slices at a time from now on; raises where one of the workers ended by itself."""
+        self._threads.allow(threads)
+        for task in self._running:
+            if task.done():
+                task.result()
+
+    async def close(self) -> None:
+        """Take nothing new, and let what runs finish within the graceful time."""
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers if worker.is_running))
+        await asyncio.gather(*self._running)
+
+
+async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Serve the platforms among these queues until told to stop; those that are new are soon served too."""
+    named = {platform for queue in queues if (platform := places.served_platform(queue))}
+    if not named and places.PLATFORM_QUEUES not in queues:
+        return
+    is_wanted: Callable[[str], bool] = (lambda _: True) if places.PLATFORM_QUEUES in queues else named.__contains__
+    steps, counters = PlatformSteps(services), dict[str, Counter]()
+    try:
+        while not stop.is_set():
+            for platform, threads in (await _threads(services)).items():
+                if platform in counters:
+                    counters[platform].renew(threads)
+                elif is_wanted(platform):
+                    counters[platform] = Counter(services, steps, platform, threads)
+                    _log.info("platform_served", platform=platform, threads=threads)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
+    finally:
+        await asyncio.gather(*(counter.close() for counter in counters.values()))
+
+
+async def _threads(services: Services) -> dict[str, int]:
+    """How many slices of each platform are read at a time; an outage of the database changes nothing."""
+    try:
+        async with services.database.session() as session:
+            rows = (await session.exec(select(OrderPlatform))).all()
+            levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
+    except OUTAGES as error:
+        _log.warning("platforms_not_read", error=str(error))
+        return {}
+    defaults = levels.get(DEFAULT, UNSET)
+    return {
+        row.platform: configuration.stand(row, defaults, levels.get(row.platform, UNSET)).settings.threads
+        for row in rows
+    }
+
+
+def _worker(services: Services, queue: str, activities: Sequence[Callable[..., Any]], tuner: WorkerTuner) -> Worker:
+    return Worker(
+        services.engine,
+        task_queue=queue,
+        activities=activities,
+        tuner=tuner,
+        # One poll at a time: slices come to all workers in turn, and few are taken beyond a limit that was lowered.
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(1),
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        default_heartbeat_throttle_interval=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=services.settings.engine.graceful_shutdown_seconds),
+    )

@@ -1,0 +1,99 @@
+"""Orders themselves: a project's newest copies, page by page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
+from sqlalchemy import ColumnElement
+from sqlmodel import col, select, tuple_
+
+from api import paging
+from api.models import Answer
+from api.orders.room import routes
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.faults import Invalid
+from domain.orders import places
+from infra.tables.orders import Order, OrderPlatform
+
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+class Wanted(PageQuery):
+    """Which orders to list."""
+
+    platform: str | None = Field(default=None, pattern=places.PLATFORM_PATTERN)
+    shop: str | None = Field(default=None, max_length=200)
+    order_id: str | None = Field(default=None, max_length=200)
+    modified_after: AwareDatetime | None = Field(default=None, description="at or after this time")
+    modified_before: AwareDatetime | None = Field(default=None, description="before this time")
+
+
+class ShownOrder(Answer):
+    """An order, as its platform told it last."""
+
+    platform: str
+    shop: str
+    order_id: str
+    modified_at: AwareDatetime
+    version: int
+    order: JsonValue
+
+
+@routes.get("/v1/orders", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
+async def browse(call: Call, query: Wanted) -> Page[ShownOrder]:
+    """List your orders, those modified last first."""
+    place = (Order.modified_at, Order.order_id, Order.platform, Order.shop)
+    statement = (
+        select(Order)
+        .join(OrderPlatform, col(OrderPlatform.platform) == col(Order.platform))
+        .where(OrderPlatform.project_id == call.project_id, *_conditions(query))
+        .order_by(*(col(each).desc() for each in place))
+        .limit(query.limit + 1)
+    )
+    if query.after:
+        moment, name = query.after
+        statement = statement.where(tuple_(*place) < (moment, *_opened(name)))
+    async with call.services.database.session() as session:
+        rows = (await session.exec(statement)).all()
+    return paging.page(rows, query.limit, _shown, lambda row: (row.modified_at, _named(row)))
+
+
+def _conditions(query: Wanted) -> list[ColumnElement[bool]]:
+    exact = {Order.platform: query.platform, Order.shop: query.shop, Order.order_id: query.order_id}
+    conditions = [col(column) == value for column, value in exact.items() if value is not None]
+    if query.modified_after is not None:
+        conditions.append(col(Order.modified_at) >= query.modified_after)
+    if query.modified_before is not None:
+        conditions.append(col(Order.modified_at) < query.modified_before)
+    return conditions
+
+
+def _shown(row: Order) -> ShownOrder:
+    return ShownOrder(
+        platform=row.platform,
+        shop=row.shop,
+        order_id=row.order_id,
+        modified_at=row.modified_at,
+        version=row.version,
+        order=_JSON.validate_json(row.raw),
+    )
+
+
+def _named(row: Order) -> str:
+    """An order in the characters that a cursor may hold."""
+    return base64.urlsafe_b64encode("\n".join((row.order_id, row.platform, row.shop)).encode()).decode().rstrip("=")
+
+
+def _opened(name: str) -> tuple[str, str, str]:
+    try:
+        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    order_id, _, rest = text.partition("\n")
+    platform, _, shop = rest.partition("\n")
+    if not platform:
+        raise Invalid("cursor_invalid", "This cursor is not one of this list.", "Send next_cursor of the page before.")
+    return order_id, platform, shop

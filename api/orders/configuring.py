@@ -1,0 +1,134 @@
+"""Configuring: two levels, `default` and each platform's own, checked before they are in force and kept by version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import Field, JsonValue
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from activities.orders import configuration
+from activities.orders.configuration import UNSET, Standing, Version
+from api.models import Answer
+from api.orders.room import PlatformPath, routes
+from api.routes import Access, Call
+from domain.faults import Conflict, Invalid, Missing
+from domain.orders import config
+from domain.orders.config import BUILT_IN, DEFAULT, Options, Origin
+from infra.database import Session
+from infra.tables.orders import OrderPlatform, OrderSetting
+
+# Two changes at a time, one of each level, could be right alone and wrong together.
+_ONE_AT_A_TIME: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
+
+
+class Value(Answer):
+    """One value, and where it comes from."""
+
+    value: JsonValue
+    origin: Origin
+
+
+class Config(Answer):
+    """What is in force."""
+
+    platform: str
+    version: int = Field(description="grows with every change; each slice notes the one that it was read by")
+    effective: dict[str, Value]
+    own: Options = Field(description="what this level sets; send it back changed")
+
+
+@routes.get("/v1/platforms/{platform}/config", access=Access.ADMIN, problems={"not_found": Missing})
+async def show_config(call: Call, path: PlatformPath) -> Config:
+    """Show a platform's configuration, or with `default` what all share.
+
+    Each value comes from the platform, else from the default, else from what its kind allows or what is built in.
+    """
+    async with call.services.database.session() as session:
+        levels = await configuration.newest(session, [DEFAULT, path.platform])
+        if path.platform == DEFAULT:
+            return _shared(levels.get(DEFAULT, UNSET))
+        return _shown(await configuration.standing(session, path.platform), levels.get(path.platform, UNSET))
+
+
+@routes.put(
+    "/v1/platforms/{platform}/config",
+    access=Access.ADMIN,
+    problems={"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict},
+)
+async def change_config(call: Call, path: PlatformPath, body: Options) -> Config:
+    """Set what one level says, whole: what you leave out comes from the level above.
+
+    It is checked against what each platform allows and is in force for the next slice, on every worker.
+    """
+    async with call.services.database.session() as session:
+        await session.execute(_ONE_AT_A_TIME)
+        rows = await _concerned(session, path.platform)
+        levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
+        level = await _entered(session, path.platform, body, levels.get(path.platform, UNSET))
+        levels[path.platform] = level
+        standings = [
+            configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(row.platform, UNSET)) for row in rows
+        ]
+        for here in standings:
+            config.check(here.row.platform, here.settings, here.capability, datetime.now(UTC))
+        if path.platform == DEFAULT:
+            return _shared(level)
+        _check_kept(rows[0], body)
+        return _shown(standings[0], level)
+
+
+async def _concerned(session: Session, platform: str) -> list[OrderPlatform]:
+    """The platforms that a change of this level changes."""
+    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
+    if platform != DEFAULT:
+        statement = statement.where(OrderPlatform.platform == platform)
+    rows = list(await session.exec(statement))
+    if not rows and platform != DEFAULT:
+        raise configuration.unknown(platform)
+    return rows
+
+
+async def _entered(session: Session, platform: str, options: Options, before: Version) -> Version:
+    """The new version of a level; the same again is none."""
+    if options == before.options:
+        return before
+    row = OrderSetting(platform=platform, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
+    session.add(row)
+    await session.flush()
+    return Version(row.version or 0, options)
+
+
+def _check_kept(row: OrderPlatform, options: Options) -> None:
+    """A platform that has begun keeps its beginning: earlier orders would be a hole that no mark shows."""
+    if row.starts_at is None or options.starttime is None:
+        return
+    if config.begins_at(options.starttime, row.starts_at) != row.starts_at and "last" not in options.starttime:
+        raise Conflict(
+            "starttime_kept",
+            f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
+            f"starttime {options.starttime} would change it.",
+            "Leave starttime out. For earlier orders, set up the same account under another number.",
+        )
+
+
+def _shown(here: Standing, own: Version) -> Config:
+    values = here.settings.model_dump(exclude={"version"})
+    effective = {name: Value(value=values[name], origin=here.origins[name]) for name in Options.model_fields}
+    return Config(platform=here.row.platform, version=here.settings.version, effective=effective, own=own.options)
+
+
+def _shared(level: Version) -> Config:
+    """The defaults, before any platform's kind is asked."""
+    own: Mapping[str, JsonValue] = level.options.model_dump()
+    built_in: Mapping[str, JsonValue] = BUILT_IN.model_dump()
+    effective = {
+        name: Value(value=built_in[name], origin=Origin.BUILT_IN)
+        if own[name] is None
+        else Value(value=own[name], origin=Origin.DEFAULT)
+        for name in Options.model_fields
+    }
+    return Config(platform=DEFAULT, version=level.version, effective=effective, own=level.options)

@@ -1,0 +1,220 @@
+"""Platforms: set them up, and see how each of them goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+
+from pydantic import Field, JsonValue, ValidationError, field_validator
+from sqlmodel import col, func, select, tuple_
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.orders import configuration, ledger
+from activities.orders.configuration import UNSET, Standing
+from api import paging
+from api.models import Request
+from api.orders import answers
+from api.orders.answers import ListedPlatform, ShownPlatform
+from api.orders.room import PlatformPath, routes
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.faults import Conflict, Invalid, Missing
+from domain.orders import config, marks, places, platforms, windows
+from domain.orders.capability import Capability
+from domain.orders.config import DEFAULT
+from infra.database import Session
+from infra.limits import Limiter
+from infra.platforms import day_bucket, rate_bucket
+from infra.tables.orders import OrderPlatform, OrderSlice
+from infra.tables.projects import Project
+from workflows.orders import schedules
+
+HOLES_SHOWN = 100
+NEXT_SHOWN = 5
+
+
+class Setup(Request):
+    """One account at a platform."""
+
+    project_id: str = Field(max_length=64, description="whose orders they are; its webhook secret signs alarms")
+    kind: str = Field(max_length=40, description="a kind that is built in, or the name of your own `capability`")
+    shop: str = Field(min_length=1, max_length=200)
+    base_url: str = Field(max_length=2_000, description="where the platform's API begins")
+    capability: dict[str, JsonValue] | None = Field(
+        default=None, max_length=40, description="what it can do, where its kind is not built in"
+    )
+    notify_url: str | None = Field(
+        default=None, max_length=8_000, description="who is told of failed slices, unserved platforms and wrong clocks"
+    )
+
+    @field_validator("capability")
+    @classmethod
+    def _readable(cls, capability: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if capability is not None:
+            _read(capability)
+        return capability
+
+
+@routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def browse_platforms(call: Call, query: PageQuery) -> Page[ListedPlatform]:
+    """List the platforms, newest first."""
+    newest = (col(OrderPlatform.created_at).desc(), col(OrderPlatform.platform).desc())
+    statement = select(OrderPlatform).order_by(*newest).limit(query.limit + 1)
+    if query.after:
+        statement = statement.where(tuple_(OrderPlatform.created_at, OrderPlatform.platform) < query.after)
+    async with call.services.database.session() as session:
+        rows = (await session.exec(statement)).all()
+    return paging.page(rows, query.limit, answers.listed, lambda row: (row.created_at, row.platform))
+
+
+@routes.put(
+    "/v1/platforms/{platform}",
+    access=Access.ADMIN,
+    status=HTTPStatus.OK,
+    problems={
+        "not_found": Missing,
+        "platform_invalid": Invalid,
+        "config_invalid": Invalid,
+        "address_denied": Invalid,
+        "invalid_url": Invalid,
+        "platform_begun": Conflict,
+    },
+)
+async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
+    """Set up a platform, or change where it is and who is told.
+
+    Its schedule starts at once. Kind, shop and project stay once orders were claimed.
+    """
+    _check(call, path.platform, body)
+    async with call.services.database.session() as session:
+        if await session.get(Project, body.project_id) is None:
+            raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
+        row = await session.get(OrderPlatform, path.platform, with_for_update=True)
+        if row is not None and row.starts_at is not None:
+            _check_same(row, body)
+        row = row or OrderPlatform(
+            platform=path.platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
+        )
+        row.project_id, row.kind, row.shop, row.base_url = body.project_id, body.kind, body.shop, body.base_url
+        row.capability = body.capability
+        row.notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
+        levels = await configuration.newest(session, [DEFAULT, path.platform])
+        here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
+        config.check(path.platform, here.settings, here.capability, datetime.now(UTC))
+        session.add(row)
+    await schedules.ensure_platform(call.services.engine, path.platform, body.project_id)
+    return await read_platform(call, path)
+
+
+@routes.get("/v1/platforms/{platform}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
+    """See how a platform goes: marks, lag, holes, what is next, and how much of its rate is used."""
+    limiter = Limiter(call.services.database)
+    async with call.services.database.session() as session:
+        here = await configuration.standing(session, path.platform)
+        row, now = here.row, await ledger.database_now(session)
+        platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
+        known = marks.holes(found, await _unfinished(session, row.platform)) if (found := ledger.marks_of(row)) else []
+        failed, missed = await _figures(session, row.platform)
+        waiting = await ledger.waiting(session, row.platform)
+    lag = None
+    if platform_now is not None and row.complete_to is not None:
+        lag = (platform_now - row.complete_to).total_seconds()
+    return ShownPlatform(
+        **answers.known(row),
+        platform_now=platform_now,
+        skew_seconds=row.skew_seconds,
+        lag_seconds=lag,
+        holes=known[:HOLES_SHOWN],
+        failed=failed,
+        open=waiting,
+        next_slices=_next(here),
+        requests_in_window=await limiter.count(rate_bucket(row.platform)),
+        requests_today=await limiter.count(day_bucket(row.platform)),
+        settle_lag=here.settings.settle_lag,
+        proposed_settle_lag=row.proposed_settle_lag,
+        missed=missed,
+        paused=await _is_paused(call, row.platform),
+        mark=row.revision,
+    )
+
+
+def _read(capability: Mapping[str, JsonValue]) -> Capability:
+    """A record as it was sent; what is wrong is told with the place where it stands."""
+    try:
+        return Capability.model_validate(capability)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
+    raise ValueError(f"{'; '.join(wrong[:5])}. Compare it with the reference of platform records.")
+
+
+def _check(call: Call, platform: str, body: Setup) -> None:
+    if platform == DEFAULT:
+        raise Invalid(
+            "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
+        )
+    if body.capability is None and body.kind not in platforms.KNOWN:
+        kinds = ", ".join(sorted(platforms.KNOWN))
+        raise Invalid(
+            "platform_invalid",
+            f"There is no built-in kind {body.kind!r}; there are {kinds}.",
+            "Choose one of them, or send a `capability`.",
+        )
+    if body.capability is not None and (kind := _read(body.capability).kind) != body.kind:
+        raise Invalid(
+            "platform_invalid",
+            f"The kind is {body.kind!r}, its capability is that of {kind!r}.",
+            "Give both the same name.",
+        )
+    call.services.http.check(body.base_url)
+    if body.notify_url is not None:
+        call.services.http.check(body.notify_url)
+
+
+def _check_same(row: OrderPlatform, body: Setup) -> None:
+    before, now = (row.project_id, row.kind, row.shop), (body.project_id, body.kind, body.shop)
+    if before != now:
+        raise Conflict(
+            "platform_begun",
+            f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
+            "Set up the other account under another number.",
+        )
+
+
+async def _unfinished(session: Session, platform: str) -> list[windows.Window]:
+    statement = (
+        select(OrderSlice)
+        .where(OrderSlice.platform == platform, ledger.unfinished())
+        .order_by(col(OrderSlice.start_at))
+        .limit(10 * HOLES_SHOWN)
+    )
+    return [ledger.window_of(row) for row in await session.exec(statement)]
+
+
+async def _figures(session: Session, platform: str) -> tuple[int, int]:
+    """How many slices have failed, and how many orders only a sweep found."""
+    failed = select(func.count()).where(
+        OrderSlice.platform == platform, ledger.unfinished(), col(OrderSlice.failed_at).is_not(None)
+    )
+    missed = select(func.coalesce(func.sum(OrderSlice.missed), 0)).where(OrderSlice.platform == platform)
+    return (await session.exec(failed)).one(), (await session.exec(missed)).one() or 0
+
+
+def _next(here: Standing) -> list[windows.Window]:
+    """The next slices of the present, whether or not they have settled."""
+    claimed_to = here.row.claimed_to
+    if claimed_to is None:
+        return []
+    until = claimed_to + timedelta(seconds=here.settings.interval * NEXT_SHOWN)
+    return windows.consecutive(claimed_to, until, here.settings.interval, NEXT_SHOWN)
+
+
+async def _is_paused(call: Call, platform: str) -> bool:
+    try:
+        description = await call.services.engine.get_schedule_handle(places.schedule_id(platform)).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return description.schedule.state.paused

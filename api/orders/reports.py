@@ -1,0 +1,111 @@
+"""Reports: a day of a platform compared with what we have, as a workbook."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from http import HTTPStatus
+from typing import Final
+
+from pydantic import AwareDatetime, Field
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+from activities.orders import configuration
+from activities.orders.reporting import CONTENT_TYPE
+from api.models import Answer, Request
+from api.orders.room import PlatformPath, routes
+from api.routes import Access, Call
+from domain.faults import Invalid, Missing
+from domain.orders import places
+from domain.orders.steps import Report, ReportOrder
+from infra.objects import ObjectMissing
+from infra.tables.orders import OrderPlatform
+from workflows.orders import OrderReport
+from workflows.orders.cycle import attributes
+
+LINK_SECONDS: Final = 900
+
+
+class Wanted(Request):
+    """Which day, in UTC."""
+
+    day: date
+
+
+class DayPath(PlatformPath):
+    """Names a day of a platform."""
+
+    day: date
+
+
+class Started(Answer):
+    """A comparison that is being made."""
+
+    platform: str
+    day: date
+    workflow_id: str
+
+
+class ShownReport(Answer):
+    """What a comparison found."""
+
+    platform: str
+    day: date
+    made_at: AwareDatetime
+    complete_to: AwareDatetime | None = Field(description="up to when every order was in, when it was made")
+    told: int = Field(description="orders that the platform tells for the day")
+    stored: int = Field(description="orders that we have for it")
+    missing: int = Field(description="told, and not here at all or only older")
+    only_here: int = Field(description="here and not told any more: modified again meanwhile, or deleted there")
+    url: str = Field(description="the workbook with the ids, for a quarter of an hour")
+
+
+@routes.post(
+    "/v1/platforms/{platform}/reports",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, "day_invalid": Invalid},
+)
+async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
+    """Compare a day with the platform: counts by hour, and the ids that differ.
+
+    The same day again makes it anew, unless it is being made.
+    """
+    if datetime(body.day.year, body.day.month, body.day.day, tzinfo=UTC) > datetime.now(UTC) + timedelta(days=1):
+        raise Invalid("day_invalid", f"{body.day} has not begun yet.", "Choose a day that is over.")
+    async with call.services.database.session() as session:
+        row = await session.get(OrderPlatform, path.platform)
+        if row is None:
+            raise configuration.unknown(path.platform)
+    workflow_id = places.report_id(path.platform, body.day.isoformat())
+    await call.services.engine.start_workflow(
+        OrderReport.run,
+        ReportOrder(platform=path.platform, day=body.day),
+        id=workflow_id,
+        task_queue=places.QUEUE,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        search_attributes=attributes(row.project_id),
+        static_summary=f"compare {body.day} of {path.platform}",
+    )
+    return Started(platform=path.platform, day=body.day, workflow_id=workflow_id)
+
+
+@routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_report(call: Call, path: DayPath) -> ShownReport:
+    """See what the last comparison of a day found."""
+    key = places.report_key(path.platform, path.day.isoformat())
+    try:
+        report = Report.model_validate_json(await call.services.objects.get(places.report_manifest(key)))
+    except ObjectMissing:
+        raise Missing(
+            "not_found",
+            f"There is no report of {path.day} for platform {path.platform} yet.",
+            "POST …/reports makes one; it takes as long as reading the day.",
+        ) from None
+    url = await call.services.objects.presign(
+        key,
+        expires_seconds=LINK_SECONDS,
+        file_name=f"orders-{path.platform}-{path.day}.xlsx",
+        content_type=CONTENT_TYPE,
+    )
+    return ShownReport(**report.model_dump(exclude={"key"}), url=url)

@@ -1,0 +1,219 @@
+"""What the steps of the room are given and give back."""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import StrEnum
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from domain.faults import FaultRecord
+from domain.orders.config import Effective
+from domain.orders.marks import Track
+from domain.orders.windows import Window
+from domain.sealed import Sealed
+
+
+class Purpose(StrEnum):
+    """Why a slice is read."""
+
+    FIRST = "first"
+    """To complete it."""
+    AGAIN = "again"
+    """Because somebody asked; a slice that has failed is completed by it, a complete one stays so."""
+    SWEEP = "sweep"
+    """Later, to find what the first reading missed."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Named(_Model):
+    """Which platform."""
+
+    platform: str
+
+
+class CycleOrder(Named):
+    """What a run of a platform's schedule is to do."""
+
+    continued: bool = False
+    """Whether it goes on from a run before it, whose history had grown long."""
+
+
+class Clock(Named):
+    """How far a platform's clock is before the database's."""
+
+    skew_seconds: float
+
+
+class ClaimOrder(Named):
+    """Asks for the slices that are next."""
+
+    skew_seconds: float
+    scheduled_at: AwareDatetime | None = None
+    """When this run was due: before `claimed_to`, it re-reads the slices of that time."""
+    again_suffix: str = "again"
+    """Names such readings: those of one backfill are one, however often it runs."""
+    running: list[Window] = []
+    """Slices that the cycle has going."""
+
+
+class Job(_Model):
+    """One slice to be read."""
+
+    window: Window
+    track: Track = Track.LIVE
+    purpose: Purpose = Purpose.FIRST
+    suffix: str = ""
+
+
+class Claimed(_Model):
+    """What to read next."""
+
+    project_id: str
+    jobs: list[Job]
+    threads: int
+    rereads: bool = False
+    """Whether this run's time is over already: its slices are read again, and no mark moves."""
+
+
+class SliceOrder(Named):
+    """One slice's workflow."""
+
+    project_id: str
+    job: Job
+
+
+class ReadOrder(Named):
+    """One attempt at a slice."""
+
+    window: Window
+    purpose: Purpose
+    settings: Effective
+    holder: str
+    """Names the attempt: who comes later has another one, and what this one still writes changes nothing."""
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    SPLIT = "split"
+    OVER = "over"
+    """Somebody else has finished the slice, split it or skipped it."""
+
+
+class Read(_Model):
+    """What an attempt came to."""
+
+    ending: Ending
+    orders: int = 0
+    changed: int = 0
+    total: int | None = None
+    passes: int = 0
+    pages: int = 0
+    outside: int = 0
+    missed: int = 0
+    halves: list[Job] = []
+
+
+class FailOrder(Named):
+    """Puts a slice into the failed set."""
+
+    window: Window
+    purpose: Purpose
+    fault: FaultRecord
+    attempts: int
+
+
+class Sliced(_Model):
+    """How a slice's workflow ended."""
+
+    done: bool
+    orders: int = 0
+    halves: int = 0
+    fault: FaultRecord | None = None
+
+
+class SliceStatus(_Model):
+    """Where a slice stands."""
+
+    purpose: Purpose = Purpose.FIRST
+    attempt: int = 0
+    pause_seconds: float | None = None
+    fault: FaultRecord | None = None
+
+
+class CycleStatus(_Model):
+    """Where a cycle stands."""
+
+    running: list[Window] = []
+    finished: int = 0
+    failed: int = 0
+
+
+class Alarm(Named):
+    """Something that a person should know."""
+
+    project_id: str
+    notify: Sealed
+    type: str
+    message: str
+
+
+class ClockReading(_Model):
+    """What a look at a platform's clock told."""
+
+    clock: Clock
+    alarm: Alarm | None = None
+
+
+class Presence(_Model):
+    """Platforms, by whether somebody answered for them."""
+
+    served: list[str] = []
+    unserved: list[str] = []
+
+
+class WatchOrder(_Model):
+    """How a watch looks for who serves each platform."""
+
+    patience_seconds: float = 20.0
+
+
+class Alarms(_Model):
+    """What is to be told."""
+
+    alarms: list[Alarm] = []
+
+
+class Watched(_Model):
+    """All platforms."""
+
+    platforms: list[str] = []
+
+
+class ReportOrder(Named):
+    """Asks for a comparison of a day."""
+
+    day: date
+
+
+class Report(_Model):
+    """What a comparison of a day found. The workbook has the ids."""
+
+    platform: str
+    day: date
+    made_at: AwareDatetime
+    complete_to: AwareDatetime | None
+    told: int
+    """Orders that the platform tells for the day."""
+    stored: int
+    """Orders that we have for it."""
+    missing: int
+    """Told, and not here at all or only older."""
+    only_here: int
+    """Here, and not told any more: modified again meanwhile, or deleted there."""
+    key: str

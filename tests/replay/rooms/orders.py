@@ -1,0 +1,165 @@
+"""Orders to be recorded: cycles, slices, a report and a watch, one of each way that they can take."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import ScheduleActionExecutionStartWorkflow, ScheduleBackfill, ScheduleOverlapPolicy
+from temporalio.common import WorkflowIDReusePolicy
+
+from domain.orders import places
+from domain.orders.marks import Track
+from domain.orders.steps import CycleOrder, Job, Purpose, ReportOrder, SliceOrder, WatchOrder
+from domain.orders.windows import Window
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.scenario import Faults, Scenario
+from tests.replay.recorder import Recorder
+from tests.stack import eventually
+from workflows.orders import OrderCycle, OrderReport, OrderSlice, OrderWatch
+from workflows.orders.cycle import attributes
+
+VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SPAN_SECONDS = 7_200
+CREDENTIALS = "recorded"
+
+
+async def record(recorder: Recorder) -> None:
+    """Fetch in every way and keep the histories."""
+    await _record_cycles(recorder)
+    await _record_slices(recorder)
+    await _record_report(recorder)
+    await _record_watch(recorder)
+
+
+async def _record_cycles(recorder: Recorder) -> None:
+    await _set_up(recorder, "good", Scenario(orders=300, span_seconds=SPAN_SECONDS))
+    await _cycle(recorder, "good", "claimed")
+    await _cycle(recorder, "good", "nothing-left")
+    await _reread(recorder, "good")
+    await _set_up(recorder, "dead", Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+    await _cycle(recorder, "dead", "slice-after-slice-failed")
+
+
+async def _record_slices(recorder: Recorder) -> None:
+    [first] = await _slices(recorder, "good", 1)
+    await _keep_slice(recorder, "good", first, "", "done")
+    for suffix in ("sweep", "again"):
+        await _slice(recorder, "good", first, suffix, Purpose.SWEEP if suffix == "sweep" else Purpose.AGAIN, suffix)
+    await _set_up(recorder, "large", Scenario(orders=300, span_seconds=SPAN_SECONDS), max_rows_per_slice=20)
+    await _cycle(recorder, "large", "split")
+    split = (await _slices(recorder, "large", 200, "split"))[-1]
+    await _keep_slice(recorder, "large", split, "", "split")
+    [failed] = await _slices(recorder, "dead", 1, "failed")
+    await _keep_slice(recorder, "dead", failed, "", "refused")
+    flaky = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1, only_first=4))
+    await _set_up(recorder, "flaky", flaky, interval=3_600)
+    await _cycle(recorder, "flaky", "after-retries")
+    await _keep_slice(recorder, "flaky", (await _slices(recorder, "flaky", 9))[-1], "", "retried")
+    busy = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(busy=1, only_first=2, busy_seconds=3))
+    await _set_up(recorder, "busy", busy, interval=3_600)
+    await _cycle(recorder, "busy", "after-waits")
+    await _keep_slice(recorder, "busy", (await _slices(recorder, "busy", 9))[-1], "", "told-to-wait")
+
+
+async def _record_report(recorder: Recorder) -> None:
+    workflow_id = places.report_id("good", "2026-01-01")
+    await recorder.engine.execute_workflow(
+        OrderReport.run,
+        ReportOrder(platform="good", day=START.date()),
+        id=workflow_id,
+        task_queue=places.QUEUE,
+    )
+    await recorder.keep(workflow_id, OrderReport.__name__, "compared")
+
+
+async def _record_watch(recorder: Recorder) -> None:
+    workflow_id = f"{places.WATCH}-recorded"
+    await recorder.engine.execute_workflow(
+        OrderWatch.run, WatchOrder(patience_seconds=5), id=workflow_id, task_queue=places.QUEUE
+    )
+    await recorder.keep(workflow_id, OrderWatch.__name__, "served")
+
+
+async def _set_up(recorder: Recorder, number: str, scenario: Scenario, **options: Any) -> None:
+    platform = recorder.platforms.add(number, scenario)
+    folder = Path(os.environ["HAULAGE_ORDERS__CREDENTIALS_FOLDER"])
+    (folder / f"{CREDENTIALS}.json").write_text(json.dumps(platform.dialect.credentials(platform.tokens.good)))
+    body = {
+        "project_id": recorder.project_id,
+        "kind": "plain",
+        "shop": "shop",
+        "base_url": recorder.platforms.url(number),
+        "capability": PLAIN.model_dump(mode="json"),
+        "notify_url": recorder.receiver.url(tag=number),
+    }
+    await _admin(recorder, "PUT", f"/v1/platforms/{number}", body)
+    await _admin(recorder, "POST", f"/v1/platforms/{number}/pause", {})
+    config = {"starttime": START.isoformat(), "credentials": CREDENTIALS, "retryintv": 0.1, "sweep_after": 0}
+    await _admin(recorder, "PUT", f"/v1/platforms/{number}/config", {**config, **options})
+
+
+async def _cycle(recorder: Recorder, number: str, name: str) -> None:
+    workflow_id = f"{places.schedule_id(number)}-recorded"
+    await recorder.engine.execute_workflow(
+        OrderCycle.run,
+        CycleOrder(platform=number),
+        id=workflow_id,
+        task_queue=places.QUEUE,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=attributes(recorder.project_id),
+    )
+    await recorder.keep(workflow_id, OrderCycle.__name__, name)
+
+
+async def _reread(recorder: Recorder, number: str) -> None:
+    """A run whose time is over, as a backfill of the schedule starts it."""
+    schedule = recorder.engine.get_schedule_handle(places.schedule_id(number))
+    start = START + timedelta(minutes=15)
+    await schedule.backfill(
+        ScheduleBackfill(start_at=start, end_at=start + timedelta(minutes=1), overlap=ScheduleOverlapPolicy.ALLOW_ALL)
+    )
+
+    async def ran() -> str:
+        actions = (await schedule.describe()).info.recent_actions
+        started = [each.action for each in actions if each.scheduled_at.month == START.month]
+        return next(
+            (each.workflow_id for each in started if isinstance(each, ScheduleActionExecutionStartWorkflow)), ""
+        )
+
+    workflow_id = await eventually(ran, timeout=30)
+    await recorder.engine.get_workflow_handle(workflow_id).result()
+    await recorder.keep(workflow_id, OrderCycle.__name__, "reads-again")
+
+
+async def _slices(recorder: Recorder, number: str, limit: int, state: str = "done") -> list[Window]:
+    told = await _admin(recorder, "GET", f"/v1/platforms/{number}/slices?limit={limit}&state={state}")
+    return [Window.model_validate(each["window"]) for each in told["items"]]
+
+
+async def _slice(recorder: Recorder, number: str, window: Window, suffix: str, purpose: Purpose, name: str) -> None:
+    job = Job(window=window, track=Track.HISTORY, purpose=purpose, suffix=suffix)
+    await recorder.engine.execute_workflow(
+        OrderSlice.run,
+        SliceOrder(platform=number, project_id=recorder.project_id, job=job),
+        id=places.slice_id(number, window, suffix),
+        task_queue=places.QUEUE,
+        search_attributes=attributes(recorder.project_id),
+    )
+    await _keep_slice(recorder, number, window, suffix, name)
+
+
+async def _keep_slice(recorder: Recorder, number: str, window: Window, suffix: str, name: str) -> None:
+    await recorder.keep(places.slice_id(number, window, suffix), OrderSlice.__name__, name)
+
+
+async def _admin(recorder: Recorder, method: str, path: str, body: Any = None) -> Any:
+    headers = {"Authorization": f"Bearer {recorder.running.admin_key}"}
+    async with recorder.session.request(method, path, json=body, headers=headers) as answer:
+        assert answer.status < 300, await answer.text()
+        return await answer.json()

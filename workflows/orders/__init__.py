@@ -1,0 +1,8 @@
+"""Orders: the plans of a cycle, of a slice, of a day's report, and of the watch over who serves platforms."""
+
+from workflows.orders.cycle import OrderCycle
+from workflows.orders.report import OrderReport
+from workflows.orders.slice import OrderSlice
+from workflows.orders.watch import OrderWatch
+
+__all__ = ["OrderCycle", "OrderReport", "OrderSlice", "OrderWatch"]

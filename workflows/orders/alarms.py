@@ -1,0 +1,31 @@
+"""How a person is told: by a signed webhook, which is delivered whether or not the plan that tells it lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from domain.orders.steps import Alarm
+    from domain.webhooks import WebhookEvent, WebhookOrder
+    from workflows import webhooks
+
+
+async def tell(alarms: Iterable[Alarm]) -> None:
+    """Announce each of them."""
+    for alarm in alarms:
+        event = WebhookEvent(
+            type=alarm.type,
+            timestamp=workflow.now(),
+            data={"platform": alarm.platform, "message": alarm.message},
+        )
+        await webhooks.announce(
+            WebhookOrder(
+                delivery_id=webhooks.new_delivery_id(),
+                project_id=alarm.project_id,
+                task_id=workflow.info().workflow_id,
+                url=alarm.notify,
+                event=event,
+            )
+        )

@@ -1,0 +1,217 @@
+"""The plan of a cycle: claim what has settled, keep slices going, and claim again, until nothing is left to claim.
+
+What it starts is written in the ledger before. So a cycle that ends in the middle loses nothing: the next one finds
+what is claimed and not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.common import (
+    RetryPolicy,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.orders.steps import OrderSteps, PlatformSteps
+    from domain.orders import places
+    from domain.orders.steps import (
+        Claimed,
+        ClaimOrder,
+        ClockReading,
+        CycleOrder,
+        CycleStatus,
+        Job,
+        Named,
+        Sliced,
+        SliceOrder,
+    )
+    from domain.orders.windows import Window
+    from infra import temporal
+    from workflows.orders import alarms
+    from workflows.orders.slice import OrderSlice
+
+ROOM = "orders"
+FAILURES_STOP = 3
+"""So many slices in a row that fail end the claiming of this run: the next one tries again in a minute."""
+
+_SCHEDULED = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+_A_FEW_TIMES = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
+_STEP_SECONDS = timedelta(seconds=30)
+# The clock is a request that may have to wait for its turn.
+_CLOCK_SECONDS = timedelta(seconds=60)
+_FRESH_SECONDS = timedelta(seconds=10)
+_BACKFILL_SECONDS = 600
+
+
+@workflow.defn
+class OrderCycle:
+    """One run of a platform's schedule."""
+
+    @workflow.init
+    def __init__(self, order: CycleOrder) -> None:
+        self._order = order
+        self._running: dict[Window, asyncio.Task[None]] = {}
+        self._elsewhere: set[Window] = set()
+        self._status = CycleStatus()
+        self._failures_in_row = 0
+        self._is_news = False
+        self._skew: float | None = None
+        self._skew_at = workflow.now()
+
+    @workflow.run
+    async def run(self, order: CycleOrder) -> CycleStatus:
+        """Read this as the story."""
+        try:
+            claimed = await self._claimed(self._scheduled_at())
+        except ActivityError as error:
+            return self._tell(f"The platform's clock could not be read: {error.cause}")
+        if claimed.rereads:
+            for job in claimed.jobs:
+                await self._start(claimed.project_id, job, once=True)
+            return self._tell(f"{len(claimed.jobs)} slices of this time are read again")
+        while True:
+            for job in claimed.jobs:
+                self._keep_going(claimed.project_id, job)
+            if not self._running:
+                return self._tell("nothing is left to claim")
+            await self._some_news(claimed)
+            if self._failures_in_row >= FAILURES_STOP:
+                await self._drained()
+                return self._tell("slice after slice failed")
+            if workflow.info().is_continue_as_new_suggested():
+                await self._drained()
+                workflow.continue_as_new(order.model_copy(update={"continued": True}))
+            try:
+                claimed = await self._claimed()
+            except ActivityError as error:
+                await self._drained()
+                return self._tell(f"The platform's clock could not be read: {error.cause}")
+
+    @workflow.query
+    def status(self) -> CycleStatus:
+        """Where the cycle stands."""
+        return self._status
+
+    def _scheduled_at(self) -> datetime | None:
+        """When the schedule wanted this run; a run that goes on from another is of the present."""
+        return None if self._order.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
+
+    async def _claimed(self, scheduled_at: datetime | None = None) -> Claimed:
+        order = ClaimOrder(
+            platform=self._order.platform,
+            skew_seconds=await self._skew_seconds(),
+            scheduled_at=scheduled_at,
+            again_suffix=f"again-{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}",
+            running=sorted({*self._running, *self._elsewhere}, key=str),
+        )
+        return await workflow.execute_activity_method(
+            OrderSteps.claim, order, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+
+    async def _skew_seconds(self) -> float:
+        """How far the platform's clock is before ours; looked at every few seconds, not at every claim."""
+        if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
+            reading = await self._clock()
+            self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
+            if reading.alarm is not None:
+                await alarms.tell([reading.alarm])
+        return self._skew
+
+    async def _clock(self) -> ClockReading:
+        return await workflow.execute_activity_method(
+            PlatformSteps.clock,
+            Named(platform=self._order.platform),
+            task_queue=places.desk_queue(self._order.platform),
+            schedule_to_start_timeout=_CLOCK_SECONDS,
+            start_to_close_timeout=_CLOCK_SECONDS,
+            retry_policy=_A_FEW_TIMES,
+            summary="look at the platform's clock",
+        )
+
+    def _keep_going(self, project_id: str, job: Job) -> None:
+        self._running[job.window] = asyncio.create_task(self._see_through(project_id, job))
+
+    async def _see_through(self, project_id: str, job: Job) -> None:
+        """Start a slice and wait for its end; one that somebody else has started is left to them."""
+        handle = await self._start(project_id, job)
+        try:
+            sliced = None if handle is None else await handle
+        except ChildWorkflowError:
+            # Somebody ended it by hand: this run does not start it again.
+            sliced = None
+        del self._running[job.window]
+        if sliced is None:
+            self._elsewhere.add(job.window)
+        else:
+            self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
+            self._status = self._status.model_copy(
+                update={
+                    "finished": self._status.finished + (sliced.fault is None),
+                    "failed": self._status.failed + (sliced.fault is not None),
+                }
+            )
+        self._is_news = True
+
+    async def _start(
+        self, project_id: str, job: Job, *, once: bool = False
+    ) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
+        """Start a slice's workflow, which lives on whatever becomes of this one; None where it runs already."""
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if once else WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        with suppress(WorkflowAlreadyStartedError):
+            return await workflow.start_child_workflow(
+                OrderSlice.run,
+                SliceOrder(platform=self._order.platform, project_id=project_id, job=job),
+                id=places.slice_id(self._order.platform, job.window, job.suffix),
+                task_queue=places.QUEUE,
+                id_reuse_policy=reuse,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                cancellation_type=ChildWorkflowCancellationType.ABANDON,
+                search_attributes=attributes(project_id),
+                static_summary=f"{job.purpose} reading of {job.window}",
+            )
+        return None
+
+    async def _some_news(self, claimed: Claimed) -> None:
+        """Wait until there is room to claim a good number of slices at once, or something may have settled."""
+        few = min(len(self._running) // 2, 2 * claimed.threads)
+
+        def is_due() -> bool:
+            return self._is_news and (len(self._running) <= max(few, claimed.threads))
+
+        with suppress(TimeoutError):
+            await workflow.wait_condition(is_due, timeout=_FRESH_SECONDS)
+        self._is_news = False
+        self._tell("slices are read")
+
+    async def _drained(self) -> None:
+        if self._running:
+            await workflow.wait(list(self._running.values()))
+
+    def _tell(self, details: str) -> CycleStatus:
+        """Show where the cycle stands in the Web UI."""
+        self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
+        figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
+        workflow.set_current_details(f"{details}: {figures}")
+        return self._status
+
+
+def attributes(project_id: str) -> TypedSearchAttributes:
+    """What the room's workflows are found by in the engine."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.ROOM, ROOM),
+            SearchAttributePair(temporal.PROJECT, project_id),
+            SearchAttributePair(temporal.STATE, "pending"),
+        ]
+    )

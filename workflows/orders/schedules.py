@@ -1,0 +1,70 @@
+"""The schedules of the room: one for each platform, made when it is, and one for the watch."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleHandle,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+
+from domain.orders import places
+from domain.orders.steps import CycleOrder, WatchOrder
+from workflows.orders.cycle import OrderCycle, attributes
+from workflows.orders.watch import OrderWatch
+
+CYCLE_SECONDS: Final = 60
+WATCH_SECONDS: Final = 20
+_CATCH_UP: Final = timedelta(minutes=2)
+
+
+async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+    """Make a platform's schedule, or mend it; a paused one stays paused."""
+    schedule = Schedule(
+        action=ScheduleActionStartWorkflow(
+            OrderCycle.run,
+            CycleOrder(platform=platform),
+            id=places.schedule_id(platform),
+            task_queue=places.QUEUE,
+            typed_search_attributes=attributes(project_id),
+            static_summary=f"orders of {platform}",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
+    )
+    return await _ensure(client, places.schedule_id(platform), schedule)
+
+
+async def ensure_watch(client: Client) -> ScheduleHandle:
+    """Make the schedule of the watch, or mend it."""
+    schedule = Schedule(
+        action=ScheduleActionStartWorkflow(OrderWatch.run, WatchOrder(), id=places.WATCH, task_queue=places.QUEUE),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
+    )
+    return await _ensure(client, places.WATCH, schedule)
+
+
+async def _ensure(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+    try:
+        return await client.create_schedule(name, schedule)
+    except ScheduleAlreadyRunningError:
+        handle = client.get_schedule_handle(name)
+        await handle.update(lambda found: _updated(found, schedule))
+        return handle
+
+
+def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
+    wanted.state = found.description.schedule.state
+    return ScheduleUpdate(schedule=wanted)

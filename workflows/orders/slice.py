@@ -1,0 +1,142 @@
+"""The plan of a slice: attempt, pause, attempt again; at its end the orders are committed, or it is in the failed set.
+
+A slice that is too large replaces itself by its halves, which the cycle takes up like any other.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import Priority, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
+from temporalio.exceptions import TimeoutError as EngineTimeout
+
+with workflow.unsafe.imports_passed_through():
+    from activities.orders.steps import OrderSteps, PlatformSteps
+    from activities.orders.troubles import SETBACK_TYPE
+    from domain.faults import FaultRecord
+    from domain.orders import places
+    from domain.orders.config import Effective
+    from domain.orders.marks import Track
+    from domain.orders.retrying import Ladder, Setback, Trouble
+    from domain.orders.steps import Ending, FailOrder, Named, Purpose, Read, ReadOrder, Sliced, SliceOrder, SliceStatus
+    from infra import temporal
+    from workflows.orders import alarms
+    from workflows.outcomes import fault_of
+
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+# The plan itself decides what is tried again, and when.
+_ONCE = RetryPolicy(maximum_attempts=1)
+_STEP_SECONDS = timedelta(seconds=30)
+_HEARTBEAT_SECONDS = timedelta(seconds=5)
+_PRIORITIES = {(Purpose.FIRST, Track.LIVE): 2, (Purpose.FIRST, Track.HISTORY): 3}
+_READ_AGAIN = 4
+
+
+@workflow.defn
+class OrderSlice:
+    """One window of one platform, read until it is confirmed."""
+
+    @workflow.init
+    def __init__(self, order: SliceOrder) -> None:
+        self._order = order
+        self._attempt = 0
+        self._status = SliceStatus(purpose=order.job.purpose)
+
+    @workflow.run
+    async def run(self, order: SliceOrder) -> Sliced:
+        """Read this as the story."""
+        ladder = Ladder()
+        while True:
+            settings = await self._settings()
+            try:
+                return self._ended(await self._read(settings))
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                setback = _setback_of(error)
+            pause = ladder.pause_after(setback, settings.retries, settings.retryintv)
+            self._tell("failed" if pause is None else "pausing", pause, setback.fault)
+            if pause is None:
+                return await self._failed(setback.fault)
+            if pause:
+                await workflow.sleep(pause)
+
+    @workflow.query
+    def status(self) -> SliceStatus:
+        """Where the slice stands."""
+        return self._status
+
+    async def _settings(self) -> Effective:
+        return await workflow.execute_activity_method(
+            OrderSteps.settings,
+            Named(platform=self._order.platform),
+            start_to_close_timeout=_STEP_SECONDS,
+            retry_policy=_PATIENTLY,
+        )
+
+    async def _read(self, settings: Effective) -> Read:
+        self._attempt += 1
+        job = self._order.job
+        info = workflow.info()
+        self._tell("running", None, self._status.fault)
+        return await workflow.execute_activity_method(
+            PlatformSteps.read,
+            ReadOrder(
+                platform=self._order.platform,
+                window=job.window,
+                purpose=job.purpose,
+                settings=settings,
+                holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
+            ),
+            task_queue=places.slice_queue(self._order.platform),
+            start_to_close_timeout=timedelta(seconds=settings.timeout),
+            heartbeat_timeout=_HEARTBEAT_SECONDS,
+            retry_policy=_ONCE,
+            priority=Priority(priority_key=_PRIORITIES.get((job.purpose, job.track), _READ_AGAIN)),
+            summary=f"attempt {self._attempt}, by configuration {settings.version}",
+        )
+
+    async def _failed(self, fault: FaultRecord) -> Sliced:
+        told = await workflow.execute_activity_method(
+            OrderSteps.fail,
+            FailOrder(
+                platform=self._order.platform,
+                window=self._order.job.window,
+                purpose=self._order.job.purpose,
+                fault=fault,
+                attempts=self._attempt,
+            ),
+            start_to_close_timeout=_STEP_SECONDS,
+            retry_policy=_PATIENTLY,
+        )
+        await alarms.tell(told.alarms)
+        return Sliced(done=False, fault=fault)
+
+    def _ended(self, read: Read) -> Sliced:
+        self._tell(read.ending, None, None)
+        return Sliced(done=read.ending is not Ending.OVER, orders=read.orders, halves=len(read.halves))
+
+    def _tell(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
+        """Show where the slice stands in the search attributes and the Web UI."""
+        self._status = SliceStatus(
+            purpose=self._order.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
+        )
+        workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
+        workflow.set_current_details(f"**{state}**, attempts: {self._attempt}. {fault.sentence if fault else ''}")
+
+
+def _setback_of(error: ActivityError) -> Setback:
+    """What an attempt that did not come to its end means."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
+        return Setback.model_validate(cause.details[0])
+    if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
+        fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
+        return Setback(trouble=Trouble.CRASHED, fault=fault)
+    if isinstance(cause, EngineTimeout):
+        message = "The slice was not read within its timeout."
+        hint = "Raise `timeout`, or shorten `interval` or lower `max_rows_per_slice` so that slices are smaller."
+        return Setback(trouble=Trouble.FAILED, fault=FaultRecord(code="slice_timeout", message=message, hint=hint))
+    return Setback(trouble=Trouble.FAILED, fault=fault_of(error))

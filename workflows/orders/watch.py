@@ -1,0 +1,65 @@
+"""The plan of the watch: knock at every platform's desk; where nobody answers in time, a person is told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.orders.steps import PlatformSteps
+    from activities.orders.watching import OrderWatching
+    from domain.orders import places
+    from domain.orders.steps import Presence, WatchOrder
+    from workflows.orders import alarms
+
+_STEP_SECONDS = timedelta(seconds=10)
+_ONCE = RetryPolicy(maximum_attempts=1)
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
+
+
+@workflow.defn
+class OrderWatch:
+    """One round over all platforms."""
+
+    @workflow.run
+    async def run(self, order: WatchOrder) -> Presence:
+        """Read this as the story."""
+        watched = await workflow.execute_activity_method(
+            OrderWatching.platforms, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+        served = await _served(watched.platforms, order.patience_seconds)
+        presence = Presence(
+            served=[platform for platform in watched.platforms if platform in served],
+            unserved=[platform for platform in watched.platforms if platform not in served],
+        )
+        told = await workflow.execute_activity_method(
+            OrderWatching.note, presence, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+        await alarms.tell(told.alarms)
+        return presence
+
+
+async def _served(platforms: list[str], patience_seconds: float) -> set[str]:
+    """Who answers within the time; all are asked at once."""
+    handles = {
+        platform: workflow.start_activity_method(
+            PlatformSteps.presence,
+            task_queue=places.desk_queue(platform),
+            schedule_to_start_timeout=timedelta(seconds=patience_seconds),
+            start_to_close_timeout=_STEP_SECONDS,
+            retry_policy=_ONCE,
+            summary=f"is platform {platform} served?",
+        )
+        for platform in platforms
+    }
+    served = set()
+    for platform, handle in handles.items():
+        try:
+            await handle
+        except ActivityError:
+            continue
+        served.add(platform)
+    return served
