@@ -230,6 +230,13 @@ def test_columns_without_any_value_are_named() -> None:
     assert made((TableDrawing(template=template), []))[1].empty_columns == []
 
 
+def test_rows_stand_there_though_no_column_has_data() -> None:
+    """With their borders, so that all of the table is seen."""
+    content, report = made((TableDrawing(template=[{"name": "b", "title": "B"}]), [{"a": 1}, {"a": 2}]))
+    assert [cell.border.left.style for cell in column(content)] == ["thin", "thin"]
+    assert (report.rows, report.empty_columns) == (2, ["B"])
+
+
 HEADED: Any = {
     "col": [{"name": "_row_head_", "title": ""}, {"name": "v", "title": "V"}],
     "row": [

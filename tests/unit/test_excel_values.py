@@ -100,6 +100,8 @@ def raw(*cells: str) -> pa.Array:
         (Kind.LINK, '"https://example.com/?a=1"', ("LINK", "https://example.com/?a=1")),
         (Kind.LINK, '"javascript:alert(1)"', ("TEXT", "javascript:alert(1)")),
         (Kind.LINK, f'"https://example.com/{"x" * 2060}"', ("TEXT", f"https://example.com/{'x' * 2060}")),
+        (Kind.LINK, f'"http://e.com/{"😀" * 1033}"', ("LINK", f"http://e.com/{'😀' * 1033}")),
+        (Kind.LINK, f'"http://e.com/{"😀" * 1034}"', ("TEXT", f"http://e.com/{'😀' * 1034}")),
         (Kind.FORMULA, '"=A1+1"', ("FORMULA", "=A1+1")),
         (Kind.FORMULA, '"A1+1"', ("TEXT", "A1+1")),
         (Kind.FORMULA, '"="', ("TEXT", "=")),

@@ -86,17 +86,19 @@ class Encoder:
         self._workspaces: list[Workspace] = []
 
     def rows(
-        self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array] = ()
+        self, cells: Sequence[pa.Array | None], first_row: int, rows: int, heads: Sequence[pa.Array] = ()
     ) -> tuple[list[memoryview], Tally]:
         """The XML of rows, in one part or several, and what was met in them.
 
         Args:
             cells: A column of cells for each column; None is all empty.
             first_row: The number of the first row, from 0.
+            rows: How many there are.
             heads: What stands left of them: of each cell all that comes behind its address.
         """
         with _TURN:
-            line, tally = self._line(cells, first_row, heads)
+            line, tally = Line(first_row + 1, rows), Tally()
+            self._line(line, cells, first_row, heads, tally)
             workspace = self._workspace()
             spans = line.laid_out(workspace)
         xml = [joined(columns) for columns in spans]
@@ -114,9 +116,14 @@ class Encoder:
         workspace.thread = get_ident()
         return workspace
 
-    def _line(self, cells: Sequence[pa.Array | None], first_row: int, heads: Sequence[pa.Array]) -> tuple[Line, Tally]:
-        rows = next((len(column) for column in (*cells, *heads) if column is not None), 0)
-        line, tally = Line(first_row + 1, rows), Tally()
+    def _line(
+        self,
+        line: Line,
+        cells: Sequence[pa.Array | None],
+        first_row: int,
+        heads: Sequence[pa.Array],
+        tally: Tally,
+    ) -> None:
         line.text('<row r="')
         line.number()
         line.text(f'"{self._height}>')
@@ -126,7 +133,6 @@ class Encoder:
         for place, column in enumerate(cells):
             self._column(line, place, column, first_row, tally)
         line.text("</row>")
-        return line, tally
 
     def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> None:
         looks, sheet_column = self._looks[place], self._first_column + place

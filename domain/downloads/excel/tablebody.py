@@ -118,9 +118,9 @@ class TableBody:
         self._samples = self._samples or self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
         self._body_rows += rows
         if self._shop.executor is None:
-            self._collect(*self._packed(chunk, first_row, heads))
+            self._collect(*self._packed(chunk, first_row, rows, heads))
             return
-        self._running.append(self._shop.executor.submit(self._packed, chunk, first_row, heads))
+        self._running.append(self._shop.executor.submit(self._packed, chunk, first_row, rows, heads))
         while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
             self._collect(*self._running.popleft().result())
 
@@ -132,8 +132,8 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _packed(self, chunk: Chunk, first_row: int, heads: Sequence[pa.Array]) -> tuple[Piece, Tally]:
-        xml, tally = self._encoder.rows(self._cells(chunk), first_row, heads)
+    def _packed(self, chunk: Chunk, first_row: int, rows: int, heads: Sequence[pa.Array]) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(self._cells(chunk), first_row, rows, heads)
         return pressed(*xml), tally
 
     def _collect(self, piece: Piece, tally: Tally) -> None:

@@ -137,7 +137,9 @@ def _matching(values: Values, pattern: str, form: Form, characters_max: int | No
     texts, where = _only_of(values, Form.TEXT)
     found = pc.match_substring_regex(texts, pattern)
     if characters_max is not None:
-        found = pc.and_(found, pc.less_equal(pc.utf8_length(texts), characters_max))
+        # As Excel counts: whatever lies beyond the basic plane is two.
+        units = pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, r"[^\x{0}-\x{ffff}]"))
+        found = pc.and_(found, pc.less_equal(units, characters_max))
     return values.turned(_spread(found.fill_null(False).to_numpy(zero_copy_only=False), where), form)
 
 
