@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 import aiohttp
@@ -95,6 +96,8 @@ class Ours:
         """By the job's counts."""
         async with self._session.get(f"{self.base}{self.status_prefix}jobs/{job_id}", headers=self.headers) as answer:
             job = await answer.json()
+        if answer.status == HTTPStatus.NOT_FOUND:  # nobody joined in that window
+            return Standing(done=True, succeeded=0)
         return Standing(bool(job.get("finished_at")), job.get("counts", {}).get("Success", 0))
 
 
@@ -119,6 +122,8 @@ class SeedDesign:
         """By the job's maps."""
         async with self._session.get(f"{self.base}/jobs/{job_id}") as answer:
             job = await answer.json()
+        if job is None:  # nobody joined in that window
+            return Standing(done=True, succeeded=0)
         return Standing(job["status"] in ("Success", "Failed", "Timeout"), job["success"])
 
 

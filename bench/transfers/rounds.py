@@ -21,7 +21,8 @@ from bench.transfers.load import Plan, Report
 from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_name
 
 WINDOW_SECONDS = 15
-PREPARATION_SECONDS = 4.0
+PREPARED_PER_SECOND = 10_000
+"""So many requests the load generator has ready in a second, also on a busy machine."""
 JOIN_CONNECTIONS = 128
 READ_CONNECTIONS = 16
 READ_SECONDS = 5.0
@@ -79,9 +80,10 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
     async with aiohttp.ClientSession() as session:
         scene = _Scene(contender, gse, folder, session)
         before = _cpu_seconds(contender)
-        bucket = int((time.time() + PREPARATION_SECONDS) // WINDOW_SECONDS) + 1
+        start_at = _next_window(time.time() + 2 + targets / PREPARED_PER_SECOND)
         requests = [("POST", contender.join_path, join(each, path, repository.signature(path))) for each in agents]
-        report, answers = await _load(scene, requests, JOIN_CONNECTIONS, start_at=bucket * WINDOW_SECONDS + 0.05)
+        report, answers = await _load(scene, requests, JOIN_CONNECTIONS, start_at=start_at)
+        bucket = int(report.begun_at // WINDOW_SECONDS)
         joined = _cpu_seconds(contender)
         task_ids = [json.loads(each)["task_id"] for each in answers]
         _require_all(report, targets, len(set(task_ids)))
@@ -124,6 +126,11 @@ def visible(
         delivery = deliveries[agent]
         found.append(seen - next(at for at in polls[delivery.task_id] if at >= delivery.at))
     return found
+
+
+def _next_window(moment: float) -> float:
+    """A moment after the beginning of the first window that begins later."""
+    return (moment // WINDOW_SECONDS + 1) * WINDOW_SECONDS + 0.05
 
 
 @dataclass(frozen=True)

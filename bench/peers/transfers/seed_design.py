@@ -113,7 +113,10 @@ class Service:
 
     async def job(self, request: web.Request) -> web.Response:
         """Counts, for whoever measures."""
-        job = _jobs.decode(await self._redis.get(request.match_info["job_id"]))
+        found = await self._redis.get(request.match_info["job_id"])
+        if found is None:
+            return web.json_response(None)
+        job = _jobs.decode(found)
         return web.json_response({"status": job.status, "success": len(job.success), "failed": len(job.failed)})
 
 
