@@ -70,7 +70,7 @@ def tree() -> tuple[TableDrawing, Rows]:
     ]
     drawing = TableDrawing(
         title="充值与退款汇总",
-        summary="按<b>来源方式</b>汇总；<font color='red'>退款金额</font>以<u>申请日</u>为准，<i>实退金额</i>除优惠。",
+        summary="按<b>来源方式</b>汇总；<font color='red'>退款金额</font>以<u>申请日</u>为准，<i>实退</i>为到账数。",
         header={"油站": "钓鱼岛", "日期": "4月3日", "操作员": "松林"},
         footer={"签名": "", "复核": ""},
         template=SEED_TEMPLATE,

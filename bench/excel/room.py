@@ -37,7 +37,7 @@ class Size:
 
 
 SMALL = (Size(100_000, 3, 1, 1),)
-FULL = (Size(100_000, 5, 3, 3), Size(1_000_000, 5, 1, 2))
+FULL = (Size(100_000, 5, 2, 3), Size(1_000_000, 5, 1, 2))
 
 
 async def measure() -> None:

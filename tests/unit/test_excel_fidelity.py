@@ -8,7 +8,7 @@ import pytest
 
 from tests.books import cases, ours, reference, seen
 
-BATCHES = 12
+BATCHES = 10
 BOOKS_IN_A_BATCH = 30
 
 
