@@ -9,6 +9,7 @@ from typing import Any
 from bench import foundation
 from bench.downloads import room as downloads
 from bench.excel import room as excel
+from bench.orders import room as orders
 from bench.transfers import room as transfers
 from cli import process
 
@@ -16,6 +17,7 @@ ROOMS = {
     "foundation": foundation.measure,
     "downloads": downloads.measure,
     "excel": excel.measure,
+    "orders": orders.measure,
     "transfers": transfers.measure,
 }
 

@@ -1,0 +1,99 @@
+"""`make bench-orders`: every contender in turn, at several seeds and sizes, while orders change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from bench.orders import figures, rounds
+from bench.orders.contenders import CREDENTIALS, ROOM, Airbyte, Contender, Dlt, Ours
+from bench.orders.rounds import Round
+from bench.orders.surroundings import Platforms, running_platforms
+from bench.peers import environments
+from bench.report import RESULTS, publish
+from cli.house import house
+from infra.settings import Settings
+
+CHART = "chart"
+WARM_UP_ORDERS = 5_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """So many orders, once with each seed."""
+
+    orders: int
+    seeds: tuple[int, ...]
+
+
+SMALL = (Size(10_000, (1, 2)), Size(50_000, (3,)))
+FULL = (Size(10_000, (1, 2, 3, 4, 5)), Size(100_000, (1, 2, 3)), Size(1_000_000, (1, 2)))
+
+
+async def measure() -> None:
+    """Start platforms and house, let everybody run, publish."""
+    small = os.environ.get("SIZE") == "small"
+    for module in ("dlt_incremental", "airbyte_cdk", CHART):
+        await asyncio.to_thread(environments.installed, ROOM, module)
+    results: dict[int, dict[str, list[Round]]] = {}
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        platforms = await stack.enter_async_context(running_platforms())
+        settings = stack.enter_context(_known(platforms, folder))
+        running = await stack.enter_async_context(house(settings))
+        session = await stack.enter_async_context(aiohttp.ClientSession(base_url=running.api))
+        ours = await Ours.registered(running, session)
+        contenders: list[Contender] = [ours, Dlt(running), Airbyte(running)]
+        # The services are warm in everyday life; the scripts' start is not counted either.
+        await rounds.run(ours, platforms, WARM_UP_ORDERS, 0)
+        for size in SMALL if small else FULL:
+            results[size.orders] = await _rounds(contenders, platforms, size)
+    # A quick run is a look, not a record.
+    name = f"{ROOM}-small" if small else ROOM
+    figures.show(results)
+    publish(name, figures.figures(results))
+    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+
+
+async def _rounds(contenders: Sequence[Contender], platforms: Platforms, size: Size) -> dict[str, list[Round]]:
+    found: dict[str, list[Round]] = {contender.name: [] for contender in contenders}
+    for seed in size.seeds:
+        for contender in contenders:
+            took = await rounds.run(contender, platforms, size.orders, seed)
+            found[contender.name].append(took)
+            print(
+                f"{size.orders:>10,} orders  seed {seed}  {contender.name:<12} {took.rate:>10,.0f} rows/s  "
+                f"{took.requests_per_thousand:>6.1f} requests/1,000  {took.lost} lost  {took.duplicated} duplicated  "
+                f"{took.cpu_us:,.0f} µs CPU a row",
+                flush=True,
+            )
+    return found
+
+
+@contextmanager
+def _known(platforms: Platforms, folder: Path) -> Iterator[Settings]:
+    """Settings of a house that may reach the platforms: it reads them from the environment, as its processes do."""
+    credentials = folder / "credentials"
+    credentials.mkdir()
+    (credentials / f"{CREDENTIALS}.json").write_text(json.dumps({"token": "token-1"}))
+    variables = {
+        "HAULAGE_GUARD__ALLOW": json.dumps([platforms.base.removeprefix("http://")]),
+        "HAULAGE_ORDERS__CREDENTIALS_FOLDER": str(credentials),
+    }
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield Settings().model_copy(update={"data_dir": folder / "house"})
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
