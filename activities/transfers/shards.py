@@ -94,7 +94,7 @@ class ShardLedger:
             if not str(held).endswith(" 1"):
                 raise Superseded(f"another worker ships shard {self._number} of {self._job_id}")
             if items:
-                await connection.execute(_WRITE, self._job, *_arrays(items))
+                await connection.execute(_WRITE, self._job, self._number, *_arrays(items))
 
 
 _HOLD = "SELECT FROM transfer_shards WHERE job = $1 AND number = $2 AND holder = $3 FOR SHARE"
@@ -105,10 +105,10 @@ _WRITE = f"""
     UPDATE transfer_targets t
     SET state = n.state, sending = n.sending, failures = n.failures, failed_in = n.failed_in, code = n.code,
         reason = n.reason, message = n.message, progress = n.progress, speed = n.speed
-    FROM unnest($2::bigint[], $3::text[], $4::smallint[], $5::smallint[], $6::smallint[], $7::int[], $8::text[],
-        $9::text[], $10::smallint[], $11::bigint[])
+    FROM unnest($3::bigint[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::int[], $9::text[],
+        $10::text[], $11::smallint[], $12::bigint[])
         AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed)
-    WHERE t.job = $1 AND t.key = n.key AND t.state NOT IN {FINAL_STATES}
+    WHERE t.job = $1 AND t.shard = $2 AND t.key = n.key AND t.state NOT IN {FINAL_STATES}
 """  # noqa: S608 - constants of ours
 
 

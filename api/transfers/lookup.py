@@ -6,25 +6,38 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import asyncpg
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.together import Gathered
 from domain.transfers.states import State
 from infra.services import Services
 from infra.tables.transfers import ALL_TARGETS
 from workflows.transfers import TransferJob
 
+Wanted: TypeAlias = tuple[str, int, str]
+"""A target as a status asks for it: job id, key, and whose it has to be."""
+
+TARGETS_AT_A_TIME = 200
 LOOK_SECONDS = 0.5
 """For how long it is good enough that a job was running, whoever wants to know."""
 
-_TARGET = """
-    SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, j.expires_at
-    FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
-    JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard
-    WHERE j.job_id = $1 AND t.key = $2 AND s.project_id = $3
+# LATERAL with LIMIT: one look into the indexes for each target. Right after a window the planner knows nothing of the
+# rows that it brought, and would read them all.
+_FOUND = """
+    SELECT n.job_id, n.key, n.project_id, found.*
+    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
+    CROSS JOIN LATERAL (
+        SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, j.expires_at
+        FROM transfer_jobs j
+        JOIN transfer_targets t ON t.job = j.id AND t.key = n.key
+        JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard AND s.project_id = n.project_id
+        WHERE j.job_id = n.job_id LIMIT 1
+    ) found
 """
 _COUNTS = """
     SELECT t.state, count(*) FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
@@ -57,11 +70,17 @@ class Lookup:
         self._database = services.database
         self._engine = services.engine
         self._looks: dict[str, asyncio.Task[bool]] = {}
+        self._targets = Gathered(self._find, TARGETS_AT_A_TIME)
 
     async def target(self, job_id: str, key: int, project_id: str) -> asyncpg.Record | None:
         """What is written of a target; nothing before its window has ended, nor when its time is over."""
+        return await self._targets.ask((job_id, key, project_id))
+
+    async def _find(self, wanted: Sequence[Wanted]) -> dict[Wanted, asyncpg.Record]:
+        job_ids, keys, project_ids = zip(*wanted, strict=True)
         async with self._database.connection() as connection:
-            return await connection.fetchrow(_TARGET, job_id, key, project_id)
+            rows = await connection.fetch(_FOUND, job_ids, keys, project_ids)
+        return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
 
     async def job(self, job_id: str, project_id: str) -> JobRow | None:
         """What is written of a job, if the project has targets in it."""

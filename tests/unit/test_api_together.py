@@ -1,12 +1,13 @@
-"""Asking together: shared answers that cannot be told from asking alone."""
+"""Asking together: shared answers and questions that cannot be told from asking alone."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from api.together import Together
+from api.together import Gathered, Together
 
 
 class Oracle:
@@ -88,3 +89,48 @@ async def test_who_goes_away_takes_nobody_s_answer() -> None:
     oracle.let.set()
 
     assert await staying == 1
+
+
+class Library:
+    """Answers many questions at once, when it is let."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.let = asyncio.Event()
+
+    async def ask_all(self, keys: Sequence[int]) -> dict[int, str]:
+        """The even ones have an answer; a negative one breaks everything."""
+        self.asked.append(list(keys))
+        await self.let.wait()
+        if min(keys) < 0:
+            raise LookupError("negative")
+        return {key: f"{key}!" for key in keys if key % 2 == 0}
+
+
+async def test_different_questions_are_put_as_one() -> None:
+    """Those that come while one is under way go together, so many at a time; each caller gets its own answer."""
+    library = Library()
+    gathered = Gathered(library.ask_all, 3)
+    first = asyncio.create_task(gathered.ask(0))
+    await turns()
+    others = [asyncio.create_task(gathered.ask(key)) for key in (1, 2, 2, 3, 4)]
+    await turns()
+    library.let.set()
+
+    assert await first == "0!"
+    assert await asyncio.gather(*others) == [None, "2!", "2!", None, "4!"]
+    assert library.asked == [[0], [1, 2, 3], [4]]
+
+
+async def test_a_broken_question_breaks_only_those_that_went_with_it() -> None:
+    """The next one is asked; and nobody minds a caller who has gone."""
+    library = Library()
+    gathered = Gathered(library.ask_all, 2)
+    first, gone, good = (asyncio.create_task(gathered.ask(key)) for key in (-1, -2, 2))
+    await turns()
+    gone.cancel()
+    library.let.set()
+
+    with pytest.raises(LookupError):
+        await first
+    assert await good == "2!"

@@ -30,8 +30,8 @@ QUEUE = "transfers"
 ROOM = "transfers"
 JOIN = "join"
 
-FREEZE_TARGETS_MAX = 5_000
-"""At some 200 bytes a target one step's argument stays at 1 MB."""
+FREEZE_TARGETS_MAX = 2_500
+"""Half a megabyte; and the first shards are on their way before the last are written down."""
 SLACK_SECONDS = 30.0
 """How long after the deadline a step may still be busy with ending its targets."""
 
