@@ -7,7 +7,7 @@ import sys
 
 from matplotlib.figure import Figure  # type: ignore[import-not-found]  # in the peer's environment alone
 
-PANELS = {"rate": "million cells a second of a core", "peak_mb": "peak memory, MB", "file_mb": "file, MB"}
+PANELS = {"rate": "million cells a second", "peak_mb": "peak memory, MB", "file_mb": "file, MB"}
 OURS, OTHERS = "#0b6e4f", "#9ca3af"
 
 
