@@ -27,8 +27,8 @@ async def create(call: Call, body: NewTransfer) -> Joined:
     ends. The answer means that the request will be carried out, whatever dies; ask `GET /v1/transfers/{task_id}` how it
     goes. The same target asked for twice in one window gets the file once, and both tasks tell of it.
     """
-    (joined,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
-    return Joined(task_id=joined.task_id, job_id=joined.job_id)
+    ((task_id, job_id),) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
+    return Joined(task_id=task_id, job_id=job_id)
 
 
 @routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems={TOO_LONG: Invalid})
@@ -39,10 +39,17 @@ async def create_many(call: Call, body: NewTransfers) -> JoinedTargets:
     in the middle, the rest is in the next job.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
-    return JoinedTargets(tasks=await _join(call, body, targets))
+    joined = zip(await _join(call, body, targets), targets, strict=True)
+    return JoinedTargets(
+        tasks=[
+            JoinedTarget(task_id=task_id, job_id=job_id, target_agent_id=agent_id, target_container_id=container_id)
+            for (task_id, job_id), (agent_id, container_id) in joined
+        ]
+    )
 
 
-async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> list[JoinedTarget]:
+async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Join, and wait until that is durable; the ids of task and job of each target."""
     file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.file_path)
     _check_length(file)
     consignment = Consignment(
@@ -54,16 +61,12 @@ async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]
         for start in range(0, len(keyed), GROUP_TARGETS_MAX)
     ]
     here = desk(call)
-    buckets = await asyncio.gather(*(here.joins.join(file, lot) for lot in lots))
+    joins = [here.joins.join(file, lot) for lot in lots]
+    buckets = await asyncio.gather(*joins) if len(joins) > 1 else [await joins[0]]
     return [
-        JoinedTarget(
-            task_id=here.new_task_id(file, bucket, key, call.project_id),
-            job_id=str(Job(file, bucket)),
-            target_agent_id=agent_id,
-            target_container_id=container_id,
-        )
+        (here.new_task_id(file, bucket, key, call.project_id), str(Job(file, bucket)))
         for lot, bucket in zip(lots, buckets, strict=True)
-        for key, agent_id, container_id in lot.targets
+        for key, _, _ in lot.targets
     ]
 
 
