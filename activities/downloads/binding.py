@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from activities.downloads.manifest import read_manifest, write_manifest
 from domain.downloads import archive, places
 from domain.downloads.archive import ArchiveTooLarge, Member
-from domain.downloads.excel.segments import Book
+from domain.downloads.excel.report import warnings
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
 from domain.downloads.status import StoredFile
@@ -33,7 +33,7 @@ async def bind(objects: ObjectStore, bind: BindOrder) -> StoredFile:
 
 async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
     order, books = bind.order, bind.books
-    rows, total = sum(book.rows for book in books), bind.opening.exact_total
+    rows, total = sum(book.report.rows for book in books), bind.opening.exact_total
     if total is not None and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in bind.opening.tables]
@@ -46,17 +46,8 @@ async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
         columns=[name for shape in shapes for name in shape.columns],
         parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
         left_out=list(left_out),
-        warnings=warnings(books),
+        warnings=warnings([book.report for book in books]),
     )
-
-
-def warnings(books: Sequence[Book]) -> list[str]:
-    """What a user should know of the books: what was cut, and what stayed empty in all of them."""
-    found = list(dict.fromkeys(warning for book in books for warning in book.warnings))
-    if cut := sum(book.cut_cells for book in books):
-        found.append(f"{cut:,} texts were longer than a cell of Excel holds, and are cut.")
-    empty = [title for title in books[0].empty_columns if all(title in book.empty_columns for book in books)]
-    return found + [f"The column “{title}” is empty: no row has a value for it." for title in empty]
 
 
 def _single(bind: BindOrder) -> StoredFile:
@@ -65,7 +56,7 @@ def _single(bind: BindOrder) -> StoredFile:
         key=places.book(bind.order, 0, 0),
         name=bind.order.file_name,
         content_type=sink_for(bind.order).content_type,
-        rows=book.rows,
+        rows=book.report.rows,
         bytes=book.member.bytes,
         etag=book.etag,
     )
@@ -87,7 +78,7 @@ async def _archived(objects: ObjectStore, bind: BindOrder) -> StoredFile:
         key=places.archive(order),
         name=f"{order.file_name.removesuffix('.xlsx')}.zip",
         content_type=archive.CONTENT_TYPE,
-        rows=sum(book.rows for book in bind.books),
+        rows=sum(book.report.rows for book in bind.books),
         bytes=size,
         etag=etag,
         files=len(members),

@@ -114,22 +114,15 @@ async def _as_part(objects: ObjectStore, render: RenderOrder, prints: AsyncGener
         asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
     )
     record = PartRecord(
-        number=number, bytes=len(data), etag=part.etag, sha256=digest, rows=sum(book.rows for book in books)
+        number=number, bytes=len(data), etag=part.etag, sha256=digest, rows=sum(book.report.rows for book in books)
     )
     return Rendered(books=books, part=record)
 
 
 def _book(render: RenderOrder, made: Print, place: int, etag: str = "") -> Book:
     name = render.segment.book_name(place, render.order.file_name.removesuffix(".xlsx"))
-    report = made.report
-    return Book(
-        member=Member(name=name, bytes=report.bytes, crc32=made.crc32),
-        etag=etag,
-        rows=report.rows,
-        cut_cells=report.cut_cells,
-        empty_columns=report.empty_columns,
-        warnings=report.warnings,
-    )
+    member = Member(name=name, bytes=made.report.bytes, crc32=made.crc32)
+    return Book(member=member, etag=etag, report=made.report)
 
 
 async def _new_archive(objects: ObjectStore, order: DownloadOrder) -> str:

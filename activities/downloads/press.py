@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from domain.downloads.excel.book import Book as Workbook
-    from domain.downloads.excel.book import BookReport, TableBody
+    from domain.downloads.excel.book import TableBody
+    from domain.downloads.excel.report import BookReport
 
 # Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
 BATCH_BYTES = 4 * 1024 * 1024

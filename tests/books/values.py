@@ -90,7 +90,7 @@ def _number(cell: str, kind: str) -> Any:
     if kind == "boolean" and cell in ("0", "1"):
         return cell == "1"
     # What a computer writes for its own number of 64 bits is that number, however many digits it takes.
-    binary = kind == "number" and "." in cell and repr(float(cell)) == cell
+    binary = "." in cell and repr(float(cell)) == cell
     return float(cell) if binary or _significant(cell) <= DIGITS_MAX else cell
 
 

@@ -17,9 +17,10 @@ from python_calamine import CalamineWorkbook
 
 from domain.downloads.excel import book as making
 from domain.downloads.excel import chunks, headed, tablebody
-from domain.downloads.excel.book import Book, BookReport
+from domain.downloads.excel.book import Book
 from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
 from domain.downloads.excel.limits import SheetFull
+from domain.downloads.excel.report import BookReport
 from domain.downloads.excel.rows import UncoveredRows
 
 Row = dict[str, Any]
@@ -80,7 +81,7 @@ def test_every_row_stands_in_its_place(size: int, threads: int, monkeypatch: pyt
     content, report = made((TableDrawing(), ROWS), size=size, threads=threads)
     expected = [["" if cell is None else cell for cell in row.values()] for row in ROWS]
     assert seen(content) == [["id", "name", "mixed"], *expected]
-    assert report == BookReport(rows=50, bytes=len(content), cut_cells=0, empty_columns=[], warnings=[])
+    assert report == BookReport(rows=50, bytes=len(content))
     plain, _ = made((TableDrawing(), ROWS), size=8)
     name = "xl/worksheets/sheet1.xml"
     assert zipfile.ZipFile(io.BytesIO(content)).read(name) == zipfile.ZipFile(io.BytesIO(plain)).read(name)
@@ -211,15 +212,13 @@ def test_links_beyond_the_limit_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
     rows: list[Row] = [{"a": f"https://example.com/{place}"} for place in range(5)]
     content, report = made((TableDrawing(template=template), rows))
     assert [cell.hyperlink is not None for cell in column(content)] == [True, True, False, False, False]
-    assert report.warnings == ["A sheet has 2 links at most; 3 more addresses stand as texts."]
+    assert report.plain_links == 3
 
 
 def test_numbers_that_stand_as_texts_are_told() -> None:
     """With their count."""
     _, report = made((TableDrawing(), [{"a": 12345678901234567}, {"a": 1}]))
-    assert report.warnings == [
-        "1 numbers have more than 15 digits and stand as texts, as Excel would change them.",
-    ]
+    assert report.long_numbers == 1
 
 
 def test_columns_without_any_value_are_named() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.downloads.binding import warnings
-from domain.downloads.excel.segments import FILLED, Book, Segment, TooManyRows, segments, whole
+from domain.downloads.excel.segments import FILLED, Segment, TooManyRows, segments, whole
 
 
 @given(
@@ -56,23 +55,3 @@ def test_names_of_books_sort_as_the_books_follow_each_other() -> None:
     assert names[:3] == ["订单-01.xlsx", "订单-01b.xlsx", "订单-01c.xlsx"]
     assert len(set(names)) == len(names)
     assert sorted(names) == names
-
-
-def book(**report: object) -> Book:
-    values: dict[str, object] = {"cut_cells": 0, "empty_columns": [], "warnings": []} | report
-    return Book.model_validate({"member": {"name": "n", "bytes": 1, "crc32": 0}, "rows": 1} | values)
-
-
-def test_warnings_are_those_of_the_whole_file() -> None:
-    """A column is empty if it is in all books; what was cut is counted over all of them."""
-    books = [
-        book(cut_cells=2, empty_columns=["A", "B"], warnings=["w"]),
-        book(cut_cells=1, empty_columns=["B", "C"], warnings=["w", "v"]),
-    ]
-
-    assert warnings(books) == [
-        "w",
-        "v",
-        "3 texts were longer than a cell of Excel holds, and are cut.",
-        "The column “B” is empty: no row has a value for it.",
-    ]

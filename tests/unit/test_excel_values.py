@@ -55,7 +55,8 @@ def raw(*cells: str) -> pa.Array:
         (Kind.AUTO, "123456789012345", ("NUMBER", "123456789012345")),
         (Kind.AUTO, "-123456789012345", ("NUMBER", "-123456789012345")),
         (Kind.AUTO, "1234567890123456", ("TEXT", "1234567890123456")),
-        (Kind.AUTO, "0.30000000000000004", ("TEXT", "0.30000000000000004")),
+        (Kind.AUTO, "0.30000000000000004", ("NUMBER", "0.30000000000000004")),
+        (Kind.AUTO, "0.30000000000000005", ("TEXT", "0.30000000000000005")),
         (Kind.AUTO, "1.500000000000000000", ("NUMBER", "1.500000000000000000")),
         (Kind.AUTO, "true", ("BOOLEAN", "1")),
         (Kind.AUTO, "false", ("BOOLEAN", "0")),
@@ -170,7 +171,8 @@ def expected_of(cell: Any) -> tuple[str, str] | None:
             return "NUMBER" if len(str(abs(cell))) <= 15 else "TEXT", str(cell)
         case Decimal():
             digits = str(cell).lstrip("-").replace(".", "").strip("0")
-            return "NUMBER" if len(digits) <= 15 else "TEXT", str(cell)
+            is_binary = "." in str(cell) and Decimal(repr(float(cell))) == cell
+            return "NUMBER" if len(digits) <= 15 or is_binary else "TEXT", str(cell)
         case str():
             return "TEXT", cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case _:

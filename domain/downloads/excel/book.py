@@ -22,28 +22,15 @@ from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
 from domain.downloads.excel.layout import GAP_ROWS
 from domain.downloads.excel.limits import LINKS_MAX
 from domain.downloads.excel.reading import read_template, says_nothing
+from domain.downloads.excel.report import BookReport
 from domain.downloads.excel.splice import spliced
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.tablebody import TableBody, Workshop
 from domain.downloads.excel.zones import Zone
 
-__all__ = ["Book", "BookReport", "TableBody"]
+__all__ = ["Book", "TableBody"]
 
 _SHEET_FILE = "xl/worksheets/sheet{}.xml"
-
-
-@dataclass(frozen=True)
-class BookReport:
-    """What became of a book."""
-
-    rows: int
-    """Of data, in all tables; reserved rows that have none are not among them."""
-    bytes: int
-    cut_cells: int
-    """Cells whose text was longer than a cell can hold, or had more lines."""
-    empty_columns: list[str]
-    """The titles of the columns that have no value in any row."""
-    warnings: list[str]
 
 
 @dataclass
@@ -106,7 +93,7 @@ class Book:
         Raises:
             UncoveredRows: Rows of the last table have keys that no row head has.
         """
-        warnings: list[str] = []
+        plain_links = 0
         for sheet in self._sheets:
             placed = [body.close(footer=footer) for body in sheet.bodies]
             frame.draw(
@@ -117,12 +104,12 @@ class Book:
                 freeze=self._drawing.freeze,
                 filtered=self._drawing.filter,
             )
-            warnings += _link(sheet)
+            plain_links += _link(sheet)
         frame.describe(self._workbook, next((table.title for table in self._drawing.tables), None))
         self._workbook.close()
         if self._pool is not None:
             self._pool.shutdown()
-        return self._report(self._bind(write), warnings)
+        return self._report(self._bind(write), plain_links)
 
     def _bind(self, write: Write) -> int:
         """Put the entries of the book together, and its sheets with their bodies; its bytes."""
@@ -137,30 +124,24 @@ class Book:
                     archive.add(name, [pressed(content, last=True)])
         return archive.finish()
 
-    def _report(self, size: int, warnings: list[str]) -> BookReport:
+    def _report(self, size: int, plain_links: int) -> BookReport:
         bodies = [body for sheet in self._sheets for body in sheet.bodies]
-        long_numbers = sum(body.tally.long_numbers for body in bodies)
-        if long_numbers:
-            warnings.append(
-                f"{long_numbers:,} numbers have more than 15 digits and stand as texts, as Excel would change them."
-            )
         return BookReport(
             rows=sum(body.rows for body in bodies),
             bytes=size,
             cut_cells=sum(body.tally.cut_cells for body in bodies),
+            long_numbers=sum(body.tally.long_numbers for body in bodies),
+            plain_links=plain_links,
             empty_columns=[title for body in bodies for title in body.empty_columns],
-            warnings=warnings,
         )
 
 
-def _link(sheet: _Sheet) -> list[str]:
-    """Make cells lead where they say; the warnings about those that cannot."""
+def _link(sheet: _Sheet) -> int:
+    """Make cells lead where they say; how many cannot."""
     links = [link for body in sheet.bodies for link in body.tally.links]
     # The cells are written with the body.
     sheet.worksheet.ignore_write_string = True
     for link in links[:LINKS_MAX]:
         sheet.worksheet.write_url(link.row, link.column, link.url)
     sheet.worksheet.ignore_write_string = False
-    if len(links) <= LINKS_MAX:
-        return []
-    return [f"A sheet has {LINKS_MAX:,} links at most; {len(links) - LINKS_MAX:,} more addresses stand as texts."]
+    return max(0, len(links) - LINKS_MAX)

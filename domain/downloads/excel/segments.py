@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from domain.downloads.archive import Member
+from domain.downloads.excel.report import BookReport
 
 # What a book is planned to fill of the size it may have: rows differ, and one that grows too large is cut in two.
 FILLED: Final = 0.92
@@ -44,10 +45,7 @@ class Book(BaseModel):
     member: Member
     etag: str = ""
     """Of its object; none where it lies in a part of the archive."""
-    rows: int
-    cut_cells: int
-    empty_columns: list[str]
-    warnings: list[str]
+    report: BookReport
 
 
 def whole(rows: int, max_rows: int) -> list[Segment]:

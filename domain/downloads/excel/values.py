@@ -42,7 +42,7 @@ def read(cells: pa.Array, kind: Kind, zone: Zone) -> Values:
     if kind is Kind.TEXT:
         return _all_texts(values)
     if not pa.types.is_floating(cells.type):
-        values = _without_long_numbers(values, rounded=kind is Kind.NUMBER)
+        values = _without_long_numbers(values)
     match kind:
         case Kind.AUTO | Kind.DATE | Kind.DATETIME:
             return _moments(values, zone, zoned_only=kind is Kind.AUTO)
@@ -82,12 +82,11 @@ def _all_texts(values: Values) -> Values:
     return values.turned(values.mask(Form.NUMBER, Form.BOOLEAN), Form.TEXT, payload)
 
 
-def _without_long_numbers(values: Values, *, rounded: bool) -> Values:
+def _without_long_numbers(values: Values) -> Values:
     """Numbers that would lose digits become texts.
 
-    Args:
-        rounded: Whether a fraction of 16 or 17 digits is a number nevertheless, if it is what a computer's own number
-            of 64 bits is written as: Excel holds the same number, though it shows 15 of its digits.
+    A fraction of 16 or 17 digits is a number nevertheless, if it is what a computer's own number of 64 bits is written
+    as: Excel holds the same number, though it shows 15 of its digits.
     """
     if not values.has(Form.NUMBER):
         return values
@@ -95,8 +94,7 @@ def _without_long_numbers(values: Values, *, rounded: bool) -> Values:
     exact = numerals.exact(numbers)
     if exact.all():
         return values
-    if rounded:
-        exact[~exact] = numerals.binary(numbers.filter(pa.array(~exact)))
+    exact[~exact] = numerals.binary(numbers.filter(pa.array(~exact)))
     long = _spread(~exact, where)
     return replace(values.turned(long, Form.TEXT), long_numbers=int(long.sum()))
 

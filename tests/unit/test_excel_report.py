@@ -1,0 +1,31 @@
+"""What a user is told of an export's books is told once, of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.downloads.excel.report import BookReport, warnings
+
+
+def report(**says: Any) -> BookReport:
+    return BookReport(rows=1, bytes=1, **says)
+
+
+def test_counts_are_those_of_all_books() -> None:
+    """A column is empty if it is in all of them."""
+    reports = [
+        report(cut_cells=2, empty_columns=["A", "B"], long_numbers=1_000, plain_links=1),
+        report(cut_cells=1, empty_columns=["B", "C"], long_numbers=1),
+    ]
+
+    assert warnings(reports) == [
+        "Numbers that stand as texts, as they have more digits than Excel keeps: 1,001.",
+        "Texts that are cut, as they were longer than a cell of Excel holds: 3.",
+        "Addresses that stand as texts, as a sheet has 65,530 links at most: 1.",
+        "The column “B” is empty: no row has a value for it.",
+    ]
+
+
+def test_nothing_to_tell() -> None:
+    """Most exports have no warning."""
+    assert warnings([report(), report()]) == []
