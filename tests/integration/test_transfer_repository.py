@@ -1,0 +1,91 @@
+"""The repository over HTTP: where its template leads, how often it is asked, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pydantic import SecretStr
+
+from infra.settings import Settings
+from tests.transfers import CONTENT, Transfers, job_of, sha256, transferring
+
+pytestmark = pytest.mark.stack
+
+SECRET = "Bearer of the repository"
+
+
+@dataclass
+class Repository:
+    """A repository that answers these statuses, then 200 and the file."""
+
+    statuses: list[int] = field(default_factory=list)
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """One request."""
+        self.asked.append((request.raw_path, request.headers.get("Authorization")))
+        status = self.statuses.pop(0) if self.statuses else 200
+        return web.Response(status=status, body=CONTENT if status == 200 else b"not now")
+
+
+@asynccontextmanager
+async def fetching(settings: Settings, repository: Repository, **changes: Any) -> AsyncIterator[Transfers]:
+    """Transfers whose files come from there."""
+    app = web.Application()
+    app.router.add_get("/{rest:.*}", repository.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        guard = settings.guard.model_copy(update={"allow": [f"{host}:{port}"]})
+        template = f"http://{host}:{port}/{{biz_id}}/{{app_id}}/{{path}}?sha256={{signature}}"
+        settings = settings.model_copy(update={"guard": guard})
+        changes |= {"repository": template, "repository_authorization": SecretStr(SECRET)}
+        async with transferring(settings, **changes) as transfers:
+            yield transfers
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_file_is_fetched_once_for_a_job(settings: Settings) -> None:
+    """However many shards and workers there are; from where the template says, with its own key."""
+    repository = Repository()
+    async with fetching(settings, repository, window_seconds=2, shard_targets=3) as transfers:
+        agents = [f"agent-{n}" for n in range(20)]
+        task_ids = await transfers.join_many(agents, file_path="/etc/配置 1/50%.conf")
+        ends = [await transfers.ended(task_id) for task_id in task_ids]
+
+        assert {end["status"] for end in ends} == {"Success"}
+        assert len(transfers.world.tasks) >= 7
+        assert all(transfers.delivered(agent_id) for agent_id in agents)
+    path = f"/2/7/etc/%E9%85%8D%E7%BD%AE%201/50%25.conf?sha256={sha256(CONTENT)}"
+    assert repository.asked == [(path, SECRET)]
+
+
+async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> None:
+    """It may have been restarted: that is nobody's failure."""
+    repository = Repository([503, 429, 500])
+    async with fetching(settings, repository) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+
+    assert end["status"] == "Success"
+    assert len(repository.asked) == 4
+
+
+@pytest.mark.parametrize("status", [404, 403, 302])
+async def test_a_repository_s_no_is_told_at_once(settings: Settings, status: int) -> None:
+    """It is asked once, and redirects are not followed."""
+    repository = Repository([status])
+    async with fetching(settings, repository) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+        job = await transfers.job_ended(job_of(end))
+
+    assert (end["status"], end["reason"], job["status"]) == ("Failed", "file_unavailable", "Failed")
+    assert f"answered {status}" in end["message"]
+    assert len(repository.asked) == 1

@@ -1,0 +1,78 @@
+"""One large job: within Temporal's limits, every target sent once; and one that is full sends whoever comes on."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from domain.transfers.joining import JobOrder, JoinGroup, Lot
+from domain.transfers.request import Consignment, File
+from infra.settings import Settings
+from sims.gse.scenario import Call
+from tests.transfers import QUICK, sha256, transferring
+from workflows import transfers as transfer_workflows
+from workflows.transfers import TransferJob
+
+pytestmark = pytest.mark.stack
+
+HISTORY_MAX_EVENTS, HISTORY_MAX_BYTES = 10_240, 10 * 1024 * 1024
+"""Where Temporal begins to warn."""
+
+
+@pytest.mark.parametrize("count", [5_000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> None:
+    """Nobody is lost, nobody is sent anything twice, and GSE is asked a few times for hundreds of targets."""
+    async with transferring(settings, QUICK, window_seconds=15) as transfers:
+        agents = [f"02000000024201{n:06x}" for n in range(count)]
+        batches = [agents[start : start + 2_500] for start in range(0, count, 2_500)]
+        task_ids = [
+            task_id
+            for task_ids in await asyncio.gather(*(transfers.join_many(batch) for batch in batches))
+            for task_id in task_ids
+        ]
+        jobs = {(await transfers.status(task_ids[n]))["job_id"] for n in (0, -1)}
+        ends = [await transfers.job_ended(job_id, timeout=400) for job_id in jobs]
+        engine = transfers.worker.services.engine
+        executions = [
+            (await engine.get_workflow_handle(job_id).describe()).raw_description.workflow_execution_info
+            for job_id in jobs
+        ]
+
+        assert len(set(task_ids)) == count
+        assert sum(end["counts"]["Success"] for end in ends) == count
+        assert transfers.sends == {(agent_id, ""): 1 for agent_id in agents}
+        assert transfers.world.calls[Call.TRANSFER] <= count / 500 + len(jobs)
+        assert transfers.world.calls[Call.RESULTS] <= count / 25
+        assert max(execution.history_length for execution in executions) < HISTORY_MAX_EVENTS
+        assert max(execution.history_size_bytes for execution in executions) < HISTORY_MAX_BYTES
+
+
+async def test_a_full_job_answers_next(settings: Settings) -> None:
+    """By targets or by groups; a group that comes again under its id is still the same one."""
+    async with transferring(settings) as transfers:
+        engine = transfers.worker.services.engine
+        soon = datetime.now(UTC) + timedelta(seconds=60)
+        file = File(biz_id=2, app_id=7, path="/f")
+        order = JobOrder(
+            job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon, targets_max=3, groups_max=3
+        )
+        handle = await engine.start_workflow(
+            TransferJob.run, order, id=order.job_id, task_queue=transfer_workflows.QUEUE
+        )
+
+        async def join(group_id: str, *keys: int) -> tuple[bool, int, int]:
+            wanted = Consignment(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
+            lot = Lot(consignment=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
+            reply = await handle.execute_update(TransferJob.join, JoinGroup(lots=[lot]), id=group_id)
+            return reply.joined, reply.groups, reply.targets
+
+        assert await join("first", 1, 2) == (True, 1, 2)
+        assert await join("first", 1, 2) == (True, 1, 2)
+        assert await join("too-many", 3, 4) == (False, 1, 2)
+        assert await join("second", 3) == (True, 2, 3)
+        assert await join("no-more", 4) == (False, 2, 3)
+        assert await handle.query(TransferJob.joined, "p") == 3
+        assert await handle.query(TransferJob.joined, "q") == 0
+        await handle.terminate()
