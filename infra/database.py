@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -35,6 +35,21 @@ class Session(AsyncSession):
     """SQLModel's session, without the warning at each `execute`: text and DDL have no other way."""
 
     execute = PlainSession.execute
+
+    async def copy(self, table: str, columns: Sequence[str], records: Iterable[Sequence[object]]) -> None:
+        """Copy rows into a table, in this transaction: many times faster than to insert them."""
+        connection = await self.connection()
+        driver = await _driver(connection)
+        if not driver.is_in_transaction():
+            # It begins with the first statement that does not go past SQLAlchemy.
+            await connection.execute(select(1))
+        try:
+            await driver.copy_records_to_table(table, columns=columns, records=records)
+        except BaseException as error:
+            # What a broken COPY leaves behind must not reach the next borrower.
+            await connection.invalidate()
+            _forget_values(error)
+            raise
 
 
 class Database:

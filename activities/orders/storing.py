@@ -18,47 +18,35 @@ from infra.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
 
-# Of two copies of the same second and version the one that was asked for later is the newer.
-_NEWER = (
-    "({new}.modified_at, {new}.version, {new}.asked_at, {new}.digest) "
-    "> ({old}.modified_at, {old}.version, {old}.asked_at, {old}.digest) AND {new}.digest <> {old}.digest"
+_COLUMNS: Final = (
+    *("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision"),
 )
 _TIMES = ARRAY(DateTime(timezone=True))
-_MERGE = text(
-    f"""
-WITH incoming AS (
-    SELECT * FROM unnest(:ids, :modified, :versions, :digests, :raws, :asked)
-        AS incoming (order_id, modified_at, version, digest, raw, asked_at)
-), before AS (
-    SELECT orders.* FROM orders JOIN incoming USING (order_id)
-    WHERE orders.platform = :platform AND orders.shop = :shop
-), replaced AS (
-    INSERT INTO order_copies (platform, shop, order_id, revision, until_revision, modified_at, version, raw)
-    SELECT before.platform, before.shop, before.order_id, before.revision, :revision,
-        before.modified_at, before.version, before.raw
-    FROM before JOIN incoming USING (order_id) WHERE {_NEWER.format(new="incoming", old="before")}
-), written AS (
-    INSERT INTO orders (platform, shop, order_id, modified_at, version, digest, raw, asked_at, revision)
-    SELECT :platform, :shop, order_id, modified_at, version, digest, raw, asked_at, :revision
-    FROM incoming ORDER BY order_id
-    ON CONFLICT (platform, shop, order_id) DO UPDATE SET
-        modified_at = excluded.modified_at, version = excluded.version, digest = excluded.digest,
-        raw = excluded.raw, asked_at = excluded.asked_at, revision = excluded.revision
-    WHERE {_NEWER.format(new="excluded", old="orders")}
-    RETURNING order_id, modified_at
-)
-SELECT written.modified_at, before.modified_at AS modified_before
-FROM written LEFT JOIN before USING (order_id)
-"""  # noqa: S608 (only the names of two tables are put in)
+_ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
+_KNOWN = text(
+    "SELECT order_id, modified_at, version, asked_at, digest FROM orders "
+    "WHERE platform = :platform AND shop = :shop AND order_id = ANY(:ids)"
+).bindparams(*_ACCOUNT, bindparam("ids", type_=ARRAY(Text)))
+_KEEP = text(
+    "INSERT INTO order_copies "
+    "(platform, shop, order_id, revision, until_revision, modified_at, version, raw) "
+    "SELECT platform, shop, order_id, revision, :revision, modified_at, version, raw FROM orders "
+    "WHERE platform = :platform AND shop = :shop AND order_id = ANY(:ids)"
+).bindparams(*_ACCOUNT, bindparam("ids", type_=ARRAY(Text)), bindparam("revision", type_=BigInteger))
+_REPLACE = text(
+    "UPDATE orders SET modified_at = newer.modified_at, version = newer.version, digest = newer.digest, "
+    "raw = newer.raw, asked_at = newer.asked_at, revision = :revision "
+    "FROM unnest(:ids, :modified, :versions, :digests, :raws, :asked) "
+    "AS newer (order_id, modified_at, version, digest, raw, asked_at) "
+    "WHERE orders.platform = :platform AND orders.shop = :shop AND orders.order_id = newer.order_id"
 ).bindparams(
+    *_ACCOUNT,
     bindparam("ids", type_=ARRAY(Text)),
     bindparam("modified", type_=_TIMES),
     bindparam("versions", type_=ARRAY(BigInteger)),
     bindparam("digests", type_=ARRAY(LargeBinary)),
     bindparam("raws", type_=ARRAY(Text)),
     bindparam("asked", type_=_TIMES),
-    bindparam("platform", type_=Text),
-    bindparam("shop", type_=Text),
     bindparam("revision", type_=BigInteger),
 )
 
@@ -75,6 +63,19 @@ class Copy:
         """Of two copies the one that ranks higher is the newer."""
         return self.order.modified_at, self.order.version, self.asked_at
 
+    def replaces(self, stored: Stored) -> bool:
+        """Whether it is newer: of two copies of the same second and version, the one that was asked for later."""
+        told = digest(self.order)
+        return told != stored.digest and (*self.rank, told) > (*stored.rank, stored.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is there of an order."""
+
+    rank: tuple[datetime, int, datetime]
+    digest: bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -90,26 +91,23 @@ class Change:
 
 
 async def merge(session: Session, account: Account, revision: int, copies: Sequence[Copy]) -> list[Change]:
-    """Write what is newer than what is there, and keep what it replaces. The platform's row must be locked."""
-    changes: list[Change] = []
+    """Write what is newer than what is there, and keep what it replaces. The platform's row must be locked.
+
+    The lock lets nobody else write the account's orders, so it is safe to look first: what is not there yet is copied
+    in, which costs PostgreSQL a tenth of an insert that has to expect a conflict.
+    """
+    found: dict[str, Stored] = {}
     for batch in _batches(copies):
-        orders = [each.order for each in batch]
-        rows = await session.execute(
-            _MERGE,
-            {
-                "ids": [order.order_id for order in orders],
-                "modified": [order.modified_at for order in orders],
-                "versions": [order.version for order in orders],
-                "digests": [digest(order) for order in orders],
-                "raws": [order.raw.decode(errors="replace") for order in orders],
-                "asked": [each.asked_at for each in batch],
-                "platform": account.platform,
-                "shop": account.shop,
-                "revision": revision,
-            },
-        )
-        changes += [Change(row.modified_at, row.modified_before) for row in rows]
-    return changes
+        found |= await _stored(session, account, batch)
+    new = [each for each in copies if each.order.order_id not in found]
+    newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
+    if new:
+        records = [_record(account, revision, each) for each in sorted(new, key=lambda each: each.order.order_id)]
+        await session.copy(OrderRow.__tablename__, _COLUMNS, records)
+    for batch in _batches(newer):
+        await _replace(session, account, revision, batch)
+    changes = [Change(each.order.modified_at, None) for each in new]
+    return changes + [Change(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
 async def known(session: Session, account: Account, copies: Sequence[Copy]) -> set[str]:
@@ -126,6 +124,41 @@ async def known(session: Session, account: Account, copies: Sequence[Copy]) -> s
         rows = await session.exec(statement)
         found |= {row[0] for row in rows if (row[1], row[2]) >= newest[row[0]]}
     return found
+
+
+async def _stored(session: Session, account: Account, batch: Sequence[Copy]) -> dict[str, Stored]:
+    ids = [each.order.order_id for each in batch]
+    rows = await session.execute(_KNOWN, {"platform": account.platform, "shop": account.shop, "ids": ids})
+    return {row.order_id: Stored((row.modified_at, row.version, row.asked_at), row.digest) for row in rows}
+
+
+async def _replace(session: Session, account: Account, revision: int, batch: Sequence[Copy]) -> None:
+    orders = [each.order for each in batch]
+    whose = {
+        "platform": account.platform,
+        "shop": account.shop,
+        "revision": revision,
+        "ids": [order.order_id for order in orders],
+    }
+    await session.execute(_KEEP, whose)
+    columns = {
+        "modified": [order.modified_at for order in orders],
+        "versions": [order.version for order in orders],
+        "digests": [digest(order) for order in orders],
+        "raws": [_text(order) for order in orders],
+        "asked": [each.asked_at for each in batch],
+    }
+    await session.execute(_REPLACE, {**whose, **columns})
+
+
+def _record(account: Account, revision: int, copy: Copy) -> tuple[object, ...]:
+    order = copy.order
+    state = (order.modified_at, order.version, digest(order), _text(order))
+    return (account.platform, account.shop, order.order_id, *state, copy.asked_at, revision)
+
+
+def _text(order: Order) -> str:
+    return order.raw.decode(errors="replace")
 
 
 def digest(order: Order) -> bytes:

@@ -1,0 +1,136 @@
+"""Orders in PostgreSQL: the newest copy stays, what it replaced is kept, and nothing is half written."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from sqlmodel import col, select
+
+from activities.orders import storing
+from activities.orders.storing import Change, Copy
+from domain.orders.capability import Order
+from infra.database import Database
+from infra.platforms import Account
+from infra.tables.orders import Order as OrderRow
+from infra.tables.orders import OrderCopy
+
+pytestmark = pytest.mark.stack
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OURS, OTHERS = Account("7", "shop", "http://a"), Account("8", "shop", "http://b")
+
+
+def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, text: str = "{}") -> Copy:
+    """A copy, its times in seconds."""
+    moment = NOON + timedelta(seconds=modified)
+    return Copy(Order("7", "shop", order_id, moment, version, text.encode()), NOON + timedelta(seconds=asked))
+
+
+async def merge(database: Database, revision: int, copies: list[Copy], account: Account = OURS) -> list[Change]:
+    """In a transaction of its own."""
+    async with database.session() as session:
+        return await storing.merge(session, account, revision, copies)
+
+
+async def stored(database: Database, account: Account = OURS) -> dict[str, tuple[datetime, int, str, int]]:
+    """What is there."""
+    async with database.session() as session:
+        rows = await session.exec(select(OrderRow).where(OrderRow.platform == account.platform))
+        return {row.order_id: (row.modified_at, row.version, row.raw, row.revision) for row in rows}
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_newest_copy_stays_in_whatever_order_they_come(
+    database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As plain Python keeps it, in batches of any size; what was replaced is kept, with the time it was in force."""
+    monkeypatch.setattr(storing, "BATCH", 3)
+    chance = random.Random(seed)
+    kept: dict[str, tuple[Copy, int]] = {}
+    replaced: set[tuple[str, int, int, str]] = set()
+    for revision in range(1, 15):
+        ids = chance.sample("abcdefgh", chance.randint(0, 8))
+        batch = [
+            copy(each, chance.randint(0, 2), chance.randint(0, 2), revision, f'{{"n":{chance.randint(0, 3)}}}')
+            for each in ids
+        ]
+        expected = []
+        for each in batch:
+            before = kept.get(each.order.order_id)
+            if before and (before[0].order.raw == each.order.raw or before[0].rank >= each.rank):
+                continue
+            if before:
+                replaced.add((each.order.order_id, before[1], revision, before[0].order.raw.decode()))
+            expected.append(Change(each.order.modified_at, before[0].order.modified_at if before else None))
+            kept[each.order.order_id] = (each, revision)
+        changes = await merge(database, revision, batch)
+        assert sorted(changes, key=str) == sorted(expected, key=str)
+    assert await stored(database) == {
+        order_id: (each.order.modified_at, each.order.version, each.order.raw.decode(), revision)
+        for order_id, (each, revision) in kept.items()
+    }
+    async with database.session() as session:
+        rows = (await session.exec(select(OrderCopy).order_by(col(OrderCopy.order_id)))).all()
+    assert {(row.order_id, row.revision, row.until_revision, row.raw) for row in rows} == replaced
+
+
+async def test_the_same_again_changes_nothing(database: Database) -> None:
+    """Not even its revision, however often a slice is read."""
+    batch = [copy(f"o{number}", number) for number in range(50)]
+    assert len(await merge(database, 1, batch)) == 50
+    before = await stored(database)
+    assert await merge(database, 2, batch) == []
+    assert await merge(database, 3, [copy(f"o{number}", number, asked=9) for number in range(50)]) == []
+    assert await stored(database) == before
+
+
+async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
+    """The same id at two platforms is two orders."""
+    await merge(database, 1, [copy("a", 5, text='{"at":7}')])
+    assert await merge(database, 1, [copy("a", 1, text='{"at":8}')], OTHERS) == [
+        Change(NOON + timedelta(seconds=1), None)
+    ]
+    assert (await stored(database))["a"][2] == '{"at":7}'
+    assert (await stored(database, OTHERS))["a"][2] == '{"at":8}'
+
+
+async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database) -> None:
+    """Neither what was copied in nor what was replaced."""
+    await merge(database, 1, [copy("a", 1, text='{"old":1}')])
+
+    async def merge_and_fail() -> None:
+        async with database.session() as session:
+            await storing.merge(session, OURS, 2, [copy("a", 2, text='{"new":1}'), copy("b")])
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await merge_and_fail()
+    assert {order_id: row[2] for order_id, row in (await stored(database)).items()} == {"a": '{"old":1}'}
+
+
+async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(database: Database) -> None:
+    """Also where nothing came before it."""
+    record = ("7", "shop", "a", NOON, 1, b"digest", "{}", NOON, 1)
+    columns = ("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision")
+
+    async def copy_and_fail() -> None:
+        async with database.session() as session:
+            await session.copy("orders", columns, [record])
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        await copy_and_fail()
+    assert await stored(database) == {}
+
+
+async def test_a_broken_copy_breaks_its_session_alone(database: Database) -> None:
+    """An order twice in one batch is a mistake of ours; the next one gets a sound connection, and no value is told."""
+    with pytest.raises(asyncpg.UniqueViolationError) as broken:
+        await merge(database, 1, [copy("secret-1"), copy("secret-1")])
+    assert broken.value.detail is None
+    for _ in range(database.settings.pool_size + 1):
+        assert await merge(database, 1, [copy("a")]) in ([Change(NOON, None)], [])
+    assert set(await stored(database)) == {"a"}
