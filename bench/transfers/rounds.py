@@ -109,22 +109,26 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
         reads_per_second=_rate(travelling.reads),
         last_reads_per_second=_rate(last_reads),
         lost=lost,
-        visible=visible(travelling.seen_at, deliveries, tasks),
-        seen=[at - deliveries[agent].at for agent, at in travelling.seen_at.items()],
+        visible=visible(travelling.seen_at, travelling.began_at, deliveries, tasks),
+        seen=[at - max(deliveries[agent].at, travelling.began_at) for agent, at in travelling.seen_at.items()],
         converged=travelling.over_at - max(each.at for each in deliveries.values()),
         cpu_seconds={name: seconds - before[name] for name, seconds in after.items()},
     )
 
 
 def visible(
-    seen_at: Mapping[str, float], deliveries: Mapping[str, Delivery], tasks: Sequence[Mapping[str, Any]]
+    seen_at: Mapping[str, float],
+    watched_from: float,
+    deliveries: Mapping[str, Delivery],
+    tasks: Sequence[Mapping[str, Any]],
 ) -> list[float]:
-    """How long after GSE's first answer that told it a success was seen."""
+    """How long after GSE's first answer that told it a success was seen, by somebody who looked from a moment on."""
     polls = {each["task_id"]: each["polled_at"] for each in tasks}
     found = []
     for agent, seen in seen_at.items():
         delivery = deliveries[agent]
-        found.append(seen - next(at for at in polls[delivery.task_id] if at >= delivery.at))
+        told = next(at for at in polls[delivery.task_id] if at >= delivery.at)
+        found.append(seen - max(told, watched_from))
     return found
 
 
@@ -137,6 +141,7 @@ def _next_window(moment: float) -> float:
 class _Travelling:
     """What was seen from the end of the window until the jobs were over."""
 
+    began_at: float
     reads: Report
     seen_at: Mapping[str, float]
     over_at: float
@@ -145,11 +150,12 @@ class _Travelling:
 
 async def _travel(scene: _Scene, task_ids: Mapping[str, str], jobs: Sequence[str], bucket: int) -> _Travelling:
     await asyncio.sleep(max(0.0, (bucket + 1) * WINDOW_SECONDS + 1 - time.time()))
+    began_at = time.time()
     watching = asyncio.create_task(_watch(scene, task_ids))
     requests = _reads(scene.contender, list(task_ids.values()))
     reads, _ = await _load(scene, requests, READ_CONNECTIONS, seconds=READ_SECONDS)
     over_at, succeeded = await _over(scene, jobs)
-    return _Travelling(reads, await watching, over_at, succeeded)
+    return _Travelling(began_at, reads, await watching, over_at, succeeded)
 
 
 async def _last_reads(scene: _Scene, task_ids: Sequence[str], travelling: _Travelling) -> tuple[Report, int]:

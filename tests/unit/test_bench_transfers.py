@@ -151,8 +151,9 @@ def test_joins_count_by_their_median() -> None:
     assert told([slow, slow, GOOD])["ours: joins/s"].holds is False
 
 
-def test_visibility_counts_from_the_poll_that_could_tell() -> None:
-    """A delivery between two polls is known with the second."""
+@pytest.mark.parametrize(("watched_from", "expected"), [(0.0, 0.5), (12.25, 0.25)])
+def test_visibility_counts_from_the_poll_that_could_tell(watched_from: float, expected: float) -> None:
+    """A delivery between two polls is known with the second, and to nobody who does not look yet."""
     tasks = [{"task_id": "t", "polled_at": [10.0, 12.0, 14.0]}]
 
-    assert rounds.visible({"a": 12.5}, {"a": Delivery("t", 11.0)}, tasks) == [0.5]
+    assert rounds.visible({"a": 12.5}, watched_from, {"a": Delivery("t", 11.0)}, tasks) == [expected]
