@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -125,13 +125,15 @@ class Working:
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[Working]:
-    """A worker of all queues, in this process."""
+async def working(settings: Settings, queues: Sequence[str] = ()) -> AsyncIterator[Working]:
+    """A worker in this process, of all queues or of these."""
     stop = asyncio.Event()
     async with services.connect(settings) as held:
-        running = Working(held, stop, asyncio.create_task(worker.serve(held, worker.names(), stop)))
-        yield running
-        await running.stop()
+        running = Working(held, stop, asyncio.create_task(worker.serve(held, queues or worker.names(), stop)))
+        try:
+            yield running
+        finally:
+            await running.stop()
 
 
 def parsed(data: bytes) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +15,11 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import places
 from domain.orders.steps import CycleOrder, CycleStatus
+from infra.embedded.ports import Ports
 from infra.services import Services
 from infra.settings import Settings
 from infra.tables.orders import Order, OrderPlatform, OrderSlice
+from infra.tables.webhooks import Delivery
 from sims.platforms import checker
 from sims.platforms.checker import Findings
 from sims.platforms.clock import MICRO
@@ -79,7 +81,8 @@ class Orders:
             **fields,
         }
         if kind == "plain":
-            body["capability"] = PLAIN.model_dump(mode="json")
+            capability = fields.get("capability", PLAIN)
+            body["capability"] = capability.model_dump(mode="json")
         reply = await self.ask("PUT", f"/v1/platforms/{number}", json=body)
         assert reply.status == 200, reply.body
         assert (await self.ask("POST", f"/v1/platforms/{number}/pause", json={})).status == 200
@@ -141,6 +144,28 @@ class Orders:
         expected = checker.truth(ledger, from_us=_us(row.starts_at), until_us=_us(row.complete_to))
         return checker.check(expected, await self.stored(number), known=checker.truth(ledger))
 
+    async def swept(self, number: str = NUMBER) -> bool:
+        """Cycles until every slice that is done was swept."""
+
+        async def all_swept() -> bool:
+            await self.fetch(number)
+            return all(row.swept_at for row in await self.slices(number) if row.done_at)
+
+        return await eventually(all_swept, timeout=60)
+
+    async def until_slices(self, count: int, number: str = NUMBER) -> None:
+        """Wait until so many slices are claimed."""
+
+        async def claimed() -> bool:
+            return len(await self.slices(number)) >= count
+
+        await eventually(claimed, timeout=30)
+
+    async def events(self) -> list[str]:
+        """What the administrator was told, or is being told."""
+        async with self.services.database.session() as session:
+            return sorted(await session.exec(select(Delivery.event_type)))
+
     async def is_complete(self, number: str = NUMBER) -> bool:
         """Whether nothing is open, failed or unclaimed."""
         status = await self.status(number)
@@ -164,11 +189,18 @@ def tuned(settings: Settings, platforms: str, **changes: Any) -> Settings:
 
 
 @asynccontextmanager
-async def ordering(settings: Settings, **changes: Any) -> AsyncIterator[Orders]:
-    """API, worker, platforms and project over the test's own parts; `changes` replace settings of orders."""
+async def ordering(settings: Settings, *, queues: Sequence[str] = (), **changes: Any) -> AsyncIterator[Orders]:
+    """API, worker, platforms and project over the test's own parts.
+
+    Args:
+        queues: What the worker serves, by default everything.
+        changes: Replace settings of orders.
+    """
+    port = Ports({}).claim("api")
+    own = {"own_address": f"http://127.0.0.1:{port}", **changes}
     async with running_platforms() as platforms:
-        settings = tuned(settings, platforms.base, **changes)
-        async with opened(settings) as door, working(settings) as running:
+        settings = tuned(settings, platforms.base, **own)
+        async with opened(settings, port=port) as door, working(door.settings, queues) as running:
             project_id, key = await door.make_project()
             yield Orders(door, platforms, running.services, project_id, key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -39,12 +40,17 @@ _log = log.get(__name__)
 
 
 class Threads(CustomSlotSupplier):
-    """Slots whose number changes while they are used: a raised limit acts at once, a lowered one as slices end."""
+    """Slots whose number changes while they are used: a raised limit acts at once, a lowered one as slices end.
+
+    The SDK gives slots back from threads of its own.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
+        self._lock = threading.Lock()
         self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     def allow(self, limit: int) -> None:
         """Change how many slices are read at a time."""
@@ -53,16 +59,18 @@ class Threads(CustomSlotSupplier):
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         """See base class."""
-        while (permit := self.try_reserve_slot(ctx)) is None:
+        while True:
             self._changed.clear()
+            if permit := self.try_reserve_slot(ctx):
+                return permit
             await self._changed.wait()
-        return permit
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
         """See base class."""
-        if self._taken >= self._limit:
-            return None
-        self._taken += 1
+        with self._lock:
+            if self._taken >= self._limit:
+                return None
+            self._taken += 1
         return SlotPermit()
 
     def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
@@ -70,40 +78,29 @@ class Threads(CustomSlotSupplier):
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """See base class."""
-        self._taken -= 1
-        self._changed.set()
+        with self._lock:
+            self._taken -= 1
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed.set)
 
 
 class Counter:
-    """One platform that this process serves."""
+    """One platform that this process serves: a queue of slices, and a desk that answers at once."""
 
     def __init__(self, services: Services, steps: PlatformSteps, platform: str, threads: int) -> None:
-        self._threads = Threads(threads)
+        self.threads = Threads(threads)
         reporting = OrderReporting(services, steps)
         desk = WorkerTuner.create_fixed(activity_slots=DESK_SLOTS)
         reading = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
-            activity_supplier=self._threads,
+            activity_supplier=self.threads,
             local_activity_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
-        self._workers = [
+        self.workers = (
             _worker(services, places.desk_queue(platform), [steps.clock, steps.presence], desk),
             _worker(services, places.slice_queue(platform), [steps.read, reporting.report], reading),
-        ]
-        self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
-
-    def renew(self, threads: int) -> None:
-        """Read so many slices at a time from now on; raises where one of the workers ended by itself."""
-        self._threads.allow(threads)
-        for task in self._running:
-            if task.done():
-                task.result()
-
-    async def close(self) -> None:
-        """Take nothing new, and let what runs finish within the graceful time."""
-        await asyncio.gather(*(worker.shutdown() for worker in self._workers if worker.is_running))
-        await asyncio.gather(*self._running)
+        )
 
 
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
@@ -111,20 +108,22 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
     named = {platform for queue in queues if (platform := places.served_platform(queue))}
     if not named and places.PLATFORM_QUEUES not in queues:
         return
-    is_wanted: Callable[[str], bool] = (lambda _: True) if places.PLATFORM_QUEUES in queues else named.__contains__
     steps, counters = PlatformSteps(services), dict[str, Counter]()
-    try:
+    async with asyncio.TaskGroup() as group:
         while not stop.is_set():
             for platform, threads in (await _threads(services)).items():
                 if platform in counters:
-                    counters[platform].renew(threads)
-                elif is_wanted(platform):
-                    counters[platform] = Counter(services, steps, platform, threads)
+                    counters[platform].threads.allow(threads)
+                elif platform in named or places.PLATFORM_QUEUES in queues:
+                    counters[platform] = counter = Counter(services, steps, platform, threads)
+                    for worker in counter.workers:
+                        group.create_task(worker.run())
                     _log.info("platform_served", platform=platform, threads=threads)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), services.settings.orders.serve_seconds)
-    finally:
-        await asyncio.gather(*(counter.close() for counter in counters.values()))
+        for counter in counters.values():
+            for worker in counter.workers:
+                group.create_task(worker.shutdown())
 
 
 async def _threads(services: Services) -> dict[str, int]:

@@ -1,0 +1,314 @@
+"""Platforms configured, watched and steered through the public API."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from domain.orders import places
+from domain.orders.steps import Presence, WatchOrder
+from domain.orders.windows import Window
+from infra.settings import Settings
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.scenario import Faults, Scenario
+from tests.exports import parsed, working
+from tests.orders import Orders, ordering, since, told
+from tests.stack import eventually
+from workflows.orders import OrderWatch
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
+
+SPAN_SECONDS = 3_600
+NARROW = PLAIN.model_copy(
+    update={"query": PLAIN.query.model_copy(update={"window_max_seconds": 1_800.0, "newest_seconds": 60.0})}
+)
+
+
+async def begun(orders: Orders, scenario: Scenario, **options: Any) -> str:
+    """A platform with an hour of orders, not yet fetched; its starttime."""
+    platform = orders.play(scenario)
+    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+    starttime = since(platform, seconds=SPAN_SECONDS)
+    await orders.configure(starttime=starttime, interval=1_500, **options)
+    return starttime
+
+
+async def failed(orders: Orders) -> list[dict[str, Any]]:
+    """The failed set."""
+    reply = await orders.ask("GET", "/v1/platforms/shop-1/slices?state=failed")
+    items: list[dict[str, Any]] = reply.body["items"]
+    return items
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"interval": 0}, "1"),
+        ({"threads": 0}, "1"),
+        ({"starttime": "2999-01-01T00:00:00Z"}, "future"),
+        ({"starttime": "soon"}, "last 3 months"),
+        ({"interval": 3_600}, "at most 1800 s"),
+        ({"settle_lag": 10}, "at least 60 s old"),
+        ({"intervall": 600}, "intervall"),
+    ],
+)
+async def test_a_wrong_configuration_is_refused(settings: Settings, options: dict[str, Any], said: str) -> None:
+    """With a sentence that says what is allowed, and nothing of it in force."""
+    async with ordering(settings) as orders:
+        orders.play(Scenario(orders=0))
+        await orders.set_up(capability=NARROW)
+        before = await orders.ask("GET", "/v1/platforms/shop-1/config")
+
+        reply = await orders.ask("PUT", "/v1/platforms/shop-1/config", json=options)
+
+        after = await orders.ask("GET", "/v1/platforms/shop-1/config")
+    assert 400 <= reply.status < 500
+    assert said in str(reply.body)
+    assert after.body == before.body
+
+
+async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
+    """Its number, its kind, and a kind that is not its capability's."""
+    async with ordering(settings) as orders:
+        orders.play(Scenario(orders=0))
+        body = {"project_id": orders.project_id, "shop": "s", "base_url": orders.platforms.url("shop-1")}
+        capability = PLAIN.model_dump(mode="json")
+        replies = [
+            await orders.ask("GET", "/v1/platforms/nobody"),
+            await orders.ask("PUT", "/v1/platforms/nobody/config", json={}),
+            await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "ebay"}),
+            await orders.ask("PUT", "/v1/platforms/shop-1", json={**body, "kind": "other", "capability": capability}),
+            await orders.ask("PUT", "/v1/platforms/default", json={**body, "kind": "taobao"}),
+        ]
+    assert [reply.status for reply in replies[:2]] == [404, 404]
+    assert [reply.code for reply in replies[2:]] == ["platform_invalid"] * 3
+    assert "taobao" in replies[2].body["detail"]
+
+
+async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
+    """Two levels, each change a version; a default that one platform could not bear is refused for all."""
+    async with ordering(settings) as orders:
+        orders.play(Scenario(orders=0))
+        await orders.set_up(capability=NARROW)
+        first = await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7, "interval": 900})
+        second = await orders.ask("PUT", "/v1/platforms/shop-1/config", json={"threads": 2})
+        again = await orders.ask("PUT", "/v1/platforms/shop-1/config", json={"threads": 2})
+        refused = await orders.ask("PUT", "/v1/platforms/default/config", json={"interval": 7_200})
+
+    values = second.body["effective"]
+    assert {name: (values[name]["value"], values[name]["origin"]) for name in ("threads", "interval", "retries")} == {
+        "threads": (2, "platform"),
+        "interval": (900, "default"),
+        "retries": (3, "built_in"),
+    }
+    assert first.body["version"] < second.body["version"] == again.body["version"]
+    assert refused.code == "config_invalid"
+    assert "shop-1" in refused.body["detail"]
+
+
+async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
+    """It is announced, listed with its reason, and no later success hides it."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+        await orders.fetch()
+        held = await orders.row()
+        [first, *_] = sorted((await failed(orders)), key=lambda each: each["slice"])
+        status = await orders.status()
+        assert (await orders.events()).count("orders.slice_failed") == status["failed"]
+        assert first["fault"]["code"] == "platform_credentials"
+        assert held.complete_to == held.starts_at
+
+        path = f"/v1/platforms/shop-1/slices/{first['slice']}"
+        nameless = await orders.ask("POST", f"{path}/skip", json={"reason": ""})
+        skipped = await orders.ask("POST", f"{path}/skip", json={"reason": "the shop was closed"})
+
+        assert nameless.status == 422
+        assert (skipped.body["state"], skipped.body["reason"]) == ("skipped", "the shop was closed")
+        after = await orders.row()
+        assert after.complete_to == Window.model_validate(first["window"]).end
+        again = await orders.ask("POST", f"{path}/skip", json={"reason": "once more"})
+        assert again.code == "slice_not_failed"
+
+
+@pytest.mark.parametrize("way", ["redo", "split"])
+async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
+    """By reading it again, or in halves; then nothing is missing."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+        await orders.fetch()
+        platform = orders.platforms.by_number["shop-1"]
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+
+        for each in await failed(orders):
+            reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{each['slice']}/{way}", json=None)
+            assert reply.status in (200, 202), reply.body
+
+        async def whole() -> bool:
+            await orders.fetch()
+            return await orders.is_complete()
+
+        await eventually(whole, timeout=60)
+        assert told(await orders.findings()) == dict.fromkeys(told(await orders.findings()), 0)
+
+
+async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Settings) -> None:
+    """One attempt and `retries` more, with pauses of n times `retryintv`."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=2)
+        await orders.fetch()
+
+        [first, *_] = await failed(orders)
+        assert first["attempts"] == 3
+        assert first["fault"]["code"] == "platform_busy"
+
+
+async def test_a_backfill_reads_again_and_moves_no_mark(settings: Settings) -> None:
+    """Each complete slice of the time once, however many runs of the schedule fall into it."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await orders.fetch()
+        before, first = await orders.row(), (await orders.slices())[0]
+        platform = orders.platforms.by_number["shop-1"]
+        asked = len(platform.throttle.times)
+        times = {"start": first.start_at.isoformat(), "end": first.end_at.isoformat()}
+
+        reply = await orders.ask("POST", "/v1/platforms/shop-1/backfill", json=times)
+        assert reply.status == 202, reply.body
+        ids = await eventually(lambda: _again(orders), timeout=60)
+        for workflow_id in ids:
+            await orders.engine.get_workflow_handle(workflow_id).result()
+
+        after = await orders.row()
+        assert len(platform.throttle.times) > asked
+        assert len(ids) <= 2
+        assert (after.claimed_to, after.complete_to) == (before.claimed_to, before.complete_to)
+
+
+async def _again(orders: Orders) -> set[str]:
+    return {
+        each.id async for each in orders.engine.list_workflows("WorkflowType = 'OrderSlice'") if ":again-" in each.id
+    }
+
+
+async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
+    """Parquet, by platform and day, named in the ledger."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await orders.fetch()
+        keys = [row.raw_key for row in await orders.slices()]
+        assert all(key and key.startswith("orders-raw/platform=shop-1/day=2026-01-0") for key in keys)
+        body = await orders.services.objects.get(str(keys[0]))
+
+    table = await asyncio.to_thread(lambda: pq.read_table(io.BytesIO(body)))
+    assert table.column_names == ["page", "asked_at", "body"]
+    assert b'"orders"' in table["body"][0].as_py()
+
+
+async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) -> None:
+    """By the download center, from our own address, whatever is fetched meanwhile."""
+    async with ordering(settings) as orders:
+        starttime = await begun(orders, Scenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
+        await orders.fetch()
+        mark = (await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+        frozen = {copy.order_id for copy in await orders.stored()}
+        platform = orders.platforms.by_number["shop-1"]
+        for number in range(30):
+            platform.market.modify(number, platform.market.now_us)
+            platform.market.create(platform.market.now_us)
+        platform.market.clock.advance(2_000)
+        await orders.configure(starttime=starttime, interval=600)
+        await orders.fetch()
+        assert len(await orders.stored()) >= len(frozen) + 30
+
+        headers = {"Authorization": f"Bearer {orders.key}"}
+        body = {"source_url": mark["source_url"], "headers": headers, "page_size": 40}
+        reply = await orders.door.ask("POST", "/v1/downloads?wait=30", key=orders.key, json=body)
+        assert reply.body["state"] == "succeeded", reply.body
+        file = await orders.door.ask("GET", f"/v1/downloads/{reply.body['task_id']}/file", key=orders.key)
+        async with orders.door.session.get(file.headers["Location"]) as answer:
+            [heads, *rows] = parsed(await answer.read())
+
+    assert mark["total"] == len(frozen) == len(rows)
+    assert {row[heads.index("order_id")] for row in rows} == frozen
+    assert mark["source_url"].startswith("http://127.0.0.1")
+
+
+async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> None:
+    """Those modified last first, each once; another project sees none."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
+        await orders.fetch()
+        _, strangers_key = await orders.door.make_project("stranger")
+        seen, cursor = [], ""
+        while True:
+            address = f"/v1/orders?platform=shop-1&limit=20{cursor and '&cursor='}{cursor}"
+            page = (await orders.door.ask("GET", address, key=orders.key)).body
+            seen += [(each["modified_at"], each["order_id"]) for each in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            cursor = page["next_cursor"]
+        strange = await orders.door.ask("GET", "/v1/orders", key=strangers_key)
+        hidden = await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
+        stored = await orders.stored()
+
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == len(set(seen)) == len(stored)
+    assert (strange.body["items"], hidden.status) == ([], 404)
+
+
+async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
+    """Counts and ids, in a workbook; an order that was never fetched is missing."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await orders.fetch()
+        platform = orders.platforms.by_number["shop-1"]
+        platform.market.create(platform.market.now_us - 1_800_000_000, late_us=0)
+        day = {"day": "2026-01-01"}
+        reply = await orders.ask("POST", "/v1/platforms/shop-1/reports", json=day)
+        assert reply.status == 202, reply.body
+        await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
+
+        report = (await orders.ask("GET", "/v1/platforms/shop-1/reports/2026-01-01")).body
+        book = await orders.services.objects.get(places.report_key("shop-1", "2026-01-01"))
+
+    assert (report["told"] - report["stored"], report["only_here"]) == (report["missing"], 0)
+    assert report["missing"] >= 1
+    assert book.startswith(b"PK")
+
+
+async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:
+    """And forgotten when a worker comes; meanwhile it stands still without a loss."""
+    async with ordering(settings, queues=[places.QUEUE, "webhooks"]) as orders:
+        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+
+        assert (await _watched(orders, "first")).unserved == ["shop-1"]
+        assert (await _watched(orders, "second")).unserved == ["shop-1"]
+        assert await orders.events() == ["orders.platform_unserved"]
+        assert (await orders.status())["unserved_since"] is not None
+
+        async with working(orders.door.settings, [places.slice_queue("shop-1")]):
+            assert (await _watched(orders, "third")).served == ["shop-1"]
+            assert (await orders.status())["unserved_since"] is None
+
+
+async def _watched(orders: Orders, name: str) -> Presence:
+    return await orders.engine.execute_workflow(
+        OrderWatch.run, WatchOrder(patience_seconds=5), id=f"watch-{name}", task_queue=places.QUEUE
+    )
+
+
+async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
+    """Until it is resumed; pausing is the schedule's own."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+        assert (await orders.status())["paused"] is True
+        resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume")
+        await orders.ask("POST", "/v1/platforms/shop-1/trigger")
+
+        assert resumed.body["paused"] is False
+        await eventually(orders.is_complete, timeout=60)
+        assert (await orders.status())["paused"] is False
