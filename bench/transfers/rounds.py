@@ -82,9 +82,10 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
         before = _cpu_seconds(contender)
         start_at = _next_window(time.time() + 2 + targets / PREPARED_PER_SECOND)
         requests = [("POST", contender.join_path, join(each, path, repository.signature(path))) for each in agents]
+        starting = asyncio.create_task(_cpu_seconds_at(contender, start_at))
         report, answers = await _load(scene, requests, JOIN_CONNECTIONS, start_at=start_at)
         bucket = int(report.begun_at // WINDOW_SECONDS)
-        joined = _cpu_seconds(contender)
+        started, joined = await starting, _cpu_seconds(contender)
         task_ids = [json.loads(each)["task_id"] for each in answers]
         _require_all(report, targets, len(set(task_ids)))
         jobs = [job_id(path, each) for each in range(bucket, int(report.ended_at // WINDOW_SECONDS) + 1)]
@@ -98,7 +99,7 @@ async def run(contender: Contender, gse: Gse, repository: Repository, targets: i
         targets=targets,
         joins_per_second=targets / (report.ended_at - report.begun_at),
         join_seconds=report.ended_at - report.begun_at,
-        join_cpu_seconds=sum(joined.values()) - sum(before.values()),
+        join_cpu_seconds=sum(joined.values()) - sum(started.values()),
         inside_window=report.ended_at < window_end,
         latencies_ms=report.latencies_ms,
         first_task=min(begun),
@@ -248,6 +249,11 @@ async def _over(scene: _Scene, jobs: Sequence[str]) -> tuple[float, int]:
 
 def _rate(report: Report) -> float:
     return sum(report.statuses.values()) / (report.ended_at - report.begun_at)
+
+
+async def _cpu_seconds_at(contender: Contender, moment: float) -> dict[str, float]:
+    await asyncio.sleep(max(0.0, moment - time.time()))
+    return _cpu_seconds(contender)
 
 
 def _cpu_seconds(contender: Contender) -> dict[str, float]:
