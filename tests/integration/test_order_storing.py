@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+from sqlalchemy import text
 from sqlmodel import col, select
 
 from activities.orders import storing
@@ -23,10 +24,10 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OURS, OTHERS = Account("7", "shop", "http://a"), Account("8", "shop", "http://b")
 
 
-def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, text: str = "{}") -> Copy:
+def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw: str = "{}") -> Copy:
     """A copy, its times in seconds."""
     moment = NOON + timedelta(seconds=modified)
-    return Copy(Order("7", "shop", order_id, moment, version, text.encode()), NOON + timedelta(seconds=asked))
+    return Copy(Order("7", "shop", order_id, moment, version, raw.encode()), NOON + timedelta(seconds=asked))
 
 
 async def merge(database: Database, revision: int, copies: list[Copy], account: Account = OURS) -> list[Change]:
@@ -87,10 +88,31 @@ async def test_the_same_again_changes_nothing(database: Database) -> None:
     assert await stored(database) == before
 
 
+async def test_an_account_that_is_new_to_the_planner_is_read_by_its_key(database: Database) -> None:
+    """Its statistics are older than the account: it must not be taken for empty and read whole each time."""
+    await merge(database, 1, [copy(f"o{number}", number) for number in range(3_000)], OTHERS)
+    async with database.session() as session:
+        await session.execute(text("ANALYZE orders"))
+    await merge(database, 1, [copy(f"o{number}", number) for number in range(3_000)])
+    async with database.session() as session:
+        explained = text(f"EXPLAIN {storing._KNOWN.text}").bindparams(*storing._KNOWN._bindparams.values())
+        plan = await session.execute(explained, {"platform": "7", "shop": "shop", "ids": ["o1", "o2"]})
+        lines = [line for (line,) in plan]
+    assert any("using pk_orders" in line for line in lines), lines
+
+
+async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> None:
+    """Those that are there at least as new, by their time and version."""
+    await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
+    async with database.session() as session:
+        asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
+        assert await storing.known(session, OURS, asked) == {"a", "c"}
+
+
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:
     """The same id at two platforms is two orders."""
-    await merge(database, 1, [copy("a", 5, text='{"at":7}')])
-    assert await merge(database, 1, [copy("a", 1, text='{"at":8}')], OTHERS) == [
+    await merge(database, 1, [copy("a", 5, raw='{"at":7}')])
+    assert await merge(database, 1, [copy("a", 1, raw='{"at":8}')], OTHERS) == [
         Change(NOON + timedelta(seconds=1), None)
     ]
     assert (await stored(database))["a"][2] == '{"at":7}'
@@ -99,11 +121,11 @@ async def test_accounts_do_not_see_each_others_orders(database: Database) -> Non
 
 async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database) -> None:
     """Neither what was copied in nor what was replaced."""
-    await merge(database, 1, [copy("a", 1, text='{"old":1}')])
+    await merge(database, 1, [copy("a", 1, raw='{"old":1}')])
 
     async def merge_and_fail() -> None:
         async with database.session() as session:
-            await storing.merge(session, OURS, 2, [copy("a", 2, text='{"new":1}'), copy("b")])
+            await storing.merge(session, OURS, 2, [copy("a", 2, raw='{"new":1}'), copy("b")])
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
