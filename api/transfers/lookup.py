@@ -57,6 +57,7 @@ class JobRow:
     """A job whose window has ended, as a project sees it."""
 
     id: int
+    closes_at: datetime
     deadline_at: datetime
     finished_at: datetime | None
     expires_at: datetime
@@ -90,7 +91,7 @@ class Lookup:
         if row is None or not found:
             return None
         counts = {State(each["state"]): each["count"] for each in found}
-        return JobRow(row["id"], row["deadline_at"], row["finished_at"], row["expires_at"], counts)
+        return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], counts)
 
     async def targets(
         self, job: int, project_id: str, state: State | None, after: int, limit: int

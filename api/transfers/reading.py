@@ -11,6 +11,7 @@ from pydantic import Field
 from api.models import Request
 from api.routes import Access, Call
 from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer
+from api.transfers.joins import WINDOWS_MAX
 from api.transfers.lookup import JobRow, is_over
 from api.transfers.room import JobPath, TaskPath, desk, missing, routes
 from domain.faults import Gone, Missing
@@ -78,7 +79,9 @@ async def stand(call: Call, job: Job, key: int) -> Standing:
         Gone: It was forgotten.
     """
     here = desk(call)
-    if time.time() < ids.closes_at(job.bucket, here.window_seconds):
+    windows_ahead = job.bucket - ids.bucket_at(time.time(), here.window_seconds)
+    # Further ahead lie only jobs from before somebody changed the length of windows.
+    if 0 <= windows_ahead <= WINDOWS_MAX:
         return Standing(status=State.PENDING)
     row = await here.lookup.target(str(job), key, call.project_id)
     if row is None:
@@ -125,7 +128,7 @@ async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> Job
         status=whole.state,
         partial=whole.partial,
         counts=_all_states(row.counts),
-        closes_at=datetime.fromtimestamp(ids.closes_at(job.bucket, desk(call).window_seconds), UTC),
+        closes_at=row.closes_at,
         deadline_at=row.deadline_at,
         finished_at=row.finished_at,
         targets=[_target(each) for each in shown],
