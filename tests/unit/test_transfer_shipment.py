@@ -12,6 +12,7 @@ from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Record, Results, Side
 from domain.transfers.shipment import REFUSALS_MAX, Item, Rules, Sending, Shipment
 from domain.transfers.states import End, Reason, State, summary
+from infra.tables.transfers import STATES
 
 SOURCE = Agent("source", "", "root")
 RULES = Rules(retries=2, retry_pause_seconds=5)
@@ -250,3 +251,8 @@ def test_polls_come_often_at_first_and_when_targets_finish() -> None:
 def test_a_job_in_one_word(counts: dict[State, int], state: State, partial: bool) -> None:
     """Any failed target makes it Failed; `partial` says that others succeeded."""
     assert summary(counts).model_dump() == {"state": state, "partial": partial}
+
+
+def test_every_state_can_be_stored() -> None:
+    """The table's check knows all of them, and no others."""
+    assert set(STATES) == {state.value for state in State}
