@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads import places, plan, story
     from domain.downloads.excel.segments import Segment
     from domain.downloads.plan import PageRange
-    from domain.downloads.staging import StagingError, StagingExpired
+    from domain.downloads.staging import Rendered, StagingError, StagingExpired
     from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
     from domain.downloads.steps import (
         AssembleOrder,
@@ -34,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
         Probe,
         ProbeOrder,
         RecordOrder,
-        Rendered,
         RenderOrder,
     )
     from domain.faults import FaultRecord
@@ -166,7 +165,12 @@ class DownloadWorkflow:
             await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
             course.opening = await workflow.execute_activity_method(
                 DownloadSteps.probe,
-                ProbeOrder(order=self._order, earlier=course.opening, columns=course.new_columns),
+                ProbeOrder(
+                    order=self._order,
+                    earlier=course.opening,
+                    columns=course.new_columns,
+                    one_fetcher=course.one_fetcher,
+                ),
                 start_to_close_timeout=_PROBE_SECONDS,
                 heartbeat_timeout=_HEARTBEAT_SECONDS,
                 retry_policy=_PATIENTLY,
@@ -186,7 +190,7 @@ class DownloadWorkflow:
 
     def _ranges(self, table: int, probe: Probe) -> list[PageRange]:
         extent = probe.extent
-        count = plan.range_count(extent.total, probe.row_bytes, self._fetchers_of(probe))
+        count = probe.books or plan.range_count(extent.total, probe.row_bytes, self._fetchers_of(probe))
         return plan.ranges(extent.total, extent.page_size, count, table)
 
     async def _made(self, opening: Opening, ranges: list[list[PageRange]]) -> StoredFile:
@@ -201,7 +205,7 @@ class DownloadWorkflow:
             return assembled.file
         self._tell(State.RUNNING, Phase.RENDERING)
         archive = assembled.archive
-        rendered = await self._rendered(opening, assembled.segments, archive)
+        rendered = assembled.rendered or await self._rendered(opening, assembled.segments, archive)
         if archive and any(each.part is None for each in rendered):
             # Some books are too small for parts of an upload: then all must be objects.
             archive = ""

@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, Probe, RangeReport
+    from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
 
 FETCH_QUEUE = "downloads-fetch"
 CANCEL_AGAIN_SECONDS = 1.0
@@ -81,28 +81,29 @@ class Fetchers:
         """One fetcher: takes the next range whenever it is done with one, while the history has room."""
         while waiting and not workflow.info().is_continue_as_new_suggested():
             pages = waiting.pop()
-            await self._fetch_range(opening.tables[pages.table], pages, counts[pages.table])
+            await self._fetch_range(opening, pages, counts[pages.table])
 
-    async def _fetch_range(self, probe: Probe, pages: PageRange, count: int) -> None:
+    async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
         while True:
             self._under_way.setdefault(pages.number, 0)
             if workflow.now() - self._told_at >= _TELL_EVERY:
                 self._show()
-            report = await self._fetch_slice(probe, pages, count)
+            report = await self._fetch_slice(opening, pages, count)
             if _is_cancelled():
                 raise asyncio.CancelledError
             self._note(pages, report)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
-    async def _fetch_slice(self, probe: Probe, pages: PageRange, count: int) -> RangeReport:
+    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int) -> RangeReport:
         fetch = FetchOrder(
             order=self._order.for_table(pages.table),
-            probe=probe,
+            probe=opening.tables[pages.table],
             pages=pages,
             ranges=count,
             slice_seconds=self._order.slice_seconds,
+            archive=opening.archive,
             minds_gaps=self._course.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(

@@ -11,7 +11,7 @@ from activities.downloads import books, parquet
 from activities.downloads.manifest import read_manifest, write_manifest
 from domain.downloads import places, sinks, staging
 from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, StagingError, UploadedPiece
+from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, Rendered, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
 from domain.downloads.steps import Assembled, AssembleOrder, Manifest, Probe
 from infra.objects import ObjectMissing, ObjectStore, Part, composite_etag
@@ -22,13 +22,29 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
     order, opening = assemble.order, assemble.opening
     if (manifest := await read_manifest(objects, order)) is not None:
         return Assembled(file=manifest.file)
+    if opening.archive:
+        return Assembled(rendered=await _rendered(objects, assemble), archive=opening.archive)
     joined = [
         await _Table(objects, order.for_table(table), probe, assemble.ranges[table]).joined()
         for table, probe in enumerate(opening.tables)
     ]
     if order.type is FileType.EXCEL:
-        return await books.plan(objects, order, opening, [table.rows for table in joined])
+        return await books.shared_out(objects, order, opening, [table.rows for table in joined])
     return Assembled(file=await _file(objects, order, opening.tables[0], joined[0]))
+
+
+async def _rendered(objects: ObjectStore, assemble: AssembleOrder) -> list[Rendered]:
+    """What fetchers have made of their ranges."""
+    order, (count,) = assemble.order, assemble.ranges
+    ledgers = await asyncio.gather(*(_ledger(objects, order.for_table(0), index) for index in range(count)))
+    rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
+    if len(rendered) < count:
+        raise StagingError(f"{len(rendered)} of {count} ranges are rendered")
+    return rendered
+
+
+async def _ledger(objects: ObjectStore, order: DownloadOrder, index: int) -> Ledger:
+    return Ledger.model_validate_json(await objects.get(places.ledger(order, index)))
 
 
 @dataclass(frozen=True)
@@ -80,15 +96,12 @@ class _Table:
 
     async def joined(self) -> _Joined:
         """Join them, and check that all rows are there."""
-        ledgers = await asyncio.gather(*(self._ledger(index) for index in range(self._ranges)))
+        ledgers = await asyncio.gather(*(_ledger(self._objects, self._order, index) for index in range(self._ranges)))
         rows = sum(ledger.rows for ledger in ledgers)
         if self._probe.extent.exact and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._placed(staging.join(ledgers))
         return _Joined(rows, placed, await self._complete(placed))
-
-    async def _ledger(self, index: int) -> Ledger:
-        return Ledger.model_validate_json(await self._objects.get(places.ledger(self._order, index)))
 
     async def _placed(self, pieces: Sequence[Piece]) -> list[PartRecord]:
         """All parts, in place, and written down: once the upload is completed, none can be put again."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from activities.downloads.press import FRAME_BYTES, Press, Print
-from domain.downloads import archive, places, staging
+from activities.downloads.staged import GatheredRows, StagedRows
+from domain.downloads import archive, places, plan, staging
 from domain.downloads.archive import Member
 from domain.downloads.excel import segments
-from domain.downloads.excel.drawing import TableDrawing
+from domain.downloads.excel.drawing import Drawing
 from domain.downloads.excel.limits import SheetFull
 from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.rows import UncoveredRows
 from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.request import DownloadOrder
 from domain.downloads.sinks import sink_for
-from domain.downloads.staging import PartRecord
-from domain.downloads.steps import Assembled, Opening, Probe, Rendered, RenderOrder
+from domain.downloads.staging import PartRecord, Rendered, StagingError
+from domain.downloads.steps import Assembled, FetchOrder, Opening, Probe, RenderOrder
 from domain.faults import SourceFault
 from infra.objects import ObjectStore
 
@@ -28,54 +27,123 @@ ROWS_OF_ONE_BOOK = 20_000
 # Books are parts of an upload if they are planned to be this much larger than the smallest part that is allowed.
 PART_MARGIN = 1.4
 PART_MAX_BYTES = 64 * 1024 * 1024
+# What a fetcher holds of the rows of a book, as they would be staged.
+GATHERED_MAX_BYTES = 24 * 1024 * 1024
 
 
-def require_room(order: DownloadOrder, drawings: Sequence[TableDrawing], probes: Sequence[Probe]) -> None:
+def require_room(order: DownloadOrder, drawing: Drawing | None, probes: Sequence[Probe]) -> None:
     """See, before anything is fetched, that a book that cannot be made several may have all rows.
 
     Raises:
         SourceFault: It may not.
     """
-    if drawings and is_whole(drawings):
+    if drawing is not None and _is_whole(drawing):
         _whole(sum(probe.extent.total or 0 for probe in probes), order.file_max_rows)
 
 
-async def plan(objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]) -> Assembled:
-    """Share the rows out among books.
+async def planned(order: DownloadOrder, drawing: Drawing, probe: Probe, sample: GatheredRows) -> int:
+    """How many books fetchers make of the rows, each of those that it gathers; 0 where they are staged first.
+
+    Args:
+        sample: The rows of the first page.
+    """
+    total = probe.extent.total
+    if not probe.extent.exact or total is None or order.inline_key is not None or _is_whole(drawing):
+        return 0
+    if plan.fetchers(total, probe.extent.page_size) == 1:
+        return 0
+    row_bytes = await Press(order, drawing, [probe.shape], sample).row_bytes(0)
+    found = _segments(order, total, row_bytes)
+    gathered_bytes = found[0].rows * probe.row_bytes
+    return len(found) if _fit_parts(order, found, row_bytes) and gathered_bytes <= GATHERED_MAX_BYTES else 0
+
+
+async def shared_out(objects: ObjectStore, order: DownloadOrder, opening: Opening, rows: Sequence[int]) -> Assembled:
+    """Share the staged rows out among books.
 
     Args:
         rows: How many each table has.
     """
-    drawings = await _drawings(objects, order)
-    if is_whole(drawings):
+    drawing = await read_drawing(objects, order)
+    if _is_whole(drawing):
         return Assembled(segments=_whole(sum(rows), order.file_max_rows))
     (count,) = rows
     row_bytes = 0.0
     if count > ROWS_OF_ONE_BOOK:
-        row_bytes = await Press(objects, order, opening, drawings).row_bytes(count)
-    found = segments.segments(count, row_bytes, order.file_max_bytes - FRAME_BYTES, order.file_max_rows)
-    smallest = found[-1].rows * row_bytes
-    if len(found) == 1 or smallest < PART_MARGIN * staging.PART_MIN_BYTES or order.file_max_bytes > PART_MAX_BYTES:
+        row_bytes = await _press(objects, order, opening, drawing).row_bytes(0, count // 2)
+    found = _segments(order, count, row_bytes)
+    if not _fit_parts(order, found, row_bytes):
         return Assembled(segments=found)
-    return Assembled(segments=found, archive=await _new_archive(objects, order))
-
-
-def is_whole(drawings: Sequence[TableDrawing]) -> bool:
-    """Whether the book cannot be made several: it has several tables, or rows under row heads."""
-    template = drawings[0].template
-    return len(drawings) > 1 or (template is not None and bool(read_template(template).rows))
+    return Assembled(segments=found, archive=await new_archive(objects, order))
 
 
 async def render(objects: ObjectStore, render: RenderOrder) -> Rendered:
-    """The books of a segment: one, unless its rows take more room than planned."""
-    order, segment = render.order, render.segment
-    press = Press(objects, order, render.opening, await _drawings(objects, order))
+    """The books of a segment of staged rows: one, unless they take more room than planned."""
+    press = _press(objects, render.order, render.opening, await read_drawing(objects, render.order))
+    return await _kept(objects, render.order, render.segment, render.archive, press)
+
+
+async def render_gathered(objects: ObjectStore, fetch: FetchOrder, rows: GatheredRows) -> Rendered:
+    """The books of a range, made of its rows where they were fetched.
+
+    Raises:
+        StagingError: They are too small to be a part of the archive.
+    """
+    order, shape = fetch.order, fetch.probe.shape
+    segment = Segment(number=fetch.pages.index, count=fetch.ranges, first_row=0, rows=await rows.count(0))
+    press = Press(order, await read_drawing(objects, order), [shape], rows)
+    rendered = await _kept(objects, order, segment, fetch.archive, press)
+    if rendered.part is None:
+        raise StagingError(f"the books of range {fetch.pages.index} are too small for a part of the archive")
+    return rendered
+
+
+async def new_archive(objects: ObjectStore, order: DownloadOrder) -> str:
+    """An upload for the archive; one that an earlier attempt left behind goes."""
+    for upload in await objects.list_uploads(places.archive(order)):
+        await objects.abort(upload.key, upload.upload_id)
+    return await objects.begin_upload(
+        places.archive(order), content_type=archive.CONTENT_TYPE, metadata={"task": order.task_id}
+    )
+
+
+async def read_drawing(objects: ObjectStore, order: DownloadOrder) -> Drawing:
+    """How the book is to look."""
+    return Drawing.model_validate_json(await objects.get(places.drawing(order)))
+
+
+def _press(objects: ObjectStore, order: DownloadOrder, opening: Opening, drawing: Drawing) -> Press:
+    shapes = [probe.shape for probe in opening.tables]
+    return Press(order, drawing, shapes, StagedRows(objects, order, shapes))
+
+
+def _segments(order: DownloadOrder, rows: int, row_bytes: float) -> list[Segment]:
+    return segments.segments(rows, row_bytes, order.file_max_bytes - FRAME_BYTES, order.file_max_rows)
+
+
+def _fit_parts(order: DownloadOrder, found: Sequence[Segment], row_bytes: float) -> bool:
+    """Whether books of these segments are surely large enough for parts of an upload, and small enough for memory."""
+    smallest = found[-1].rows * row_bytes
+    return (
+        len(found) > 1 and smallest >= PART_MARGIN * staging.PART_MIN_BYTES and order.file_max_bytes <= PART_MAX_BYTES
+    )
+
+
+def _is_whole(drawing: Drawing) -> bool:
+    """Whether the book cannot be made several: it has several tables, or rows under row heads."""
+    template = drawing.tables[0].template
+    return len(drawing.tables) > 1 or (template is not None and bool(read_template(template).rows))
+
+
+async def _kept(
+    objects: ObjectStore, order: DownloadOrder, segment: Segment, archive_upload: str, press: Press
+) -> Rendered:
+    """Make the books of a segment, and keep them."""
+    shelf = _Shelf(objects, order, segment)
     prints = press.whole_book() if segment.whole else press.books(segment)
     try:
         async with aclosing(prints):
-            if render.archive:
-                return await _as_part(objects, render, prints)
-            return await _as_objects(objects, render, prints)
+            return await (shelf.as_part(archive_upload, prints) if archive_upload else shelf.as_objects(prints))
     except UncoveredRows as error:
         raise SourceFault(
             "excel_uncovered_rows", str(error), "Add row heads of these names to the template, or leave the rows out."
@@ -84,54 +152,47 @@ async def render(objects: ObjectStore, render: RenderOrder) -> Rendered:
         raise SourceFault("excel_sheet_full", str(error)) from None
 
 
-async def _as_objects(objects: ObjectStore, render: RenderOrder, prints: AsyncGenerator[Print]) -> Rendered:
-    """Each book an object of its own."""
-    order, books = render.order, list[Book]()
-    async for made in prints:
-        stored = await objects.put_stream(
-            places.book(order, render.segment.number, len(books)),
-            made.stream(),
-            content_type=sink_for(order).content_type,
-            metadata={"task": order.task_id},
-        )
-        books.append(_book(render, made, len(books), stored.etag))
-    return Rendered(books=books)
+class _Shelf:
+    """Where the books of a segment are kept."""
 
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, segment: Segment) -> None:
+        self._objects = objects
+        self._order = order
+        self._segment = segment
 
-async def _as_part(objects: ObjectStore, render: RenderOrder, prints: AsyncGenerator[Print]) -> Rendered:
-    """All books of the segment one part of the archive, unless they are too small for one: then they are nowhere."""
-    order, books, pieces = render.order, list[Book](), list[bytes]()
-    async for made in prints:
-        books.append(_book(render, made, len(books)))
-        pieces.append(archive.opening(books[-1].member, order.archived_at))
-        pieces += [piece async for piece in made.stream()]
-    data = b"".join(pieces)
-    if len(data) < staging.PART_MIN_BYTES:
+    async def as_objects(self, prints: AsyncGenerator[Print]) -> Rendered:
+        """Each book an object of its own."""
+        order, books = self._order, list[Book]()
+        async for made in prints:
+            stored = await self._objects.put_stream(
+                places.book(order, self._segment.number, len(books)),
+                made.stream(),
+                content_type=sink_for(order).content_type,
+                metadata={"task": order.task_id},
+            )
+            books.append(self._book(made, len(books), stored.etag))
         return Rendered(books=books)
-    number = render.segment.number + 1
-    part, digest = await asyncio.gather(
-        objects.put_part(places.archive(order), render.archive, number, data),
-        asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()),
-    )
-    record = PartRecord(
-        number=number, bytes=len(data), etag=part.etag, sha256=digest, rows=sum(book.report.rows for book in books)
-    )
-    return Rendered(books=books, part=record)
 
+    async def as_part(self, upload_id: str, prints: AsyncGenerator[Print]) -> Rendered:
+        """All books one part of the archive, unless they are too small for one: then they are nowhere."""
+        books, pieces = list[Book](), list[bytes]()
+        async for made in prints:
+            books.append(self._book(made, len(books)))
+            pieces.append(archive.opening(books[-1].member, self._order.archived_at))
+            pieces += [piece async for piece in made.stream()]
+        data = b"".join(pieces)
+        if len(data) < staging.PART_MIN_BYTES:
+            return Rendered(books=books)
+        number = self._segment.number + 1
+        part = await self._objects.put_part(places.archive(self._order), upload_id, number, data)
+        rows = sum(book.report.rows for book in books)
+        record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
+        return Rendered(books=books, part=record)
 
-def _book(render: RenderOrder, made: Print, place: int, etag: str = "") -> Book:
-    name = render.segment.book_name(place, render.order.file_name.removesuffix(".xlsx"))
-    member = Member(name=name, bytes=made.report.bytes, crc32=made.crc32)
-    return Book(member=member, etag=etag, report=made.report)
-
-
-async def _new_archive(objects: ObjectStore, order: DownloadOrder) -> str:
-    """An upload for the archive; one that an earlier attempt left behind goes."""
-    for upload in await objects.list_uploads(places.archive(order)):
-        await objects.abort(upload.key, upload.upload_id)
-    return await objects.begin_upload(
-        places.archive(order), content_type=archive.CONTENT_TYPE, metadata={"task": order.task_id}
-    )
+    def _book(self, made: Print, place: int, etag: str = "") -> Book:
+        name = self._segment.book_name(place, self._order.file_name.removesuffix(".xlsx"))
+        member = Member(name=name, bytes=made.report.bytes, crc32=made.crc32)
+        return Book(member=member, etag=etag, report=made.report)
 
 
 def _whole(rows: int, max_rows: int) -> list[Segment]:
@@ -145,8 +206,3 @@ def _whole(rows: int, max_rows: int) -> list[Segment]:
             f"the source has {rows:,}.",
             "Ask for fewer rows, or for one table without row heads, which becomes several files where it must.",
         ) from None
-
-
-async def _drawings(objects: ObjectStore, order: DownloadOrder) -> list[TableDrawing]:
-    keys = [places.drawing(order.for_table(table)) for table in range(order.table_count)]
-    return [TableDrawing.model_validate_json(text) for text in await asyncio.gather(*map(objects.get, keys))]

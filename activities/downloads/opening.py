@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
 from activities.downloads.source import Source, source_of
+from activities.downloads.staged import GatheredRows
 from domain.downloads import sinks
 from domain.downloads.excel import checking
 from domain.downloads.excel.drawing import TableDrawing
@@ -24,9 +25,16 @@ COLUMNS_MAX = 2_000
 COLUMN_NAMES_MAX_CHARACTERS = 100_000
 
 
-async def look(
-    services: Services, order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str]
-) -> tuple[Probe, TableDrawing | None]:
+@dataclass(frozen=True)
+class Look:
+    """What a source has, how its table is to look, and the rows of its first page, as they are staged."""
+
+    probe: Probe
+    drawing: TableDrawing | None
+    sample: GatheredRows
+
+
+async def look(services: Services, order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str]) -> Look:
     """Learn what a source has, and how its table is to look.
 
     Args:
@@ -44,7 +52,8 @@ async def look(
     page_size = order.page_size if order.inline_key is None else max(1, first.total or 0)
     extent = Extent(total=first.total, page_size=page_size, gaps_allowed=order.force_continue)
     encoded = sinks.sink_for(order).page(ShapedReader(shape).read(first.text).rows)
-    return Probe(extent=extent, shape=shape, row_bytes=len(encoded) / max(1, first.rows)), drawing
+    probe = Probe(extent=extent, shape=shape, row_bytes=len(encoded) / max(1, first.rows))
+    return Look(probe, drawing, GatheredRows(encoded, first.rows, shape))
 
 
 async def _first(source: Source, order: DownloadOrder) -> FirstLook:

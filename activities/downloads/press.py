@@ -1,4 +1,4 @@
-"""The press: books made of staged rows, in threads, row after row from the store."""
+"""The press: books made of rows, in threads, batch after batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from activities.downloads import staged
-from domain.downloads.excel.drawing import Drawing, TableDrawing
+from activities.downloads.staged import Rows
+from domain.downloads.excel.drawing import Drawing
 from domain.downloads.excel.segments import Segment
 from domain.downloads.request import DownloadOrder
-from domain.downloads.steps import Opening
-from infra.objects import ObjectStore
+from domain.downloads.shape import Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,33 +50,30 @@ class Print:
 
 
 class Press:
-    """Makes books of staged rows. What draws and packs them runs in threads."""
+    """Makes books of rows. What draws and packs them runs in threads."""
 
-    def __init__(
-        self, objects: ObjectStore, order: DownloadOrder, opening: Opening, drawings: Sequence[TableDrawing]
-    ) -> None:
-        self._objects = objects
+    def __init__(self, order: DownloadOrder, drawing: Drawing, shapes: Sequence[Shape], rows: Rows) -> None:
         self._order = order
-        self._shapes = [probe.shape for probe in opening.tables]
-        self._drawing = (order.drawing or Drawing()).model_copy(update={"tables": list(drawings)})
+        self._drawing = drawing
+        self._shapes = shapes
+        self._rows = rows
         self._max_bytes = order.file_max_bytes - FRAME_BYTES
         self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
 
-    async def row_bytes(self, rows: int) -> float:
-        """What a row takes in a book, by samples from the beginning and the middle."""
-        book = self._new_book()
-        body = await self._begun(book, 0)
-        for first in (0, rows // 2):
-            await self._fill(body, 0, first, SAMPLE_ROWS)
+    async def row_bytes(self, *first_rows: int) -> float:
+        """What a row takes in a book, by samples from these rows on."""
+        body = await self._begun(self._new_book(), 0)
+        count = await self._rows.count(0)
+        for first in first_rows:
+            await self._fill(body, 0, first, min(SAMPLE_ROWS, count - first))
         return body.compressed_bytes / body.rows
 
     async def whole_book(self) -> AsyncGenerator[Print]:
         """All tables with all their rows."""
         book = self._new_book()
         for table in range(len(self._shapes)):
-            rows = await staged.row_count(self._objects, self._order.for_table(table))
             body = await self._begun(book, table)
-            await self._fill(body, table, 0, rows)
+            await self._fill(body, table, 0, await self._rows.count(table))
         yield await _printed(book, footer=True)
 
     async def books(self, segment: Segment) -> AsyncGenerator[Print]:
@@ -110,8 +107,7 @@ class Press:
                 await asyncio.to_thread(body.add, batch)
 
     def _batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
-        order, columns = self._order.for_table(table), self._shapes[table].columns
-        return staged.batches(self._objects, order, columns, first_row, rows, self._batch_bytes)
+        return staged.batches(self._rows, table, first_row, rows, self._batch_bytes)
 
 
 async def _printed(book: Workbook, *, footer: bool) -> Print:

@@ -1,13 +1,14 @@
-"""The staged rows of a table, read back: all of them, or those of one book."""
+"""Rows on their way into books: those that are staged in the store, or those that a fetcher has gathered."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from domain.downloads import places
 from domain.downloads.request import DownloadOrder
+from domain.downloads.shape import Shape
 from domain.downloads.sinks import frames
 from domain.downloads.staging import AssemblyRecord
 from infra.objects import ObjectStore
@@ -16,24 +17,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-async def batches(
-    objects: ObjectStore, order: DownloadOrder, columns: list[str], first_row: int, rows: int, batch_bytes: int
-) -> AsyncGenerator[pa.RecordBatch]:
-    """Consecutive rows of a table, some thousand at a time.
+class Rows(Protocol):
+    """The rows of some tables."""
 
-    Args:
-        order: For the table.
-        columns: Of the table, as it is staged.
-        batch_bytes: About what a batch weighs.
-    """
+    async def count(self, table: int) -> int:
+        """How many a table has."""
+
+    def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows of a table from one on, page by page."""
+
+
+async def batches(
+    rows: Rows, table: int, first_row: int, count: int, batch_bytes: int
+) -> AsyncGenerator[pa.RecordBatch]:
+    """Consecutive rows of a table, some thousand at a time: about as many as weigh *batch_bytes*."""
     # Workflows import the steps for their signatures, and must not pay for Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
-    if not rows:
+    if not count:
         return
     gathered: list[pa.RecordBatch] = []
-    left, size = rows, 0
-    async with aclosing(_pages(objects, order, columns, first_row)) as pages:
+    left, size = count, 0
+    async with aclosing(rows.pages(table, first_row)) as pages:
         async for page in pages:
             gathered.append(page.slice(0, left))
             left -= gathered[-1].num_rows
@@ -43,27 +48,73 @@ async def batches(
                 gathered, size = [], 0
             if not left:
                 return
-    raise ValueError(f"{left} of {rows} staged rows from row {first_row} on are missing.")
+    raise ValueError(f"{left} of {count} rows from row {first_row} on are missing.")
 
 
-async def row_count(objects: ObjectStore, order: DownloadOrder) -> int:
-    """How many rows of a table are staged."""
-    return sum(part.rows for part in (await _parts(objects, order)).parts)
+class StagedRows:
+    """Rows in the store, each table joined to one object."""
+
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, shapes: Sequence[Shape]) -> None:
+        self._objects = objects
+        self._orders = [order.for_table(table) for table in range(len(shapes))]
+        self._shapes = shapes
+
+    async def count(self, table: int) -> int:
+        """How many a table has."""
+        return sum(part.rows for part in (await self._record(table)).parts)
+
+    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows of a table from one on, page by page."""
+        start, before = await self._part_with(table, first_row)
+        async with (
+            aclosing(self._objects.stream(places.upload(self._orders[table]), start)) as content,
+            aclosing(_read(content, self._shapes[table].columns, first_row - before)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def _part_with(self, table: int, row: int) -> tuple[int, int]:
+        """Where the part begins that holds a row, in bytes and in rows; every part begins with a page."""
+        start = rows = 0
+        for part in (await self._record(table)).parts:
+            if rows + part.rows > row:
+                break
+            start, rows = start + part.bytes, rows + part.rows
+        return start, rows
+
+    async def _record(self, table: int) -> AssemblyRecord:
+        return AssemblyRecord.model_validate_json(await self._objects.get(places.assembly(self._orders[table])))
 
 
-async def _pages(
-    objects: ObjectStore, order: DownloadOrder, columns: list[str], first_row: int
-) -> AsyncGenerator[pa.RecordBatch]:
-    """The rows from one on, page by page."""
+class GatheredRows:
+    """Rows of one table in memory, as they are staged."""
+
+    def __init__(self, content: bytes, rows: int, shape: Shape) -> None:
+        self._content = content
+        self._rows = rows
+        self._shape = shape
+
+    async def count(self, table: int) -> int:
+        """How many there are."""
+        return self._rows
+
+    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows from one on, page by page."""
+
+        async def content() -> AsyncIterator[bytes]:
+            yield self._content
+
+        async with aclosing(_read(content(), self._shape.columns, first_row)) as pages:
+            async for page in pages:
+                yield page
+
+
+async def _read(content: AsyncIterator[bytes], columns: Sequence[str], skip: int) -> AsyncGenerator[pa.RecordBatch]:
+    """The pages of staged content, without its first rows."""
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
     schema = arrow.schema(columns)
-    start, before = await _part_with(objects, order, first_row)
-    skip = first_row - before
-    async with (
-        aclosing(objects.stream(places.upload(order), start)) as content,
-        aclosing(frames.frames(content)) as pages,
-    ):
+    async with aclosing(frames.frames(content)) as pages:
         async for page in pages:
             if page.rows <= skip:
                 # The head has none.
@@ -71,17 +122,3 @@ async def _pages(
                 continue
             yield arrow.batch(page, schema).slice(skip)
             skip = 0
-
-
-async def _part_with(objects: ObjectStore, order: DownloadOrder, row: int) -> tuple[int, int]:
-    """Where the part begins that holds a row, in bytes and in rows; every part begins with a page."""
-    start = rows = 0
-    for part in (await _parts(objects, order)).parts:
-        if rows + part.rows > row:
-            break
-        start, rows = start + part.bytes, rows + part.rows
-    return start, rows
-
-
-async def _parts(objects: ObjectStore, order: DownloadOrder) -> AssemblyRecord:
-    return AssemblyRecord.model_validate_json(await objects.get(places.assembly(order)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from activities.downloads import books
+from activities.downloads.staged import GatheredRows
 from domain.downloads import places, staging
-from domain.downloads.request import DownloadOrder
-from domain.downloads.staging import Ledger, PartRecord, TailRecord
+from domain.downloads.staging import Ledger, PartRecord, Rendered, TailRecord
 from domain.downloads.steps import FetchOrder
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
@@ -26,15 +28,27 @@ class _Piece:
     rows: int
 
 
+async def resumed(objects: ObjectStore, fetch: FetchOrder) -> tuple[Ledger, bytes]:
+    """What an earlier attempt at the same upload secured of the range: its ledger, and what waits for more."""
+    order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
+    fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
+    try:
+        ledger = Ledger.model_validate_json(await objects.get(places.ledger(order, pages.index)))
+    except ObjectMissing:
+        return fresh, b""
+    if ledger.upload_id != upload_id:
+        return fresh, b""
+    return ledger, await objects.get(ledger.tail.key) if ledger.tail else b""
+
+
 class Stager:
     """One attempt at one range. Pages come in order; after `add` returns, a page is gathered, not yet secured."""
 
-    def __init__(
-        self, objects: ObjectStore, order: DownloadOrder, ledger: Ledger, ranges: int, gathered: bytes = b""
-    ) -> None:
+    def __init__(self, objects: ObjectStore, fetch: FetchOrder, ledger: Ledger, gathered: bytes = b"") -> None:
         self._objects = objects
-        self._order = order
-        self._ranges = ranges
+        self._fetch = fetch
+        self._order = fetch.order
+        self._ranges = fetch.ranges
         self.ledger = ledger
         self.rows = ledger.rows
         self.next_page = ledger.next_page
@@ -43,20 +57,6 @@ class Stager:
         if gathered:
             self._gather(gathered)
         self._secured_at = time.monotonic()
-
-    @classmethod
-    async def resume(cls, objects: ObjectStore, fetch: FetchOrder) -> Stager:
-        """Go on from what an earlier attempt at the same upload secured, or start afresh."""
-        order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
-        fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
-        try:
-            ledger = Ledger.model_validate_json(await objects.get(places.ledger(order, pages.index)))
-        except ObjectMissing:
-            return cls(objects, order, fresh, fetch.ranges)
-        if ledger.upload_id != upload_id:
-            return cls(objects, order, fresh, fetch.ranges)
-        gathered = await objects.get(ledger.tail.key) if ledger.tail else b""
-        return cls(objects, order, ledger, fetch.ranges, gathered)
 
     @property
     def fresh(self) -> bool:
@@ -128,16 +128,49 @@ class Stager:
     def _rows_in_parts(self) -> int:
         return sum(part.rows for part in self.ledger.parts)
 
-    async def _write(self, parts: list[PartRecord], tail: TailRecord | None, next_page: int, rows: int) -> None:
+    async def _write(
+        self,
+        parts: list[PartRecord],
+        tail: TailRecord | None,
+        next_page: int,
+        rows: int,
+        rendered: Rendered | None = None,
+    ) -> None:
         before = self.ledger.tail
         self.ledger = self.ledger.model_copy(
-            update={"parts": parts, "tail": tail, "next_page": next_page, "rows": rows}
+            update={"parts": parts, "tail": tail, "next_page": next_page, "rows": rows, "rendered": rendered}
         )
         key = places.ledger(self._order, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)
         self._secured_at = time.monotonic()
+
+
+class BookStager(Stager):
+    """A stager that gathers all pages of its range, and makes books of them: what was secured before then goes.
+
+    Args:
+        presses: So many stagers make books at a time.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, fetch: FetchOrder, ledger: Ledger, gathered: bytes, presses: asyncio.Semaphore
+    ) -> None:
+        super().__init__(objects, fetch, ledger, gathered)
+        self._presses = presses
+
+    async def finish(self) -> Ledger:
+        """Everything is gathered: the rows become books, unless an earlier attempt made them."""
+        if self.ledger.rendered is None:
+            async with self._presses:
+                rows = GatheredRows(_joined(self._gathered), self.rows, self._fetch.probe.shape)
+                rendered = await books.render_gathered(self._objects, self._fetch, rows)
+            await self._write([], None, self.next_page, self.rows, rendered)
+        return self.ledger
+
+    async def _cut(self) -> bool:
+        return False
 
 
 def _joined(pieces: Sequence[_Piece]) -> bytes:

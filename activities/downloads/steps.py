@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +13,11 @@ from temporalio import activity
 from activities.downloads import assembly, binding, books, catalogue, opening
 from activities.downloads.fetching import Fetching
 from activities.downloads.source import source_of
-from activities.downloads.stager import Stager
+from activities.downloads.stager import BookStager, Stager, resumed
 from domain.downloads import places, plan, sinks
-from domain.downloads.excel.drawing import TableDrawing
+from domain.downloads.excel.drawing import Drawing
 from domain.downloads.request import DownloadOrder
-from domain.downloads.staging import StagingError, StagingExpired
+from domain.downloads.staging import Rendered, StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, State, StoredFile
 from domain.downloads.steps import (
     Assembled,
@@ -29,7 +30,6 @@ from domain.downloads.steps import (
     ProbeOrder,
     RangeReport,
     RecordOrder,
-    Rendered,
     RenderOrder,
 )
 from infra import quotas
@@ -45,6 +45,8 @@ class DownloadSteps:
         self._services = services
         self._database = services.database
         self._objects = services.objects
+        # Books are made where their rows were fetched; so many at a time, for each takes a core and some memory.
+        self._presses = asyncio.Semaphore(services.settings.worker.render_slots)
 
     @activity.defn(name="download_record")
     async def record(self, record: RecordOrder) -> None:
@@ -59,15 +61,15 @@ class DownloadSteps:
         order, earlier = ask.order, ask.earlier
         async with beating():
             looks = [await self._look(order, table, ask.columns.get(table, [])) for table in range(order.table_count)]
-            probes = [probe for probe, _ in looks]
-            books.require_room(order, [drawing for _, drawing in looks if drawing is not None], probes)
+            probes, drawing = [look.probe for look in looks], _drawing(order, looks)
+            books.require_room(order, drawing, probes)
             if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
                 return earlier.model_copy(update={"resumed": True})
+            if drawing is not None and not ask.one_fetcher:
+                probes[0].books = await books.planned(order, drawing, probes[0], looks[0].sample)
             # An attempt that died after it opened an upload left it behind, too.
             await self._wipe(order)
-            for table, (probe, drawing) in enumerate(looks):
-                await self._open(order.for_table(table), probe, drawing)
-            return Opening(tables=probes)
+            return await self._open(order, drawing, probes)
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
@@ -77,7 +79,7 @@ class DownloadSteps:
         if (activity.info().attempt > 1 or fetch.minds_gaps) and await self._is_recent(order) is False:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
-            stager = await Stager.resume(self._objects, fetch)
+            stager = await self._stager(fetch)
             async with beating(lambda: [FetchProgress(range=fetch.pages.index, rows=stager.rows)]):
                 report = await Fetching(source_of(self._services, order), stager, fetch).run(
                     until=time.monotonic() + fetch.slice_seconds
@@ -128,19 +130,31 @@ class DownloadSteps:
             self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
         )
 
-    async def _look(self, order: DownloadOrder, table: int, more: list[str]) -> tuple[Probe, TableDrawing | None]:
+    async def _stager(self, fetch: FetchOrder) -> Stager:
+        ledger, gathered = await resumed(self._objects, fetch)
+        if fetch.archive:
+            return BookStager(self._objects, fetch, ledger, gathered, self._presses)
+        return Stager(self._objects, fetch, ledger, gathered)
+
+    async def _look(self, order: DownloadOrder, table: int, more: list[str]) -> opening.Look:
         drawing = order.drawing.tables[table] if order.drawing is not None else None
         return await opening.look(self._services, order.for_table(table), drawing, more)
 
-    async def _open(self, order: DownloadOrder, probe: Probe, drawing: TableDrawing | None) -> None:
-        """Begin the upload of a table's rows, and lay down how it is to look."""
+    async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
+        """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""
         if drawing is not None:
             await self._objects.put(places.drawing(order), drawing.model_dump_json().encode())
-        probe.upload_id = await self._objects.begin_upload(
-            places.upload(order),
-            content_type=sinks.sink_for(order).content_type,
-            metadata={"task": order.task_id},
-        )
+        if probes[0].books:
+            probes[0].upload_id = await books.new_archive(self._objects, order)
+            return Opening(tables=probes, archive=probes[0].upload_id)
+        for table, probe in enumerate(probes):
+            of_table = order.for_table(table)
+            probe.upload_id = await self._objects.begin_upload(
+                places.upload(of_table),
+                content_type=sinks.sink_for(order).content_type,
+                metadata={"task": order.task_id},
+            )
+        return Opening(tables=probes)
 
     async def _is_recent(self, order: DownloadOrder) -> bool | None:
         """Whether what is staged was staged within the resume window; None where nothing is."""
@@ -156,6 +170,13 @@ class DownloadSteps:
                 await self._objects.abort(upload.key, upload.upload_id)
         await self._objects.delete_prefix(places.staging(order))
         await self._objects.delete_prefix(places.files(order))
+
+
+def _drawing(order: DownloadOrder, looks: Sequence[opening.Look]) -> Drawing | None:
+    """How the book is to look, with what the sources say of it."""
+    if order.drawing is None:
+        return None
+    return order.drawing.model_copy(update={"tables": [look.drawing for look in looks]})
 
 
 def _same(earlier: Sequence[Probe], now: Sequence[Probe]) -> bool:

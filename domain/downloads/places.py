@@ -31,8 +31,8 @@ def table(order: DownloadOrder) -> str:
 
 
 def drawing(order: DownloadOrder) -> str:
-    """How the table is to look, with what the source's first answer says of it."""
-    return f"{table(order)}drawing.json"
+    """How the book is to look, with what the sources' first answers say of it."""
+    return f"{staging(order)}drawing.json"
 
 
 def ledger(order: DownloadOrder, range_index: int) -> str:

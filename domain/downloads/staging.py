@@ -12,6 +12,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from domain.downloads.excel.segments import Book
+
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
 # A part is cut only when enough is left that what follows can never be under the store's minimum.
@@ -39,8 +41,16 @@ class TailRecord(BaseModel):
     rows: int
 
 
+class Rendered(BaseModel):
+    """The books of a segment of rows, in order."""
+
+    books: list[Book]
+    part: PartRecord | None = None
+    """The part of the archive that they are; without it, each is an object of its own."""
+
+
 class Ledger(BaseModel):
-    """What one range has secured: pages before `next_page` are in its parts and its tail."""
+    """What one range has secured: pages before `next_page` are in its parts and its tail, or in its books."""
 
     upload_id: str
     range: int
@@ -48,6 +58,8 @@ class Ledger(BaseModel):
     rows: int = 0
     parts: list[PartRecord] = []
     tail: TailRecord | None = None
+    rendered: Rendered | None = None
+    """The books of all its rows, if it is one whose rows need not be staged."""
 
 
 class AssemblyRecord(BaseModel):

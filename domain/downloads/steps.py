@@ -10,7 +10,7 @@ from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.plan import Extent, PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.shape import Shape
-from domain.downloads.staging import PartRecord
+from domain.downloads.staging import PartRecord, Rendered
 from domain.downloads.status import Outcome, StoredFile
 
 
@@ -22,6 +22,8 @@ class Probe(BaseModel):
     row_bytes: float
     """What a row of the first page weighs, encoded."""
     upload_id: str = ""
+    books: int = 0
+    """How many books its rows are planned for, if each is made where its rows are fetched: it has as many ranges."""
 
 
 class Opening(BaseModel):
@@ -30,6 +32,8 @@ class Opening(BaseModel):
     tables: list[Probe]
     resumed: bool = False
     """Whether it goes on from what an earlier processing staged."""
+    archive: str = ""
+    """The upload that fetchers put their books into as parts of an archive, if they make them."""
 
     @property
     def total(self) -> int | None:
@@ -80,6 +84,8 @@ class ProbeOrder(BaseModel):
     earlier: Opening | None = None
     columns: dict[int, list[str]] = {}
     """Columns of each table that rows were seen to have beyond those of its first page."""
+    one_fetcher: bool = False
+    """Whether a single range has all rows."""
 
 
 class FetchOrder(BaseModel):
@@ -91,6 +97,8 @@ class FetchOrder(BaseModel):
     pages: PageRange
     ranges: int
     slice_seconds: float
+    archive: str = ""
+    """The upload that the books of the range go to; without it, its rows are staged."""
     minds_gaps: bool = True
     """Whether a long time since something was staged means that the download starts again."""
 
@@ -119,6 +127,8 @@ class Assembled(BaseModel):
 
     file: StoredFile | None = None
     segments: list[Segment] = []
+    rendered: list[Rendered] = []
+    """What fetchers have rendered already: then that is all."""
     archive: str = ""
     """The upload that the books go to as parts of an archive, where they are large enough."""
 
@@ -130,14 +140,6 @@ class RenderOrder(BaseModel):
     opening: Opening
     segment: Segment
     archive: str = ""
-
-
-class Rendered(BaseModel):
-    """The books of a segment, in order."""
-
-    books: list[Book]
-    part: PartRecord | None = None
-    """The part of the archive that they are; without it, each is an object of its own."""
 
 
 class BindOrder(BaseModel):

@@ -93,12 +93,13 @@ async def _requests(running: House, tag: str) -> dict[int, int]:
     return {page["page"]: page["requests"] for page in pages if page["page_size"] == PAGE_SIZE}
 
 
-async def test_kill_while_books_are_rendered(running: House) -> None:
-    """Both workers die over the books of a large export: the archive has every row once, in order."""
+@pytest.mark.parametrize(("page_size", "phase", "after"), [(1_000, "rendering", 0), (500, "fetching", 150_000)])
+async def test_kill_while_books_are_made(running: House, page_size: int, phase: str, after: int) -> None:
+    """Both workers die over books, of staged rows or of those just fetched: the archive has every row once."""
     rows = 300_000
     async with client(running) as caller:
-        task_id = await caller.start(f"{running.source}/rows?rows={rows}&seed=6", page_size=1000, type="excel")
-        await caller.until(task_id, lambda status: status["phase"] == "rendering")
+        task_id = await caller.start(f"{running.source}/rows?rows={rows}&seed=6", page_size=page_size, type="excel")
+        await caller.until(task_id, lambda status: status["phase"] == phase and status["rows"] >= after)
         for name in ("worker-1", "worker-2"):
             running.stack.kill(name)
         status = await caller.ended(task_id)

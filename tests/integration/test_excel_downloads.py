@@ -10,9 +10,10 @@ from typing import Any
 
 import openpyxl
 import pytest
+from python_calamine import CalamineWorkbook
 
 from activities.downloads import books
-from infra.settings import Settings
+from infra.settings import DownloadSettings, Settings
 from sims import rows as sample
 from tests.exports import Exports, exporting
 
@@ -99,6 +100,27 @@ async def test_many_rows_become_an_archive_of_books(exports: Exports) -> None:
     ids = [row[0] for sheet in sheets for row in sheet[1:]]
     assert ids == [sample.row(SEED, number)["id"] for number in range(42_000)]
     assert len(await exports.leftovers()) == 2
+
+
+async def test_fetchers_make_the_books_of_a_large_export(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are never staged: the books are parts of the archive, and every row is there once, in order."""
+    monkeypatch.delattr(books, "shared_out")
+    default = DownloadSettings()
+    limits = {name: getattr(default, name) for name in ("excel_file_max_bytes", "excel_file_max_rows")}
+    large = settings.model_copy(update={"downloads": settings.downloads.model_copy(update=limits)})
+    rows = 190_000
+    async with exporting(large) as exports:
+        status = await exports.run(exports.source.url(rows=rows, seed=SEED), type="excel", page_size=400)
+
+        assert status["state"] == "succeeded", status["fault"]
+        content = await exports.file(status["task_id"])
+        assert len(await exports.leftovers()) == 2
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        members = [CalamineWorkbook.from_filelike(io.BytesIO(archive.read(name))) for name in archive.namelist()]
+    ids = [row[0] for book in members for row in book.get_sheet_by_index(0).to_python()[1:]]
+    assert len(members) == status["files"] == 2
+    assert ids == [sample.row(SEED, number)["id"] for number in range(rows)]
 
 
 async def test_books_too_small_for_parts_are_made_again(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
