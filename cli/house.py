@@ -75,6 +75,7 @@ def _settings(stack: Stack, ports: Mapping[str, int]) -> Settings:
         update={
             "api": base.api.model_copy(update={"host": LOOPBACK, "port": ports["api"]}),
             "guard": base.guard.model_copy(update={"allow": [*base.guard.allow, source]}),
+            "orders": base.orders.model_copy(update={"own_address": f"http://{LOOPBACK}:{ports['api']}"}),
         }
     )
 

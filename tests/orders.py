@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -160,6 +161,29 @@ class Orders:
             return len(await self.slices(number)) >= count
 
         await eventually(claimed, timeout=30)
+
+    async def until_done(self, count: int, number: str = NUMBER) -> None:
+        """Wait until so many slices are complete."""
+
+        async def done() -> bool:
+            return sum(row.done_at is not None for row in await self.slices(number)) >= count
+
+        await eventually(done, timeout=60)
+
+    async def under_way(self, number: str = NUMBER) -> int:
+        """How many slices somebody reads at this moment."""
+        return sum(row.holder is not None and row.done_at is None for row in await self.slices(number))
+
+    async def has_under_way(self, count: int) -> bool:
+        """Whether so many slices are read at a time."""
+        return await self.under_way() == count
+
+    async def most_under_way(self, *, seconds: float) -> int:
+        """The most slices that were read at a time during so long."""
+        until, most = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            most = max(most, await self.under_way())
+        return most
 
     async def events(self) -> list[str]:
         """What the administrator was told, or is being told."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from sqlmodel import col, func, select
 
@@ -40,6 +41,11 @@ class Standing:
     def account(self) -> Account:
         """The account at the platform."""
         return Account(self.row.platform, self.row.shop, self.row.base_url)
+
+    @property
+    def now(self) -> datetime:
+        """The platform's time, as near as we know it; before its clock was seen, ours."""
+        return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
 
 
 async def standing(session: Session, platform: str, *, lock: bool = False) -> Standing:

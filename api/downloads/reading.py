@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select, tuple_
 
-from api import auth, paging, sentences
+from api import auth, paging
 from api.downloads import answers
 from api.downloads.answers import DownloadAnswer, ListedDownload
 from api.downloads.pending import pending
 from api.downloads.room import TaskPath, board, routes
+from api.moments import Moment
 from api.paging import Page, PageQuery, Position
 from api.routes import Access, Call
 from domain.downloads.request import FileType
 from domain.downloads.status import State
 from domain.faults import Invalid, Missing
 from infra.tables.downloads import Download
-
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-
-
-def _sensible(moment: datetime) -> datetime:
-    if not EARLIEST <= moment <= LATEST:
-        raise ValueError("it is outside 1970–2200; choose a time in that range.")
-    return moment
-
-
-def _written_out(moment: object) -> object:
-    # pydantic would take a bare number for seconds since 1970.
-    if not isinstance(moment, str) or _DATE.match(moment) is None:
-        raise ValueError(f"{sentences.shown(moment)} is not a time such as 2026-01-31T08:00:00Z; send one like it.")
-    return moment
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_sensible)]
 
 
 class Wanted(PageQuery):

@@ -11,6 +11,7 @@ from sqlmodel import col, select, tuple_
 
 from api import paging
 from api.models import Answer
+from api.moments import Moment
 from api.orders.room import routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
@@ -27,8 +28,8 @@ class Wanted(PageQuery):
     platform: str | None = Field(default=None, pattern=places.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
     order_id: str | None = Field(default=None, max_length=200)
-    modified_after: AwareDatetime | None = Field(default=None, description="at or after this time")
-    modified_before: AwareDatetime | None = Field(default=None, description="before this time")
+    modified_after: Moment | None = Field(default=None, description="at or after this time")
+    modified_before: Moment | None = Field(default=None, description="before this time")
 
 
 class ShownOrder(Answer):

@@ -101,7 +101,7 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         row.notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
-        config.check(path.platform, here.settings, here.capability, datetime.now(UTC))
+        config.check(path.platform, here.settings, here.capability, here.now)
         session.add(row)
     await schedules.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -25,16 +25,19 @@ from workflows.orders.cycle import attributes
 LINK_SECONDS: Final = 900
 
 
+Day = Annotated[date, Field(ge=date(1970, 1, 1), le=date(2199, 12, 31))]
+
+
 class Wanted(Request):
     """Which day, in UTC."""
 
-    day: date
+    day: Day
 
 
 class DayPath(PlatformPath):
     """Names a day of a platform."""
 
-    day: date
+    day: Day
 
 
 class Started(Answer):

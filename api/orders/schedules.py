@@ -11,6 +11,7 @@ from temporalio.client import ScheduleBackfill, ScheduleHandle, ScheduleOverlapP
 
 from activities.orders import configuration
 from api.models import Answer, Request
+from api.moments import Moment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
@@ -29,8 +30,8 @@ class Pause(Request):
 class Times(Request):
     """A time to read again."""
 
-    start: AwareDatetime
-    end: AwareDatetime
+    start: Moment
+    end: Moment
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:

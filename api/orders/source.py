@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, bindparam, text
 
 from activities.orders import configuration
 from api.models import Answer, Request
+from api.moments import Moment
 from api.orders.room import routes
 from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
@@ -50,8 +51,8 @@ class Filters(Request):
     """Which orders."""
 
     platform: str = Field(pattern=places.PLATFORM_PATTERN)
-    modified_after: AwareDatetime | None = Field(default=None, description="at or after this time")
-    modified_before: AwareDatetime | None = Field(default=None, description="before this time")
+    modified_after: Moment | None = Field(default=None, description="at or after this time")
+    modified_before: Moment | None = Field(default=None, description="before this time")
 
 
 class Asked(Filters):

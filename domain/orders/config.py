@@ -31,7 +31,7 @@ def _understood(starttime: str) -> str:
         moment = datetime.fromisoformat(starttime)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None or moment.tzinfo is None or not 1970 < moment.year < 2200:
         raise ValueError(
             f"{starttime!r} is no time to start from. Write a moment with its zone, like 2026-08-01T00:00:00Z, "
             "or “last 3 months” (hours, days, weeks, months)."

@@ -1,0 +1,294 @@
+"""What is promised about orders (O1 to O12), held against platforms that change, fail and limit while they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from domain.orders import places, windows
+from domain.orders.capability import Capability
+from domain.orders.platforms import KNOWN
+from infra.settings import Settings
+from infra.tables.orders import Order
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Changes, Faults, Kind, Limits, Scenario
+from tests.exports import working
+from tests.orders import LAG_SECONDS, Orders, ordering, since, told
+from tests.stack import eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
+
+EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+SPAN_SECONDS = 7_200
+NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
+BUSY_MARKET = Changes(per_page=0.4, per_second=0.05, late_share=0.3, late_seconds=LAG_SECONDS - 10)
+ROUGH = Faults(errors=0.03, resets=0.03, busy=0.02, busy_seconds=0.05)
+
+
+async def settle(orders: Orders, platform: Platform, number: str) -> None:
+    """Let the platform come to rest and time go by, until what happened last has been fetched."""
+    platform.market.freeze()
+    platform.market.clock.advance(2_000)
+    for _ in range(5):
+        ended = await orders.fetch(number)
+        for row in await orders.slices(number):
+            if row.failed_at and not row.done_at:
+                window = windows.Window(start=row.start_at, end=row.end_at)
+                reply = await orders.ask("POST", f"/v1/platforms/{number}/slices/{window}/redo")
+                assert reply.status == 202, reply.body
+        if not ended.failed and await orders.is_complete(number):
+            return
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+
+
+async def digest(orders: Orders, number: str) -> str:
+    """All that is stored of a platform, as one figure."""
+    statement = select(Order).where(Order.platform == number).order_by(Order.order_id)
+    async with orders.services.database.session() as session:
+        rows = (await session.exec(statement)).all()
+    text = "".join(f"{row.order_id}{row.modified_at}{row.version}{row.digest.hex()}" for row in rows)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def test_nothing_is_lost_while_orders_change_and_answers_fail(
+    settings: Settings, request: pytest.FixtureRequest
+) -> None:
+    """O1, O3, O4, O6: whatever moves while it is paged, however late it shows up within the lag."""
+    seed = request.config.getoption("randomly_seed")
+    async with ordering(settings) as orders:
+
+        async def one(n: int) -> None:
+            number = f"shop-{n}"
+            scenario = Scenario(
+                seed=seed + n,
+                orders=800,
+                span_seconds=SPAN_SECONDS,
+                speed=20,
+                crowd_share=0.2,
+                crowd_seconds=60,
+                milliseconds=False,
+                changes=BUSY_MARKET,
+                faults=ROUGH,
+            )
+            platform = orders.play(scenario, number)
+            capability = PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 20})})
+            await orders.set_up(number, capability=capability)
+            await orders.configure(
+                number, starttime=since(platform, seconds=SPAN_SECONDS), interval=300, max_rows_per_slice=60, retries=9
+            )
+            complete_to = EARLIEST
+            for _ in range(3):
+                await orders.fetch(number)
+                row = await orders.row(number)
+                assert row.complete_to
+                assert complete_to <= row.complete_to
+                complete_to = row.complete_to
+                leaves = [each for each in await orders.slices(number) if each.split_at is None]
+                assert windows.is_gapless([windows.Window(start=each.start_at, end=each.end_at) for each in leaves])
+            await settle(orders, platform, number)
+            assert await orders.is_complete(number), await orders.status(number)
+            assert told(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
+
+        await asyncio.gather(*(one(n) for n in range(4)))
+
+
+@pytest.mark.parametrize("kind", [*KNOWN])
+async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settings, kind: Kind) -> None:
+    """O1 for each record: its paging, its window, its clock, its limits, while orders change."""
+    async with ordering(settings) as orders:
+        scenario = Scenario(
+            kind=kind,
+            seed=7,
+            orders=90,
+            # Some tell no orders that are older than three months.
+            start=datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1),
+            span_seconds=3_600,
+            changes=Changes(per_page=0.2, late_share=0.2, late_seconds=30),
+        )
+        platform = orders.play(scenario, "ready")
+        await orders.set_up("ready", kind=kind)
+        await orders.configure("ready", starttime=since(platform, seconds=3_600), interval=1_700, settle_lag=180)
+
+        await orders.fetch("ready")
+        platform.market.freeze()
+        platform.market.clock.advance(2_000)
+        await orders.fetch("ready")
+
+        assert await orders.is_complete("ready"), await orders.status("ready")
+        assert told(await orders.findings("ready")) == NOTHING
+
+
+async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settings: Settings) -> None:
+    """O7, O10: down to crowded seconds, the leaves are the parent, and the store is what one reading gives."""
+    async with ordering(settings) as orders:
+        scenario = Scenario(seed=3, orders=1_500, span_seconds=3_600, crowd_share=0.6, crowd_seconds=300)
+        for number, rows in (("whole", 100_000), ("split", 20)):
+            platform = orders.play(scenario, number)
+            await orders.set_up(number)
+            await orders.configure(
+                number, starttime=since(platform, seconds=3_600), interval=600, max_rows_per_slice=rows
+            )
+            await orders.fetch(number)
+            assert await orders.is_complete(number)
+            assert told(await orders.findings(number)) == NOTHING
+
+        slices = await orders.slices("split")
+        leaves = [windows.Window(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
+        assert windows.is_gapless(leaves)
+        assert min(leaf.length for leaf in leaves) == timedelta(seconds=1)
+        assert await digest(orders, "whole") == await digest(orders, "split")
+
+
+async def test_reading_again_in_any_order_changes_nothing(settings: Settings) -> None:
+    """O5: redone, swept and backfilled slices leave the store and the marks as they were."""
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=400, span_seconds=3_600))
+        await orders.set_up()
+        await orders.configure(starttime=since(platform, seconds=3_600))
+        await orders.fetch()
+        before, marks = await digest(orders, "shop-1"), await orders.row()
+
+        for row in reversed(await orders.slices()):
+            window = windows.Window(start=row.start_at, end=row.end_at)
+            reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{window}/redo")
+            assert reply.status == 202, reply.body
+        await orders.configure(starttime=since(platform, seconds=3_600), sweep_after=1)
+        swept = await orders.swept()
+
+        after = await orders.row()
+        assert swept
+        assert await digest(orders, "shop-1") == before
+        assert (after.claimed_to, after.complete_to) == (marks.claimed_to, marks.complete_to)
+        assert {row.missed for row in await orders.slices()} == {0}
+
+
+async def test_what_shows_up_after_the_lag_is_found_by_the_sweep(settings: Settings) -> None:
+    """O2: it is counted, and a longer lag is proposed."""
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=50, span_seconds=3_600))
+        starttime = since(platform, seconds=3_600)
+        await orders.set_up()
+        await orders.configure(starttime=starttime, interval=600)
+        market = platform.market
+        market.create(market.now_us - 1_800_000_000, late_us=1_900_000_000)
+        await orders.fetch()
+        assert told(await orders.findings())["lost"] == 1
+
+        market.clock.advance(400)
+        market.tick()
+        await orders.configure(starttime=starttime, interval=600, sweep_after=1)
+        await orders.swept()
+
+        status = await orders.status()
+        assert told(await orders.findings()) == NOTHING
+    assert status["missed"] == 1
+    assert status["proposed_settle_lag"] >= 1_800
+
+
+async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
+    """O8: no stretch of t seconds sees more than burst + rate × t requests, whoever sends them."""
+    rate, burst = 20.0, 4
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=400, span_seconds=3_600, limits=Limits(per_second=rate, burst=burst)))
+        await orders.set_up()
+        await orders.configure(
+            starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
+        )
+        await orders.fetch()
+
+        times = platform.throttle.times
+        assert await orders.is_complete()
+    worst = max(j - i + 1 - rate * (times[j] - times[i]) for i in range(len(times)) for j in range(i, len(times)))
+    assert worst <= burst + 1e-6
+    assert platform.throttle.refused == 0
+
+
+@pytest.mark.parametrize("skew_seconds", [-7_200.0, 7_200.0])
+async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings, skew_seconds: float) -> None:
+    """O11: slices go by the platform's clock, and the administrator hears of it."""
+    async with ordering(settings) as orders:
+        orders.play(Scenario(orders=300, span_seconds=3_600, skew_seconds=skew_seconds))
+        await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+        await orders.configure(starttime="last 1 hours")
+
+        await orders.fetch()
+
+        status = await orders.status()
+        assert told(await orders.findings()) == NOTHING
+        assert status["holes"] == []
+        assert abs(status["skew_seconds"] - skew_seconds) < 10
+        assert await orders.events() == ["orders.clock_off"]
+
+
+async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: Settings) -> None:
+    """O9: four workers, one leaves and one comes in the middle; each slice is read to its end once."""
+    async with ordering(settings, queues=[places.QUEUE]) as orders, AsyncExitStack() as stack:
+        scenario = Scenario(orders=800, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=20))
+        for number in ("left", "right"):
+            platform = orders.play(scenario, number)
+            await orders.set_up(number)
+            await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=200, threads=1)
+        served = [places.slice_queue("left"), places.slice_queue("right")]
+        workers = [await stack.enter_async_context(working(orders.door.settings, served)) for _ in range(4)]
+        cycles = [await orders.cycle(number) for number in ("left", "right")]
+
+        await orders.until_done(8, "left")
+        await workers[0].stop()
+        await stack.enter_async_context(working(orders.door.settings, served))
+        ended = [await cycle.result() for cycle in cycles]
+
+        assert [each.failed for each in ended] == [0, 0]
+        for number in ("left", "right"):
+            assert {row.attempts for row in await orders.slices(number)} == {1}
+            assert await orders.is_complete(number)
+            assert told(await orders.findings(number)) == NOTHING
+
+
+async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Settings) -> None:
+    """No more slices are under way on a worker than configured, and soon as many as that."""
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=400, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=150)))
+        await orders.set_up()
+        starttime = since(platform, seconds=SPAN_SECONDS)
+        await orders.configure(starttime=starttime, interval=200, threads=1)
+        cycle = await orders.cycle()
+        await orders.until_done(3)
+        assert await orders.most_under_way(seconds=1.0) == 1
+
+        await orders.configure(starttime=starttime, interval=200, threads=6)
+
+        await eventually(lambda: orders.has_under_way(6), timeout=20)
+        assert await orders.most_under_way(seconds=1.0) == 6
+        await cycle.result()
+
+
+async def test_configuration_may_change_while_slices_are_read(settings: Settings) -> None:
+    """O12: the next slice goes by it, each slice notes its version, and no gap comes of it."""
+    async with ordering(settings, slices_ahead=3) as orders:
+        platform = orders.play(Scenario(orders=600, span_seconds=3_600, faults=Faults(slow_ms=30)))
+        await orders.set_up()
+        starttime = since(platform, seconds=3_600)
+        await orders.configure(starttime=starttime, interval=300, threads=1)
+        cycle = await orders.cycle()
+        for interval, overlap in ((200, 5), (450, 20), (120, 0)):
+            await orders.until_slices(len(await orders.slices()) + 2)
+            await orders.configure(starttime=starttime, interval=interval, overlap=overlap, threads=interval // 100)
+        await cycle.result()
+
+        slices = await orders.slices()
+        assert told(await orders.findings()) == NOTHING
+        assert await orders.is_complete()
+    assert windows.is_gapless([windows.Window(start=row.start_at, end=row.end_at) for row in slices])
+    assert len({row.settings_version for row in slices}) > 1
+
+
+def test_the_records_of_this_test_are_all_that_are_built_in() -> None:
+    """Five ready platforms, each a complete record."""
+    assert all(isinstance(each, Capability) for each in KNOWN.values())
+    assert set(KNOWN) == {"taobao", "pinduoduo", "shopify", "woocommerce", "amazon"}
