@@ -82,3 +82,12 @@ async def test_transfers_keep_their_word(door: Door, tmp_path: Path) -> None:
     # To delete a task or a job is to cancel it: its state can still be asked for.
     code, output = await fuzz(door, key, "transfers", folder=tmp_path, without=("use_after_free",))
     assert code == 0, output
+
+
+async def test_platforms_and_their_orders_keep_their_word(door: Door, tmp_path: Path) -> None:
+    """The same for what the operator sets up and what a project reads of it."""
+    admin = door.settings.api.admin_key.get_secret_value()
+    _, key = await door.make_project()
+    for caller in (admin, key):
+        code, output = await fuzz(door, caller, "orders", folder=tmp_path)
+        assert code == 0, output
