@@ -249,7 +249,8 @@ def _fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
 
 
 def _reckoned(rest: Milliseconds) -> npt.NDArray[np.void]:
-    scaled = (rest * _FRACTION_SCALE + DAY_MS // 2) // DAY_MS
+    # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
+    scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
     # One more digit in front keeps the zeros, and gives its place to the point.
     found = _texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
     found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
