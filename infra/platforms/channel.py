@@ -76,8 +76,11 @@ class Channel:
         return await self._ask(target, {}, reader)
 
     async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> Answer:
-        """An answer whose headers count, whatever its status."""
-        return await self._send(self._account.base_url.rstrip("/") + path, parameters, counted=counted)
+        """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
+        answer = await self._send(self._account.base_url.rstrip("/") + path, parameters, counted=counted)
+        if answer.status in BUSY_STATUSES:
+            raise self._failure(answer, self._read_error(answer))
+        return answer
 
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"

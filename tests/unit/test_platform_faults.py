@@ -62,6 +62,15 @@ async def test_a_long_wait_that_is_asked_for_is_told(kind: Kind, told: float) ->
         assert here.platform.mishaps_happened == 1
 
 
+async def test_a_busy_answer_tells_no_time() -> None:
+    """It may be the clock of a gateway in between; when to come back is told."""
+    async with bench(kind="shopify", **ORDERS, limits=Limits(per_day=1)) as here:
+        await here.connector.now()
+        with pytest.raises(PlatformBusy) as busy:
+            await here.connector.now()
+        assert 80_000 < (busy.value.retry_after_seconds or 0) <= 86_401
+
+
 async def test_a_platform_that_names_no_wait_has_one_in_its_record() -> None:
     """Amazon only says that its quota is used up."""
     async with bench(kind="amazon", **ORDERS, faults=Faults(busy=1)) as here:
