@@ -19,7 +19,7 @@ from domain.orders.steps import CycleOrder, CycleStatus
 from infra.embedded.ports import Ports
 from infra.services import Services
 from infra.settings import Settings
-from infra.tables.orders import Order, OrderPlatform, OrderSlice
+from infra.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
 from infra.tables.webhooks import Delivery
 from sims.platforms import checker
 from sims.platforms.checker import Findings
@@ -143,7 +143,15 @@ class Orders:
         assert row.complete_to
         ledger = self.platforms.by_number[number].ledger()
         expected = checker.truth(ledger, from_us=_us(row.starts_at), until_us=_us(row.complete_to))
-        return checker.check(expected, await self.stored(number), known=checker.truth(ledger))
+        stored, replaced = await self.stored(number), await self.replaced(number)
+        return checker.check(expected, stored, known=checker.truth(ledger), written=[*replaced, *stored])
+
+    async def replaced(self, number: str = NUMBER) -> list[checker.Copy]:
+        """The copies that newer ones replaced, in the order in which they were written."""
+        statement = select(OrderCopy).where(OrderCopy.platform == number).order_by(col(OrderCopy.revision))
+        async with self.services.database.session() as session:
+            rows = await session.exec(statement)
+            return [checker.copy_of(row.order_id, row.modified_at.timestamp(), row.version) for row in rows]
 
     async def swept(self, number: str = NUMBER) -> bool:
         """Cycles until every slice that is done was swept."""

@@ -94,6 +94,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
             await settle(orders, platform, number)
             assert await orders.is_complete(number), await orders.status(number)
             assert told(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
+            assert await orders.replaced(number), "no order changed: nothing was shown"
 
         await asyncio.gather(*(one(n) for n in range(4)))
 
@@ -127,8 +128,8 @@ async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settin
 async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settings: Settings) -> None:
     """O7, O10: down to crowded seconds, the leaves are the parent, and the store is what one reading gives."""
     async with ordering(settings) as orders:
-        scenario = Scenario(seed=3, orders=1_500, span_seconds=3_600, crowd_share=0.6, crowd_seconds=300)
-        for number, rows in (("whole", 100_000), ("split", 20)):
+        scenario = Scenario(seed=3, orders=150, span_seconds=3_600, crowd_share=0.4, crowd_seconds=1_800)
+        for number, rows in (("whole", 100_000), ("split", 12)):
             platform = orders.play(scenario, number)
             await orders.set_up(number)
             await orders.configure(
@@ -200,7 +201,8 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
         await orders.configure(
             starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
         )
-        await orders.fetch()
+        async with working(orders.door.settings, [places.slice_queue("shop-1")]):
+            await orders.fetch()
 
         times = platform.throttle.times
         assert await orders.is_complete()
@@ -224,6 +226,28 @@ async def test_a_clock_that_is_off_loses_nothing_and_is_told(settings: Settings,
         assert status["holes"] == []
         assert abs(status["skew_seconds"] - skew_seconds) < 10
         assert await orders.events() == ["orders.clock_off"]
+
+
+@pytest.mark.parametrize(
+    "lie", [Faults(total_off=2), Faults(total_off=-2), Faults(drop_share=0.9), Faults(ignore_page=True)]
+)
+async def test_what_a_platform_lies_about_is_not_called_complete(settings: Settings, lie: Faults) -> None:
+    """O4: a total that is never told, rows that are left out, pages that are not heeded: nothing is hidden."""
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=200, span_seconds=3_600, faults=lie))
+        await orders.set_up(
+            capability=PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 20})})
+        )
+        await orders.configure(starttime=since(platform, seconds=3_600), interval=1_500, retries=1)
+
+        await orders.fetch()
+        row, wrong = await orders.row(), await orders.findings()
+
+        assert told(wrong) == NOTHING, "something is missing before complete_to"
+        if lie.total_off <= 0:
+            return
+        assert row.complete_to == row.starts_at
+        assert {each.fault["code"] for each in await orders.slices() if each.fault} == {"platform_failed"}
 
 
 async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: Settings) -> None:
