@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Changes, Faults, Kind
 from tests.unit.platform_peers import KINDS, bench, copies, orders
 
-CROWDED = {"orders": 4_000, "span_seconds": 7_200, "crowd_share": 0.3, "crowd_seconds": 600}
+CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share": 0.3, "crowd_seconds": 600}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
