@@ -68,9 +68,9 @@ class Shipping:
         while self._shipment.unfinished and time.time() < self._voyage.deadline:
             await self._give_up_cancelled()
             await self._give_up_broken()
-            await self._send_due()
+            begun = await self._send_due()
             before = self.finished
-            await self._ask()
+            await self._ask(but=begun)
             await self._write()
             await self._pause(cadence.next_seconds(finishing=self.finished > before))
         if self._shipment.unfinished:
@@ -99,8 +99,8 @@ class Shipping:
                     await self._ask_about(sending)
                     self._terminated.add(sending.number)
 
-    async def _send_due(self) -> None:
-        """Begin a GSE task with what is due. Before GSE hears of it, it is written down that it may."""
+    async def _send_due(self) -> int:
+        """Begin a GSE task with what is due; its number, or 0. What GSE may hear is written down before it does."""
         held_back = {
             sending.number
             for sending in self._shipment.live
@@ -108,7 +108,7 @@ class Shipping:
         }
         due = [item for item in self._shipment.due(time.time()) if item.sending not in held_back]
         if not due:
-            return
+            return 0
         sending = self._shipment.begin(due, self._gse.source)
         await self._write(sendings=True)
         try:
@@ -120,13 +120,16 @@ class Shipping:
             asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
             self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
         await self._write(sendings=True)
+        return sending.number
 
-    async def _ask(self) -> None:
+    async def _ask(self, *, but: int) -> None:
+        """About every GSE task but the one that has only just begun."""
         # A GSE that hangs must not carry us past the deadline.
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, self._voyage.deadline - time.time())):
                 for sending in self._shipment.live:
-                    await self._ask_about(sending)
+                    if sending.number != but:
+                        await self._ask_about(sending)
 
     async def _ask_about(self, sending: Sending) -> None:
         """About unfinished targets only, and about the source, without which none of them gets anything."""
