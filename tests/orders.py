@@ -136,6 +136,11 @@ class Orders:
             rows = await session.exec(select(Order).where(Order.platform == number))
             return [checker.copy_of(row.order_id, row.modified_at.timestamp(), row.version) for row in rows]
 
+    async def raw(self, order_id: str) -> str:
+        """An order as its platform wrote it."""
+        async with self.services.database.session() as session:
+            return (await session.exec(select(Order.raw).where(Order.order_id == order_id))).one()
+
     async def findings(self, number: str = NUMBER) -> Findings:
         """What is wrong up to `complete_to`, held against what the platform knows to be true."""
         row = await self.row(number)
