@@ -19,6 +19,8 @@ from infra.settings import DatabaseSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 PING_TIMEOUT_SECONDS = 5.0
+IDLE_TIMEOUT_SECONDS = 10.0
+"""A transaction that nothing is heard of for so long belongs to a process that hangs, and others wait for its locks."""
 PAYLOAD_MAX_BYTES = 7_999
 """PostgreSQL's own limit on what a notification carries."""
 
@@ -126,6 +128,7 @@ def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
             "server_settings": {
                 "application_name": settings.application_name,
                 "statement_timeout": str(round(settings.statement_timeout_seconds * 1000)),
+                "idle_in_transaction_session_timeout": str(round(IDLE_TIMEOUT_SECONDS * 1000)),
                 "timezone": "UTC",
             },
         },

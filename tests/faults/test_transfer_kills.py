@@ -156,7 +156,7 @@ async def _wreak(running: House, chance: random.Random) -> None:
         await running.stack.ready(victim)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene) -> None:
     """Its shards are shipped by another; what it still believes to ship is not its own any more."""
     agents = [f"hung-{number}" for number in range(20)]
@@ -166,7 +166,7 @@ async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene) -> 
         pid = scene.house.stack.pids()["worker-1"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            ends = [await ended(caller, task_id, 90) for task_id in task_ids]
+            ends = [await ended(caller, task_id, 150) for task_id in task_ids]
         finally:
             os.kill(pid, signal.SIGCONT)
         woken = time.monotonic()

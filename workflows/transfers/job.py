@@ -35,8 +35,9 @@ FREEZE_TARGETS_MAX = 2_500
 SLACK_SECONDS = 30.0
 """How long after the deadline a step may still be busy with ending its targets."""
 
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STEP_SECONDS = timedelta(seconds=30)
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
+# A worker that hangs still takes steps, a few of them, one after the other: each costs this long.
+_STEP_SECONDS = timedelta(seconds=10)
 _HEARTBEAT_SECONDS = timedelta(seconds=8)
 _LONGEST = timedelta(days=1)
 
