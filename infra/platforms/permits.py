@@ -47,7 +47,8 @@ class Permits:
 
     A burst comes back as a whole one window of `burst / per_second` after it was spent: no stretch of t seconds sees
     more than `burst + per_second × t` requests. What is taken counts from then on, used or not; it must be used within
-    `held_seconds`, by which the window is longer, so that a permit used late breaks no rate.
+    `held_seconds`, by which the window is longer, so that a permit used late breaks no rate. A batch grows only while
+    all of the one before are used in time: permits that expire are lost to everybody.
 
     Args:
         patience_seconds: What to wait at most here; a longer wait is told, so that it can be a timer elsewhere.
@@ -62,7 +63,8 @@ class Permits:
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
         useful, fair = int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)
-        self._batch = max(1, min(useful, fair, rate.per_day or useful))
+        self._batch_max = max(1, min(useful, fair, rate.per_day or useful))
+        self._batch = 1
         self._left = 0
         self._good_until = -math.inf
         self._turn = asyncio.Lock()
@@ -75,6 +77,8 @@ class Permits:
             if self._left and clock() < self._good_until:
                 self._left -= 1
                 return
+            is_used_up = clock() < self._good_until
+            self._batch = min(self._batch_max, 2 * self._batch) if is_used_up else max(1, self._batch - self._left)
             # One of what comes is used as it comes: where the database is slow, all else may be too old by then.
             while wait_seconds := await self._fetch():
                 if clock() + wait_seconds > deadline:
@@ -89,7 +93,8 @@ class Permits:
         for amount in sorted({self._batch, 1}, reverse=True):
             verdicts = await self._limiter.take(self._demands(amount), [])
             if all(each.allowed for each in verdicts):
-                self._left, self._good_until = amount, asked_at + self.held_seconds
+                self._batch = self._left = amount
+                self._good_until = asked_at + self.held_seconds
                 return 0.0
             wait_seconds = max(each.reset_seconds for each in verdicts if not each.allowed)
         return max(wait_seconds, SHORTEST_WAIT_SECONDS)

@@ -109,14 +109,36 @@ async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[Lim
     assert await limiters[0].count(rate_bucket("slow")) == 1
 
 
-async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
-    """They count from when they were taken; used later, they would break the rate."""
-    permits = Permits(limiters[0], "7", RateLimit(per_second=200, burst=200))
-    await permits.take()
-    taken = await limiters[0].count(rate_bucket("7"))
-    assert taken > 1
+async def wait_until_worthless(permits: Permits) -> None:
+    """Until what it holds has expired."""
     loop = asyncio.get_running_loop()
     late = loop.time() + permits.held_seconds
     await eventually(lambda: loop.time() > late)
+
+
+async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Limiter]) -> None:
+    """Many requests in a row cost few questions; one now and then takes no more than itself from the others."""
+    permits = Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=5_000))
+    for _ in range(100):
+        await permits.take()
+    taken = await limiters[0].count(rate_bucket("7"))
+    assert 100 <= taken < 300
+    for turn in range(5):
+        await wait_until_worthless(permits)
+        before = await limiters[0].count(rate_bucket("7"))
+        await permits.take()
+        spent = await limiters[0].count(rate_bucket("7")) - before
+        assert turn < 2 or spent == 1
+
+
+async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
+    """They count from when they were taken; used later, they would break the rate."""
+    permits = Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=1_000))
+    used = 0
+    while await limiters[0].count(rate_bucket("7")) <= used:
+        await permits.take()
+        used += 1
+    taken = await limiters[0].count(rate_bucket("7"))
+    await wait_until_worthless(permits)
     await permits.take()
     assert await limiters[0].count(rate_bucket("7")) > taken
