@@ -47,6 +47,11 @@ class Standing:
         """The platform's time, as near as we know it; before its clock was seen, ours."""
         return datetime.now(UTC) + timedelta(seconds=self.row.skew_seconds or 0.0)
 
+    def check(self) -> None:
+        """Refuse a configuration that cannot work with this platform; raises Invalid."""
+        has_begun = self.row.starts_at is not None
+        config.check(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
+
 
 async def standing(session: Session, platform: str, *, lock: bool = False) -> Standing:
     """One platform; locked, nobody else claims or completes meanwhile.

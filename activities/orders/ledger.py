@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ColumnElement, case, update
+from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import and_, col, func, or_, select
 
@@ -55,7 +55,7 @@ def _is(platform: str, window: Window) -> ColumnElement[bool]:
     )
 
 
-async def claim(session: Session, here: Standing, platform_now: datetime, most: int) -> None:
+async def claim(session: Session, here: Standing, platform_now: datetime, most: Mapping[Track, int]) -> None:
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
     settings, row = here.settings, here.row
     settled = platform_now - timedelta(seconds=settings.settle_lag)
@@ -71,24 +71,27 @@ async def claim(session: Session, here: Standing, platform_now: datetime, most: 
     _note(row, standing)
 
 
-async def waiting(session: Session, platform: str) -> int:
-    """How many slices are claimed and wait to be read."""
-    statement = select(func.count()).where(
-        OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None)
+async def waiting(session: Session, platform: str) -> dict[Track, int]:
+    """How many slices of each track are claimed and wait to be read."""
+    statement = (
+        select(OrderSlice.track, func.count())
+        .where(OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
+        .group_by(col(OrderSlice.track))
     )
-    return (await session.exec(statement)).one()
+    counts = {row[0]: row[1] for row in await session.exec(statement)}
+    return {track: counts.get(track, 0) for track in Track}
 
 
-async def due(session: Session, platform: str, running: Collection[Window], most: int) -> list[Job]:
-    """The slices to be read that nobody in this cycle reads, those of the present first."""
+async def due(session: Session, platform: str, track: Track, running: Collection[Window], most: int) -> list[Job]:
+    """The slices of a track to be read that nobody in this cycle reads, oldest first."""
+    waits = (OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
     statement = (
         select(OrderSlice)
-        .where(OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
-        .order_by(case((col(OrderSlice.track) == Track.LIVE, 0), else_=1), col(OrderSlice.start_at))
+        .where(*waits, OrderSlice.track == track)
+        .order_by(col(OrderSlice.start_at))
         .limit(most + len(running))
     )
-    rows = (await session.exec(statement)).all()
-    jobs = [Job(window=window_of(row), track=Track(row.track)) for row in rows]
+    jobs = [Job(window=window_of(row), track=track) for row in await session.exec(statement)]
     return [job for job in jobs if job.window not in running][:most]
 
 

@@ -13,6 +13,7 @@ from activities.orders.reading import Harvest, Reading, TooLarge
 from activities.orders.storing import Change, Copy
 from domain.orders import lateness, places
 from domain.orders.config import Effective
+from domain.orders.marks import Track
 from domain.orders.steps import (
     Alarm,
     Alarms,
@@ -55,12 +56,14 @@ class OrderSteps:
             if when is not None and row.claimed_to is not None and when + skew < row.claimed_to:
                 jobs = await ledger.holding(session, order.platform, when, order.again_suffix)
                 return Claimed(project_id=row.project_id, jobs=jobs, threads=here.settings.threads, rereads=True)
-            room = max(0, self._settings.slices_ahead - await ledger.waiting(session, order.platform))
-            await ledger.claim(session, here, await ledger.database_now(session) + skew, room)
+            ahead, waiting = self._settings.slices_ahead, await ledger.waiting(session, order.platform)
+            room_by_track = {track: max(0, ahead - waiting[track]) for track in Track}
+            await ledger.claim(session, here, await ledger.database_now(session) + skew, room_by_track)
             session.add(row)
             await session.flush()
-            room = max(0, self._settings.slices_ahead - len(order.running))
-            jobs = await ledger.due(session, order.platform, order.running, room)
+            room = max(0, ahead - len(order.running))
+            jobs = await ledger.due(session, order.platform, Track.LIVE, order.running, ahead)
+            jobs += await ledger.due(session, order.platform, Track.HISTORY, order.running, room)
             if not jobs:
                 jobs = await ledger.sweepable(session, here, order.running, min(room, here.settings.threads))
             return Claimed(project_id=row.project_id, jobs=jobs, threads=here.settings.threads)

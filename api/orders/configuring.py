@@ -74,7 +74,7 @@ async def change_config(call: Call, path: PlatformPath, body: Options) -> Config
             configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(row.platform, UNSET)) for row in rows
         ]
         for here in standings:
-            config.check(here.row.platform, here.settings, here.capability, here.now)
+            here.check()
         if path.platform == DEFAULT:
             return _shared(level)
         _check_kept(rows[0], body)

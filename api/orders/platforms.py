@@ -20,7 +20,7 @@ from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from domain.faults import Conflict, Invalid, Missing
-from domain.orders import config, marks, places, platforms, windows
+from domain.orders import marks, places, platforms, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
 from infra.database import Session
@@ -101,7 +101,7 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         row.notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
-        config.check(path.platform, here.settings, here.capability, here.now)
+        here.check()
         session.add(row)
     await schedules.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)
@@ -128,7 +128,7 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
         failed=failed,
-        open=waiting,
+        open=sum(waiting.values()),
         next_slices=_next(here),
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),

@@ -159,8 +159,14 @@ def begins_at(starttime: str, platform_now: datetime) -> datetime:
     return windows.floor(platform_now - timedelta(days=int(last[1]) * _DAYS[last[2]]))
 
 
-def check(platform: str, settings: Effective, capability: Capability, now: AwareDatetime) -> None:
+def check(
+    platform: str, settings: Effective, capability: Capability, now: AwareDatetime, *, has_begun: bool = False
+) -> None:
     """Refuse what cannot work with this platform.
+
+    Args:
+        now: The platform's time.
+        has_begun: Whether its beginning is kept already, however far back that is by now.
 
     Raises:
         Invalid: The sentence says what was set and what is allowed.
@@ -193,7 +199,8 @@ def check(platform: str, settings: Effective, capability: Capability, now: Aware
             f"{paging.rows_max:,} orders of a query",
         )
     _check_rate(platform, settings, capability)
-    _check_start(platform, settings, capability, now)
+    if not has_begun:
+        _check_start(platform, settings, capability, now)
 
 
 def _check_rate(platform: str, settings: Effective, capability: Capability) -> None:

@@ -10,7 +10,7 @@ Whatever is claimed is open until it is read and confirmed, or skipped with a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain
@@ -69,16 +69,16 @@ class Marks(BaseModel):
             return None
         return Window(start=self.history_to, end=self.live_from)
 
-    def claim(self, horizon: datetime, interval_seconds: int, most: int) -> tuple[Self, list[Claim]]:
+    def claim(self, horizon: datetime, interval_seconds: int, most: Mapping[Track, int]) -> tuple[Self, list[Claim]]:
         """The next slices, those of the present first, and the marks after that.
 
         Args:
             horizon: Up to when the platform's orders have settled, by its own clock.
             interval_seconds: The length of a slice.
-            most: How many slices at most.
+            most: How many slices of each track at most, so that history that waits does not keep the present out.
         """
-        live = windows.consecutive(self.claimed_to, horizon, interval_seconds, most)
-        history = windows.clipped(self.history_to, self.live_from, interval_seconds, most - len(live))
+        live = windows.consecutive(self.claimed_to, horizon, interval_seconds, most[Track.LIVE])
+        history = windows.clipped(self.history_to, self.live_from, interval_seconds, most[Track.HISTORY])
         moved = self.model_copy(
             update={
                 "claimed_to": live[-1].end if live else self.claimed_to,

@@ -109,6 +109,11 @@ def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], s
     assert said in refused.value.record.message
 
 
+def test_a_platform_that_has_begun_keeps_its_beginning() -> None:
+    """What was allowed when it began is not refused because time has gone by."""
+    config.check("shop-1", in_force(starttime="2026-01-01T00:00:00Z"), CAPABILITY, NOW, has_begun=True)
+
+
 def test_what_fits_is_taken() -> None:
     """What is built in fits every platform that allows it."""
     config.check("shop-1", in_force(), CAPABILITY, NOW)

@@ -56,7 +56,7 @@ def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetim
 def test_the_present_goes_before_history() -> None:
     """A platform that begins long ago is claimed at its newest interval first."""
     first = Marks.first(BEGIN, at(10_000), 600)
-    _, claims = first.claim(at(10_000), 600, 3)
+    _, claims = first.claim(at(10_000), 600, {Track.LIVE: 3, Track.HISTORY: 2})
 
     assert [claim.track for claim in claims] == [Track.LIVE, Track.HISTORY, Track.HISTORY]
     assert claims[0].window.end == at(9_600)
@@ -88,12 +88,14 @@ class Claiming(RuleBasedStateMachine):
         """The platform's clock moves on."""
         self.now += seconds
 
-    @rule(interval=st.integers(1, 200), most=st.integers(1, 6))
-    def claim(self, interval: int, most: int) -> None:
+    @rule(interval=st.integers(1, 200), live=st.integers(0, 4), history=st.integers(0, 4))
+    def claim(self, interval: int, live: int, history: int) -> None:
         """A cycle claims, with any interval: the configuration may have changed."""
+        most = {Track.LIVE: live, Track.HISTORY: history}
         self.marks, claims = self.marks.claim(at(self.now), interval, most)
         self.open += [claim.window for claim in claims]
-        assert len(claims) <= most
+        for track in Track:
+            assert sum(claim.track is track for claim in claims) <= most[track]
 
     @precondition(lambda self: self.open)
     @rule(data=st.data())

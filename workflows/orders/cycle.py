@@ -92,11 +92,7 @@ class OrderCycle:
             if workflow.info().is_continue_as_new_suggested():
                 await self._drained()
                 workflow.continue_as_new(order.model_copy(update={"continued": True}))
-            try:
-                claimed = await self._claimed()
-            except ActivityError as error:
-                await self._drained()
-                return self._tell(f"The platform's clock could not be read: {error.cause}")
+            claimed = await self._claimed()
 
     @workflow.query
     def status(self) -> CycleStatus:
@@ -122,7 +118,13 @@ class OrderCycle:
     async def _skew_seconds(self) -> float:
         """How far the platform's clock is before ours; looked at every few seconds, not at every claim."""
         if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
-            reading = await self._clock()
+            try:
+                reading = await self._clock()
+            except ActivityError:
+                if self._skew is None:
+                    raise
+                # A platform that does not answer for a while has no other clock afterwards.
+                return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
             if reading.alarm is not None:
                 await alarms.tell([reading.alarm])
