@@ -54,7 +54,6 @@ class ShownPlatform(ListedPlatform):
     proposed_settle_lag: int | None = Field(description="what would have caught the orders that came late")
     missed: int = Field(description="orders that only a later reading found")
     paused: bool = Field(description="whether its schedule is paused")
-    mark: int = Field(description="what exports can be frozen at")
 
 
 class ShownSlice(Answer):

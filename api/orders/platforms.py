@@ -136,7 +136,6 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         proposed_settle_lag=row.proposed_settle_lag,
         missed=missed,
         paused=await _is_paused(call, row.platform),
-        mark=row.revision,
     )
 
 

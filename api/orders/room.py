@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from aiohttp import web
 from pydantic import Field
 
 from api.models import Request
+from api.orders.frozen import FROZEN, Frozen
 from api.routes import Routes
 from domain.orders import places
+from infra.services import Services
 
-routes = Routes("orders", "Orders are fetched from every platform in slices of time, none lost.")
+
+def _attach(app: web.Application, services: Services) -> None:
+    app[FROZEN] = Frozen(services.database)
+
+
+routes = Routes("orders", "Orders are fetched from every platform in slices of time, none lost.", attach=_attach)
 
 
 class PlatformPath(Request):

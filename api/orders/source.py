@@ -6,16 +6,18 @@ replaced since are kept for some days for that.
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
-from sqlalchemy import BigInteger, bindparam, text
 
 from activities.orders import configuration
 from api.models import Answer, Request
 from api.moments import Moment
+from api.orders.frozen import FROZEN, Excerpt
 from api.orders.room import routes
 from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
@@ -23,28 +25,9 @@ from domain.orders import places
 from infra.tables.orders import OrderPlatform
 
 PAGE_SIZE_MAX: Final = 10_000
-_FROZEN: Final = """
-FROM (
-    SELECT platform, shop, order_id, modified_at, version, raw FROM orders
-    WHERE platform = :platform AND revision <= :mark
-    UNION ALL
-    SELECT platform, shop, order_id, modified_at, version, raw FROM order_copies
-    WHERE platform = :platform AND revision <= :mark AND until_revision > :mark
-) AS frozen
-WHERE modified_at >= coalesce(:after, '-infinity'::timestamptz)
-    AND modified_at < coalesce(:before, 'infinity'::timestamptz)
-"""
-_ROW: Final = """
-json_build_object(
-    'platform', platform, 'shop', shop, 'order_id', order_id,
-    'modified_at', to_char(modified_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'version', version,
-    'order', raw::json
-)::text
-"""
-_COUNT: Final = text(f"SELECT count(*) {_FROZEN}").bindparams(bindparam("mark", type_=BigInteger))
-_PAGE: Final = text(f"SELECT {_ROW} AS row {_FROZEN} ORDER BY shop, order_id LIMIT :size OFFSET :skipped").bindparams(
-    bindparam("mark", type_=BigInteger)
-)
+CLOCKS_APART_SECONDS: Final = 60
+MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
+"""A commit, and when it was seen: copies that were replaced later are kept for some days from then on."""
 
 
 class Filters(Request):
@@ -58,7 +41,7 @@ class Filters(Request):
 class Asked(Filters):
     """One page of the source's protocol."""
 
-    mark: int = Field(ge=0, le=2**62, description="as GET /v1/orders/mark told it")
+    mark: str = Field(pattern=f"^{MARK.pattern}$", description="as GET /v1/orders/mark told it")
     page: int = Field(ge=0, le=10**9)
     page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)
 
@@ -67,7 +50,7 @@ class Mark(Answer):
     """What an export can be frozen at."""
 
     platform: str
-    mark: int
+    mark: str
     complete_to: AwareDatetime | None = Field(description="up to when every order is in it")
     total: int = Field(description="how many orders it has")
     source_url: str = Field(description="what to send as `source_url`, with your key in `headers`")
@@ -87,10 +70,15 @@ async def mark(call: Call, query: Filters) -> Mark:
             "This installation does not say under which address its workers reach the API.",
             "Ask the operator to set HAULAGE_ORDERS__OWN_ADDRESS.",
         )
+    told = f"{row.revision}-{int(time.time())}"
     filters = query.model_dump(mode="json", exclude_none=True)
-    address = f"{own.rstrip('/')}/v1/orders/source?{urlencode({**filters, 'mark': row.revision})}"
-    total = await _total(call, query, row.revision)
-    return Mark(platform=row.platform, mark=row.revision, complete_to=row.complete_to, total=total, source_url=address)
+    return Mark(
+        platform=row.platform,
+        mark=told,
+        complete_to=row.complete_to,
+        total=await call.request.app[FROZEN].total(_excerpt(query, row.revision)),
+        source_url=f"{own.rstrip('/')}/v1/orders/source?{urlencode({**filters, 'mark': told})}",
+    )
 
 
 @routes.get(
@@ -102,14 +90,30 @@ async def mark(call: Call, query: Filters) -> Mark:
 async def source(call: Call, query: Asked) -> web.StreamResponse:
     """Answer one page of the download center's protocol: `{"total": …, "data": […]}`."""
     row = await _owned(call, query.platform)
-    if query.mark > row.revision:
-        raise Missing("not_found", f"There is no mark {query.mark} yet.", "Get one with GET /v1/orders/mark.")
-    total = await _total(call, query, query.mark)
-    parameters = _parameters(query, query.mark) | {"size": query.page_size, "skipped": query.page * query.page_size}
-    async with call.services.database.session() as session:
-        rows = (await session.execute(_PAGE, parameters)).scalars().all()
-    body = f'{{"total":{total},"data":[{",".join(rows)}]}}'
-    return web.Response(text=body, content_type=JSON)
+    excerpt = _excerpt(query, _revision(call, query.mark, row))
+    frozen = call.request.app[FROZEN]
+    total = await frozen.total(excerpt)
+    rows = await frozen.page(excerpt, query.page * query.page_size, query.page_size)
+    return web.Response(text=f'{{"total":{total},"data":[{",".join(rows)}]}}', content_type=JSON)
+
+
+def _revision(call: Call, mark: str, row: OrderPlatform) -> int:
+    """The commit that a mark names, if what was there then can still be told."""
+    revision, told = map(int, mark.split("-"))
+    if revision > row.revision or told > time.time() + CLOCKS_APART_SECONDS:
+        raise Missing("not_found", f"There is no mark {mark} yet.", "Get one with GET /v1/orders/mark.")
+    days = call.services.settings.orders.copies_kept_days
+    if time.time() > told + days * 86_400:
+        raise Gone(
+            "mark_gone",
+            f"The mark {mark} is older than {days} days, for which replaced orders are kept.",
+            "Get a new one with GET /v1/orders/mark.",
+        )
+    return revision
+
+
+def _excerpt(query: Filters, revision: int) -> Excerpt:
+    return Excerpt(query.platform, revision, query.modified_after, query.modified_before)
 
 
 async def _owned(call: Call, platform: str) -> OrderPlatform:
@@ -118,17 +122,3 @@ async def _owned(call: Call, platform: str) -> OrderPlatform:
     if row is None or row.project_id != call.project_id:
         raise configuration.unknown(platform)
     return row
-
-
-async def _total(call: Call, query: Filters, at: int) -> int:
-    async with call.services.database.session() as session:
-        return int((await session.execute(_COUNT, _parameters(query, at))).scalar_one())
-
-
-def _parameters(query: Filters, at: int) -> dict[str, object]:
-    return {
-        "platform": query.platform,
-        "mark": at,
-        "after": query.modified_after,
-        "before": query.modified_before,
-    }

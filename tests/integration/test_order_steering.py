@@ -235,6 +235,28 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
     assert mark["source_url"].startswith("http://127.0.0.1")
 
 
+async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for(settings: Settings) -> None:
+    """Whether a process goes on from the page before or skips to one; a mark that is over, or none, is refused."""
+    async with ordering(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await orders.fetch()
+        mark = (await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+
+        async def page(number: int, name: str = mark["mark"]) -> Any:
+            query = f"platform=shop-1&mark={name}&page={number}&page_size=7"
+            return (await orders.door.ask("GET", f"/v1/orders/source?{query}", key=orders.key)).body
+
+        last = mark["total"] // 7
+        skipped = [(await page(number))["data"] for number in reversed(range(last + 1))]
+        followed = [(await page(number))["data"] for number in range(last + 1)]
+        revision = mark["mark"].partition("-")[0]
+        codes = [(await page(0, name))["code"] for name in (f"{revision}-1000000000", f"9{mark['mark']}")]
+
+    assert followed == skipped[::-1]
+    assert len({row["order_id"] for rows in followed for row in rows}) == mark["total"]
+    assert codes == ["mark_gone", "not_found"]
+
+
 async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> None:
     """Those modified last first, each once; another project sees none."""
     async with ordering(settings) as orders:
