@@ -1,0 +1,62 @@
+"""Housekeeping of orders: what is kept for a time goes after it, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import select
+from temporalio.testing import ActivityEnvironment
+
+from activities.orders import housekeeping
+from activities.orders.housekeeping import OrderHousekeeping
+from infra import services
+from infra.database import Database
+from infra.settings import Settings
+from infra.tables.orders import OrderCopy
+
+pytestmark = pytest.mark.stack
+
+KEPT_DAYS = 7
+
+
+def replaced(number: int, days_ago: float) -> OrderCopy:
+    """A copy that was replaced so long ago."""
+    now = datetime.now(UTC)
+    return OrderCopy(
+        platform="p",
+        shop="s",
+        order_id=str(number),
+        revision=1,
+        until_revision=2,
+        modified_at=now,
+        version=1,
+        raw="{}",
+        replaced_at=now - timedelta(days=days_ago),
+    )
+
+
+async def test_copies_go_when_no_mark_can_need_them(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch by batch; those within the time stay, and so do raw pages."""
+    monkeypatch.setattr(housekeeping, "BATCH", 2)
+    async with database.session() as session:
+        session.add_all([replaced(number, KEPT_DAYS + 0.1) for number in range(5)])
+        session.add_all([replaced(number, KEPT_DAYS - 0.1) for number in range(5, 8)])
+    async with services.connect(settings) as held:
+        key = "orders-raw/platform=p/day=2026-11-20/page.parquet"
+        await held.objects.put(key, b"page")
+
+        await ActivityEnvironment().run(OrderHousekeeping(held).purge)
+
+        assert [each.key for each in await held.objects.list("orders-raw/")] == [key]
+        no_longer = settings.orders.model_copy(update={"raw_kept_days": 0})
+        expired = replace(held, settings=settings.model_copy(update={"orders": no_longer}))
+        await ActivityEnvironment().run(OrderHousekeeping(expired).purge)
+        assert await held.objects.list("orders-raw/") == []
+
+    async with database.session() as session:
+        left = (await session.exec(select(OrderCopy.order_id))).all()
+    assert sorted(left) == ["5", "6", "7"]
