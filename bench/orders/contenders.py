@@ -88,7 +88,7 @@ class Ours:
             "interval": INTERVAL_SECONDS,
             "max_rows_per_slice": MAX_ROWS,
             "settle_lag": LAG_SECONDS,
-            # One slice at a time on each worker: read quickly, it changes less while it is read, and is sooner confirmed.
+            # One slice at a time on each worker: read quickly, it changes less meanwhile, and is sooner confirmed.
             "threads": 1,
             "credentials": CREDENTIALS,
         }
