@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,9 @@ from infra import quotas
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
 from infra.services import Services
+
+# Slices that begin together must not end together, or whoever waits for a place waits for a whole one.
+SLICE_SHARE_MIN = 0.2
 
 
 class DownloadSteps:
@@ -80,9 +84,9 @@ class DownloadSteps:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
             stager = await self._stager(fetch)
-            async with beating(lambda: [FetchProgress(range=fetch.pages.index, rows=stager.rows)]):
+            async with beating(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
                 report = await Fetching(source_of(self._services, order), stager, fetch).run(
-                    until=time.monotonic() + fetch.slice_seconds
+                    until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                 )
         extent = fetch.probe.extent
         if report.done and not report.new_columns and extent.exact:

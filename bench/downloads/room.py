@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.downloads import figures, proof
+from bench.downloads import fairness, figures, proof
 from bench.downloads.contenders import ROOM, Contender, Ours, Peer, Run
 from bench.downloads.figures import Results
 from bench.peers import environments
@@ -53,10 +53,11 @@ async def measure() -> None:
             await _turn(running, ours, WARM_UP_ROWS)
             for size in SMALL if small else FULL:
                 results[size.rows] = await _rounds(running, contenders, size)
+            fair = await fairness.figures(running, SEED)
     # A quick run is a look, not a record.
     name = f"{ROOM}-small" if small else ROOM
     figures.show(results)
-    publish(name, figures.figures(results))
+    publish(name, [*figures.figures(results), *fair])
     await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
