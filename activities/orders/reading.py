@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -44,6 +45,14 @@ class Harvest:
             before = self.copies.get(order.order_id)
             if before is None or copy.rank > before.rank:
                 self.copies[order.order_id] = copy
+
+    @property
+    def digest(self) -> bytes:
+        """Tells two readings of a window apart: which orders it held, and how new each was."""
+        summary = hashlib.blake2b(digest_size=16)
+        for order_id, copy in sorted(self.copies.items()):
+            summary.update(f"{order_id}\n{copy.order.modified_at.isoformat()}\n{copy.order.version}\n".encode())
+        return summary.digest()
 
 
 class TooLarge(Exception):

@@ -206,6 +206,7 @@ class PlatformSteps:
             result = _result(order, row, harvest, changes)
             if row.done_at is None:
                 _finish(row, result, key)
+                row.digest = harvest.digest
                 row.done_at = await ledger.database_now(session)
             elif order.purpose is Purpose.SWEEP:
                 row.swept_at, row.missed = await ledger.database_now(session), result.missed

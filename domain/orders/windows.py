@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
@@ -79,9 +77,3 @@ def clipped(start: datetime, until: datetime, interval_seconds: int, most: int) 
     if len(found) < most and rest < until:
         found.append(Window(start=rest, end=until))
     return found
-
-
-def is_gapless(windows: Iterable[Window]) -> bool:
-    """Whether windows follow each other without a gap and without an overlap."""
-    ordered = sorted(windows, key=lambda each: each.start)
-    return all(before.end == after.start for before, after in pairwise(ordered))

@@ -20,6 +20,7 @@ from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Faults, Kind, Limits, Scenario
 from tests.exports import working
 from tests.orders import LAG_SECONDS, Orders, ordering, since, told
+from tests.slices import is_gapless
 from tests.stack import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
@@ -90,7 +91,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
                 assert complete_to <= row.complete_to
                 complete_to = row.complete_to
                 leaves = [each for each in await orders.slices(number) if each.split_at is None]
-                assert windows.is_gapless([windows.Window(start=each.start_at, end=each.end_at) for each in leaves])
+                assert is_gapless([windows.Window(start=each.start_at, end=each.end_at) for each in leaves])
             await settle(orders, platform, number)
             assert await orders.is_complete(number), await orders.status(number)
             assert told(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
@@ -141,7 +142,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
 
         slices = await orders.slices("split")
         leaves = [windows.Window(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
-        assert windows.is_gapless(leaves)
+        assert is_gapless(leaves)
         assert min(leaf.length for leaf in leaves) == timedelta(seconds=1)
         assert await digest(orders, "whole") == await digest(orders, "split")
 
@@ -308,7 +309,7 @@ async def test_configuration_may_change_while_slices_are_read(settings: Settings
         slices = await orders.slices()
         assert told(await orders.findings()) == NOTHING
         assert await orders.is_complete()
-    assert windows.is_gapless([windows.Window(start=row.start_at, end=row.end_at) for row in slices])
+    assert is_gapless([windows.Window(start=row.start_at, end=row.end_at) for row in slices])
     assert len({row.settings_version for row in slices}) > 1
 
 

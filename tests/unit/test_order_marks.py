@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import ValidationError
 
-from domain.orders import marks, windows
+from domain.orders import marks
 from domain.orders.marks import Marks, Track
 from domain.orders.windows import Window
+from tests.slices import is_gapless
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -35,7 +36,7 @@ def test_halves_are_the_window(start: int, length: int) -> None:
     for _ in range(length.bit_length() + 1):
         leaves = [half for leaf in leaves for half in leaf.halves() or (leaf,)]
 
-    assert windows.is_gapless(leaves)
+    assert is_gapless(leaves)
     assert (leaves[0].start, leaves[-1].end) == (whole.start, whole.end)
     assert all(leaf.length == timedelta(seconds=1) for leaf in leaves)
 
@@ -121,7 +122,7 @@ class Claiming(RuleBasedStateMachine):
     def nothing_is_forgotten(self) -> None:
         """What is read, open or unclaimed makes the whole time between the beginning and `claimed_to`, each once."""
         parts = [*self.open, *self.read, *([self.marks.unclaimed] if self.marks.unclaimed else [])]
-        assert windows.is_gapless(parts)
+        assert is_gapless(parts)
         if parts:
             assert min(each.start for each in parts) == BEGIN
             assert max(each.end for each in parts) == self.marks.claimed_to
