@@ -28,3 +28,6 @@ def _written_out(moment: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_sensible)]
+"""In a query, where everything is text."""
+BodyMoment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+"""In JSON, whose reader takes no number for a moment."""

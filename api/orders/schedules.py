@@ -11,7 +11,7 @@ from temporalio.client import ScheduleBackfill, ScheduleHandle, ScheduleOverlapP
 
 from activities.orders import configuration
 from api.models import Answer, Request
-from api.moments import Moment
+from api.moments import BodyMoment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
@@ -30,8 +30,8 @@ class Pause(Request):
 class Times(Request):
     """A time to read again."""
 
-    start: Moment
-    end: Moment
+    start: BodyMoment
+    end: BodyMoment
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
