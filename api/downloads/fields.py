@@ -68,7 +68,9 @@ Urls = Annotated[
     forms.Told(forms.one_or_many),
 ]
 Data = Annotated[
-    Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)] | Annotated[list[TableData | None], forms.tag(2)],
+    Annotated[Rows, forms.tag(0)]
+    | Annotated[Groups, forms.tag(1)]
+    | Annotated[list[TableData | None], _ForEach, forms.tag(2)],
     forms.Told(_form_of_data),
 ]
 """One value for all tables, or an array with one for each."""

@@ -26,7 +26,7 @@ from tests.stack import eventually
 
 ROWS = 120_000
 PAGE_SIZE = 250
-DELAY_MS = 15
+DELAY_MS = 30
 VICTIMS = ("worker-1", "worker-2", "api", "engine", "database", "store")
 
 

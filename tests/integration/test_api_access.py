@@ -32,6 +32,9 @@ class Estate:
     transfer_id: str = "AsyncDownloadTask:1:2:/etc/app.conf:00000000-0000-8000-8000-000000000000"
     job_id: str = "AsyncDownloadJob:1:2:/etc/app.conf:4000000000"
     delivery_id: str = "msg_" + "0" * 32
+    platform: int = 1
+    slice: str = "2026-01-01T00:00:00Z"
+    day: str = "2026-01-01"
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
@@ -94,7 +97,7 @@ async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(door), await door.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers"}
+    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders"}
     assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 
