@@ -55,6 +55,8 @@ TableData = Annotated[Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.ta
 """The rows of a table, or the rows of each of its row heads."""
 
 _ForEach = Field(min_length=1, max_length=TABLES_MAX)
+# How many tables there may be is judged with all else that is said of them.
+_ToldForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
 Titles = Annotated[
     Annotated[Title, forms.tag(0)] | Annotated[list[Title | None], _ForEach, forms.tag(1)],
     forms.Told(forms.one_or_many),
@@ -70,7 +72,7 @@ Urls = Annotated[
 Data = Annotated[
     Annotated[Rows, forms.tag(0)]
     | Annotated[Groups, forms.tag(1)]
-    | Annotated[list[TableData | None], _ForEach, forms.tag(2)],
+    | Annotated[list[TableData | None], _ToldForEach, forms.tag(2)],
     forms.Told(_form_of_data),
 ]
 """One value for all tables, or an array with one for each."""
