@@ -48,11 +48,11 @@ class Queue:
 
 def table(services: Services) -> list[Queue]:
     """All queues of the house."""
-    download = DownloadSteps(services)
-    transfer = TransferSteps(services)
-    order, watching = OrderSteps(services), OrderWatching(services)
-    housekeeping = DownloadHousekeeping(services)
-    webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
+    return [*_of_downloads(services), *_of_webhooks(services), *_of_transfers(services), *_of_orders(services)]
+
+
+def _of_downloads(services: Services) -> list[Queue]:
+    download, housekeeping = DownloadSteps(services), DownloadHousekeeping(services)
     return [
         Queue(
             name=downloads.QUEUE,
@@ -87,13 +87,25 @@ def table(services: Services) -> list[Queue]:
             slots=services.settings.worker.render_slots,
             polls=1,
         ),
+    ]
+
+
+def _of_webhooks(services: Services) -> list[Queue]:
+    webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
+    return [
         Queue(
             name=webhooks.QUEUE,
             workflows=[webhooks.WebhookDelivery],
             activities=[webhook.enter, webhook.attempt],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
-        ),
+        )
+    ]
+
+
+def _of_transfers(services: Services) -> list[Queue]:
+    transfer = TransferSteps(services)
+    return [
         Queue(
             name=transfers.QUEUE,
             workflows=[transfers.TransferJob],
@@ -110,13 +122,19 @@ def table(services: Services) -> list[Queue]:
             slots=1_000,
             beside=transfers.FILE_QUEUE,
         ),
+    ]
+
+
+def _of_orders(services: Services) -> list[Queue]:
+    order, watching = OrderSteps(services), OrderWatching(services)
+    return [
         Queue(
             # What asks platforms has queues of its own, one platform each: `serving` makes them while it runs.
             name=places.QUEUE,
             workflows=[orders.OrderCycle, orders.OrderSlice, orders.OrderReport, orders.OrderWatch],
             activities=[order.claim, order.settings, order.fail, watching.platforms, watching.note],
             slots=20,
-        ),
+        )
     ]
 
 
