@@ -93,15 +93,19 @@ class Exports:
 
 
 @asynccontextmanager
-async def exporting(settings: Settings) -> AsyncIterator[Exports]:
-    """API, worker, source and project over the test's own parts."""
+async def exporting(settings: Settings, resume_window_seconds: int = 1) -> AsyncIterator[Exports]:
+    """API, worker, source and project over the test's own parts; by default what failed is soon wiped."""
     async with running_source() as source:
         allowed = source.base.removeprefix("http://")
         settings = settings.model_copy(
             update={
                 "guard": settings.guard.model_copy(update={"allow": [allowed]}),
                 "downloads": settings.downloads.model_copy(
-                    update={"retry_pause_seconds": 0.01, "rerun_pause_seconds": 0.01, "resume_window_seconds": 1}
+                    update={
+                        "retry_pause_seconds": 0.01,
+                        "rerun_pause_seconds": 0.01,
+                        "resume_window_seconds": resume_window_seconds,
+                    }
                 ),
             }
         )

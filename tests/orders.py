@@ -16,7 +16,7 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import places
 from domain.orders.steps import CycleOrder, CycleStatus
-from infra.embedded.ports import Ports
+from infra.embedded.ports import claiming
 from infra.services import Services
 from infra.settings import Settings
 from infra.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
@@ -233,13 +233,14 @@ async def ordering(settings: Settings, *, queues: Sequence[str] = (), **changes:
         queues: What the worker serves, by default everything.
         changes: Replace settings of orders.
     """
-    port = Ports({}).claim("api")
-    own = {"own_address": f"http://127.0.0.1:{port}", **changes}
-    async with running_platforms() as platforms:
-        settings = tuned(settings, platforms.base, **own)
-        async with opened(settings, port=port) as door, working(door.settings, queues) as running:
-            project_id, key = await door.make_project()
-            yield Orders(door, platforms, running.services, project_id, key)
+    with claiming({}) as ports:
+        port = ports.claim("api")
+        own = {"own_address": f"http://127.0.0.1:{port}", **changes}
+        async with running_platforms() as platforms:
+            settings = tuned(settings, platforms.base, **own)
+            async with opened(settings, port=port) as door, working(door.settings, queues) as running:
+                project_id, key = await door.make_project()
+                yield Orders(door, platforms, running.services, project_id, key)
 
 
 async def until_complete(orders: Orders, number: str = NUMBER, timeout: float = 30.0) -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from infra.embedded import database, engine, keys, record, store
 from infra.embedded.keys import Keys
 from infra.embedded.part import Part
-from infra.embedded.ports import LOOPBACK, Ports
+from infra.embedded.ports import LOOPBACK, Ports, claiming
 from infra.embedded.supervisor import Supervisor, supervised
 from infra.embedded.variables import as_variables
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
@@ -103,10 +103,9 @@ async def embedded(
         ports: Wished ports; each moves aside when it is taken.
     """
     data_dir = _made(data_dir)
-    with record.held(data_dir) as run:
+    with record.held(data_dir) as run, claiming(run.run.ports) as chosen:
         await run.sweep()
         wishes = ports or EmbeddedSettings()
-        chosen = Ports(run.run.ports)
         secrets = keys.load(data_dir / "secrets.json")
         parts = _parts(data_dir, chosen, wishes, secrets, ui=ui, time_skipping=time_skipping)
         run.run.ports = dict(chosen.chosen)

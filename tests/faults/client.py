@@ -27,17 +27,23 @@ class Client:
 
     async def call(self, method: str, path: str, status: int, **options: Any) -> aiohttp.ClientResponse:
         """Repeat a request until it is answered as it should be: while parts are down, it cannot."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                try:
-                    answer = await self.session.request(method, path, allow_redirects=False, **options)
-                    await answer.read()
-                except (aiohttp.ClientError, ConnectionError):
-                    answer = None
-                if answer is not None and answer.status == status:
-                    return answer
-                assert answer is None or answer.status >= 500, await answer.text()
-                await asyncio.sleep(PAUSE_SECONDS)
+        hindrance = "no answer"
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    try:
+                        answer = await self.session.request(method, path, allow_redirects=False, **options)
+                        text = await answer.text()
+                    except (aiohttp.ClientError, ConnectionError) as error:
+                        hindrance = repr(error)
+                    else:
+                        if answer.status == status:
+                            return answer
+                        hindrance = f"{answer.status} {text}"
+                        assert answer.status >= 500, hindrance
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"{method} {path} in {PATIENCE_SECONDS} s: at last {hindrance}") from None
 
     async def start(self, source_url: str, *, key: str | None = None, **request: Any) -> str:
         """Ask for a download, once however often the request is repeated; its task id."""

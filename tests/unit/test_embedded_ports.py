@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.embedded.ports import LOOPBACK, RANGE, Ports
+from infra.embedded.ports import LOOPBACK, RANGE, Ports, claiming
 
 
 @pytest.fixture
@@ -20,27 +20,44 @@ def taken() -> Iterator[int]:
 @pytest.fixture
 def free() -> int:
     """A port that nobody listens on."""
-    return Ports({}).claim("any")
+    with claiming({}) as ports:
+        return ports.claim("any")
 
 
-def test_the_wished_port_is_taken_when_it_is_free(free: int) -> None:
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    """Ports of a first run."""
+    with claiming({}) as claimed:
+        yield claimed
+
+
+def test_the_wished_port_is_taken_when_it_is_free(ports: Ports, free: int) -> None:
     """Known addresses stay what users expect."""
-    assert Ports({}).claim("api", free) == free
+    assert ports.claim("api", free) == free
 
 
-def test_a_taken_port_moves_aside(taken: int) -> None:
+def test_a_taken_port_moves_aside(ports: Ports, taken: int) -> None:
     """A second installation on the machine starts too, outside the ephemeral range."""
-    assert Ports({}).claim("api", taken) in RANGE
+    assert ports.claim("api", taken) in RANGE
 
 
-def test_no_port_is_given_twice(free: int) -> None:
+def test_no_port_is_given_twice(ports: Ports, free: int) -> None:
     """Nobody listens yet when the second part claims."""
-    ports = Ports({})
     assert ports.claim("api", free) == free
     assert ports.claim("ui", free) != free
 
 
+def test_no_port_is_given_to_two_supervisors(ports: Ports, free: int) -> None:
+    """Nobody listens while a part restarts; its port is not free for that, and free again when all ends."""
+    assert ports.claim("api", free) == free
+    with claiming({"api": free}) as others:
+        assert others.claim("api", free) != free
+    with claiming({}) as third:
+        assert third.claim("api", others.chosen["api"]) == others.chosen["api"]
+
+
 def test_the_port_of_the_last_run_is_taken_again(taken: int, free: int) -> None:
     """Addresses stay the same from run to run, also after having moved aside."""
-    assert Ports({"api": free}).claim("api", taken) == free
-    assert Ports({"inner": free}).claim("inner") == free
+    for wish in (taken, 0):
+        with claiming({"api": free}) as ports:
+            assert ports.claim("api", wish) == free
