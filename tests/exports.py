@@ -20,7 +20,7 @@ from infra.settings import Settings
 from sims import rows as sample
 from sims.source import Source, running_source
 from tests.door import Door, opened
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 
@@ -60,7 +60,7 @@ class Exports:
         status: dict[str, Any] = reply.body
         return status
 
-    async def ended(self, task_id: str, timeout: float = 60.0) -> dict[str, Any]:
+    async def ended(self, task_id: str, timeout: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until it ended."""
 
         async def end() -> dict[str, Any]:

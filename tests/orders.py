@@ -30,7 +30,7 @@ from sims.platforms.scenario import Scenario
 from sims.platforms.server import Platforms, running_platforms
 from tests.door import Door, Reply, opened
 from tests.exports import working
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 from workflows.orders import OrderCycle
 from workflows.orders.cycle import attributes
 
@@ -165,7 +165,7 @@ class Orders:
             await self.fetch(number)
             return all(row.swept_at for row in await self.slices(number) if row.done_at)
 
-        return await eventually(all_swept, timeout=60)
+        return await eventually(all_swept)
 
     async def until_slices(self, count: int, number: str = NUMBER) -> None:
         """Wait until so many slices are claimed."""
@@ -173,7 +173,7 @@ class Orders:
         async def claimed() -> bool:
             return len(await self.slices(number)) >= count
 
-        await eventually(claimed, timeout=30)
+        await eventually(claimed)
 
     async def until_done(self, count: int, number: str = NUMBER) -> None:
         """Wait until so many slices are complete."""
@@ -181,7 +181,7 @@ class Orders:
         async def done() -> bool:
             return sum(row.done_at is not None for row in await self.slices(number)) >= count
 
-        await eventually(done, timeout=60)
+        await eventually(done)
 
     async def under_way(self, number: str = NUMBER) -> int:
         """How many slices somebody reads at this moment."""
@@ -243,7 +243,7 @@ async def ordering(settings: Settings, *, queues: Sequence[str] = (), **changes:
                 yield Orders(door, platforms, running.services, project_id, key)
 
 
-async def until_complete(orders: Orders, number: str = NUMBER, timeout: float = 30.0) -> None:
+async def until_complete(orders: Orders, number: str = NUMBER, timeout: float = PATIENCE_SECONDS) -> None:
     """Wait until nothing is open."""
 
     async def complete() -> bool:

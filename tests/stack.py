@@ -22,19 +22,21 @@ from infra.settings import EmbeddedSettings
 ANY_PORTS = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 RETENTION = timedelta(days=1)
 POLL_SECONDS = 0.02
+# A busy machine may take long over what is right; only what never comes is waited for so long.
+PATIENCE_SECONDS = 60.0
 
 T = TypeVar("T")
 
 
 @overload
-async def eventually(predicate: Callable[[], Coroutine[Any, Any, T]], timeout: float = 10.0) -> T: ...
+async def eventually(predicate: Callable[[], Coroutine[Any, Any, T]], timeout: float = PATIENCE_SECONDS) -> T: ...
 
 
 @overload
-async def eventually(predicate: Callable[[], T], timeout: float = 10.0) -> T: ...
+async def eventually(predicate: Callable[[], T], timeout: float = PATIENCE_SECONDS) -> T: ...
 
 
-async def eventually(predicate: Callable[[], T | Coroutine[Any, Any, T]], timeout: float = 10.0) -> T:
+async def eventually(predicate: Callable[[], T | Coroutine[Any, Any, T]], timeout: float = PATIENCE_SECONDS) -> T:
     """Ask until the answer is true and return it. While the predicate fails an assertion, it is asked again too."""
     deadline = time.monotonic() + timeout
     while True:

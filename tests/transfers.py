@@ -21,7 +21,7 @@ from sims.gse.tasks import Spot
 from sims.gse.world import World
 from tests.door import Door, Reply, opened
 from tests.exports import Working, working
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 
 FINAL = ("Success", "Failed", "Timeout")
 QUICK = Scenario(upload_seconds=0.05, download_seconds=0.1, jitter_seconds=0.05, terminate_seconds=0.05)
@@ -91,7 +91,7 @@ class Transfers:
         status: dict[str, Any] = reply.body
         return status
 
-    async def ended(self, task_id: str, timeout: float = 30.0) -> dict[str, Any]:
+    async def ended(self, task_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until a task ended."""
 
         async def end() -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Transfers:
         job: dict[str, Any] = reply.body
         return job
 
-    async def job_ended(self, job_id: str, timeout: float = 30.0) -> dict[str, Any]:
+    async def job_ended(self, job_id: str, timeout: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until all targets of a job ended."""
 
         async def end() -> dict[str, Any]:

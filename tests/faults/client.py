@@ -13,9 +13,10 @@ import aiohttp
 from yarl import URL
 
 from cli.house import House
+from tests.stack import eventually
 
 PAUSE_SECONDS = 0.1
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,18 @@ class Client:
 
     async def file(self, task_id: str) -> bytes:
         """The finished file."""
-        answer = await self.call("GET", f"/v1/downloads/{task_id}/file", 302)
-        async with aiohttp.ClientSession() as session:
-            file = await session.get(URL(answer.headers["Location"], encoded=True))
-            assert file.status == 200
-            return await file.read()
+
+        async def read() -> bytes:
+            answer = await self.call("GET", f"/v1/downloads/{task_id}/file", 302)
+            url = URL(answer.headers["Location"], encoded=True)
+            try:
+                async with aiohttp.ClientSession() as session, session.get(url) as file:
+                    assert file.status == 200, await file.text()
+                    return await file.read()
+            except aiohttp.ClientError as error:
+                raise AssertionError(f"the store does not answer: {error!r}") from error
+
+        return await eventually(read, PATIENCE_SECONDS)
 
 
 @asynccontextmanager

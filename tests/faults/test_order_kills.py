@@ -25,11 +25,9 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Faults, Scenario
 from sims.platforms.server import Platforms, running_platforms
-from tests.faults.client import client
+from tests.faults.client import PATIENCE_SECONDS, client
 from tests.orders import since, told
 from tests.stack import eventually
-
-pytestmark = pytest.mark.timeout(300)
 
 SPAN_SECONDS = 7_200
 INTERVAL_SECONDS = 120
@@ -58,7 +56,7 @@ class Fleet:
             except aiohttp.ClientError as error:
                 raise AssertionError(str(error)) from error
 
-        return await eventually(answered, timeout=60)
+        return await eventually(answered, PATIENCE_SECONDS)
 
     async def begin(self, number: str, scenario: Scenario, **options: Any) -> Platform:
         """Set up a platform; its schedule does the rest."""
@@ -110,7 +108,7 @@ class Fleet:
                 await self.ask("POST", f"/v1/platforms/{number}/trigger")
             return bool(shown["claimed_to"]) and not shown["holes"] and not shown["open"]
 
-        await eventually(whole, timeout=150)
+        await eventually(whole, PATIENCE_SECONDS)
 
     async def rows(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
         """Look into the database."""
@@ -169,7 +167,7 @@ async def test_kill_loses_no_order(fleet: Fleet, victim: str, request: pytest.Fi
         ),
     )
 
-    await eventually(lambda: _has_read(fleet, victim, moment), timeout=60)
+    await eventually(lambda: _has_read(fleet, victim, moment), PATIENCE_SECONDS)
     fleet.running.stack.kill(victim)
     await fleet.running.stack.ready(victim)
     platform.market.freeze()
@@ -188,7 +186,7 @@ async def test_a_worker_that_was_taken_for_dead_changes_nothing(fleet: Fleet) ->
     """O9: it is stopped in the middle, others read its slices, and when it wakes its writes are void."""
     scenario = Scenario(orders=1_500, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=30))
     await fleet.begin("asleep", scenario)
-    await eventually(lambda: _has_read(fleet, "asleep", 0.1), timeout=60)
+    await eventually(lambda: _has_read(fleet, "asleep", 0.1), PATIENCE_SECONDS)
     hung = fleet.running.stack.pids()["worker-1"]
     os.kill(hung, signal.SIGSTOP)
     try:

@@ -14,7 +14,6 @@ from typing import Any
 import aiohttp
 import asyncpg
 import psutil
-import pytest
 
 from cli.house import House, worker_names
 from infra import temporal
@@ -25,7 +24,6 @@ MEMORY_MAX_BYTES = 400 * 1024 * 1024
 SAMPLE_SECONDS = 0.2
 
 
-@pytest.mark.timeout(240)
 async def test_memory_stays_flat_over_a_million_rows(running: House) -> None:
     """An export of 1,000,000 rows keeps every process of ours under 400 MB, and is right."""
     ours = ("api", *worker_names())

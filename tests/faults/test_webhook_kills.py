@@ -61,13 +61,13 @@ async def test_a_killed_worker_s_delivery_arrives(
             order = make_order(held.sealer, project_id, receiver.url(answers=answers, delay_ms=delay_ms))
             await start(held.engine, order)
             async with worker_process(environment) as first:
-                await eventually(lambda: len(receiver.received()) == 1, timeout=20)
+                await eventually(lambda: len(receiver.received()) == 1)
                 if not delay_ms:
                     await deliveries.became(order, "pending", 1)
                 first.kill()
                 await first.wait()
             async with worker_process(environment):
-                await eventually(lambda: len(receiver.received()) == messages, timeout=90)
+                await eventually(lambda: len(receiver.received()) == messages)
                 await deliveries.became(order, "succeeded", attempts)
 
         assert {message.headers["webhook-id"] for message in receiver.received()} == {order.delivery_id}

@@ -20,7 +20,7 @@ from tests.orders import Orders, ordering, since, told
 from tests.stack import eventually
 from workflows.orders import OrderWatch
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.stack
 
 SPAN_SECONDS = 3_600
 NARROW = PLAIN.model_copy(
@@ -151,7 +151,7 @@ async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Se
             await orders.fetch()
             return await orders.is_complete()
 
-        await eventually(whole, timeout=60)
+        await eventually(whole)
         assert told(await orders.findings()) == dict.fromkeys(told(await orders.findings()), 0)
 
 
@@ -178,7 +178,7 @@ async def test_a_backfill_reads_again_and_moves_no_mark(settings: Settings) -> N
 
         reply = await orders.ask("POST", "/v1/platforms/shop-1/backfill", json=times)
         assert reply.status == 202, reply.body
-        ids = await eventually(lambda: _again(orders), timeout=60)
+        ids = await eventually(lambda: _again(orders))
         for workflow_id in ids:
             await orders.engine.get_workflow_handle(workflow_id).result()
 
@@ -335,5 +335,5 @@ async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
         await orders.ask("POST", "/v1/platforms/shop-1/trigger")
 
         assert resumed.body["paused"] is False
-        await eventually(orders.is_complete, timeout=60)
+        await eventually(orders.is_complete)
         assert (await orders.status())["paused"] is False

@@ -52,7 +52,7 @@ async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> No
             seen.append(await transfers.status(task_id))
             return bool(seen[-1]["status"] == "Success")
 
-        await eventually(over, timeout=30)
+        await eventually(over)
 
     assert list(dict.fromkeys(each["status"] for each in seen)) == ["Pending", "Running", "Success"]
     assert collecting["counts"] == {"Pending": 1, "Running": 0, "Success": 0, "Failed": 0, "Timeout": 0}
@@ -75,7 +75,7 @@ async def test_other_projects_see_nothing_and_change_nothing(settings: Settings)
         ]
         job_id = job_of(await transfers.status(ours))
         cancelled = await transfers.door.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel", key=other_key)
-        await eventually(lambda: len(transfers.world.tasks) >= 1, timeout=20)
+        await eventually(lambda: len(transfers.world.tasks) >= 1)
         job = await transfers.job(job_id)
 
         assert {(answer.status, answer.code) for answer in answers} == {(404, "not_found")}
@@ -167,7 +167,7 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
         task_id = await transfers.join("stuck-1")
         job_id = job_of(await transfers.status(task_id))
         handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=JobStatus)
-        await eventually(lambda: len(transfers.world.tasks) == 1, timeout=20)
+        await eventually(lambda: len(transfers.world.tasks) == 1)
         await handle.cancel()
         end = await transfers.ended(task_id)
         status = await handle.result()
@@ -185,9 +185,9 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
         async def is_gone() -> bool:
             return (await transfers.ask("GET", path)).status == 410
 
-        await eventually(is_gone, timeout=30)
+        await eventually(is_gone)
         stays = await transfers.join("stuck")
-        await eventually(lambda: len(transfers.world.tasks) == 2, timeout=20)
+        await eventually(lambda: len(transfers.world.tasks) == 2)
         services = transfers.worker.services
         await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue="downloads")
         async with services.database.session() as session:

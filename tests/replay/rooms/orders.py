@@ -132,7 +132,7 @@ async def _reread(recorder: Recorder, number: str) -> None:
             (each.workflow_id for each in started if isinstance(each, ScheduleActionExecutionStartWorkflow)), ""
         )
 
-    workflow_id = await eventually(ran, timeout=30)
+    workflow_id = await eventually(ran)
     await recorder.engine.get_workflow_handle(workflow_id).result()
     await recorder.keep(workflow_id, OrderCycle.__name__, "reads-again")
 
