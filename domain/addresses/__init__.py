@@ -1,0 +1,1 @@
+"""Addresses: every change message applied once, in order, in four modules."""
