@@ -21,10 +21,16 @@ from infra.tables.base import Row
 from infra.tables.downloads import STATES
 
 TABLES = {
+    "addr_audit",
+    "addr_logical_deletes",
+    "addr_sync_keys",
+    "addr_sync_quarantine",
     "alembic_version",
     "api_keys",
     "downloads",
     "idempotency_keys",
+    "im_infi_addr_sync_log",
+    "im_infi_addr_sync_log_his",
     "limit_leases",
     "limit_shares",
     "limit_spending",
