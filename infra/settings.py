@@ -261,6 +261,38 @@ class OrderSettings(BaseModel):
     raw_kept_days: int = Field(default=90, ge=1, description="how long the pages of platforms are kept")
 
 
+class ModuleSettings(BaseModel):
+    """One of the four modules that keep addresses."""
+
+    base_url: str = Field(default="", description="where it mounts the contract, like https://im.example.com/haulage")
+    credentials: str = Field(default="", description="NAME of a file NAME.json with its token; empty shows none")
+    timeout_seconds: float = Field(default=30.0, gt=0, description="what one call may take")
+    concurrency: int = Field(default=4, ge=1, description="calls at a time, per worker")
+    batch: int = Field(default=1, ge=1, le=500, description="operations of one call; 1 where it takes no batches")
+    retries: int = Field(default=2, ge=0, description="of a call that had no answer or an error")
+    retry_pause_seconds: float = Field(default=0.2, ge=0, description="pause before that; doubles")
+    breaker_failures: int = Field(default=5, ge=1, description="calls failed in a row after which it is left alone")
+    breaker_seconds: float = Field(default=10.0, ge=0, description="for how long; then one call tries it")
+
+
+class ModulesSettings(BaseModel):
+    """The four modules."""
+
+    ed: ModuleSettings = ModuleSettings()
+    im: ModuleSettings = ModuleSettings()
+    wfm: ModuleSettings = ModuleSettings()
+    od: ModuleSettings = ModuleSettings()
+
+
+class AddressSettings(BaseModel):
+    """Changes of addresses in four modules."""
+
+    credentials_folder: Path = Field(
+        default=Path(".haulage/credentials"), description="holds NAME.json for each module's credentials"
+    )
+    modules: ModulesSettings = ModulesSettings()
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -282,6 +314,7 @@ class Settings(BaseSettings):
     gse: GseSettings = GseSettings()
     transfers: TransferSettings = TransferSettings()
     orders: OrderSettings = OrderSettings()
+    addresses: AddressSettings = AddressSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
     @property
