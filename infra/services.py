@@ -15,6 +15,7 @@ from infra.filecache import FileCache
 from infra.gse import GseClient
 from infra.http import GuardedClient
 from infra.limits import HostGate, Limiter
+from infra.modules import Modules
 from infra.objects import ObjectStore
 from infra.sealing import Sealer
 from infra.settings import Settings
@@ -36,6 +37,7 @@ class Services:
     gate: HostGate
     engine: Client
     gse: GseClient
+    modules: Modules
     files: FileCache
 
     @property
@@ -79,5 +81,6 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
+            modules=await stack.enter_async_context(Modules(settings.addresses)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )
