@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
 from domain.faults import Invalid
+from infra.pubsub_settings import PubSubSettings, PushSettings
 
 
 def _only_scheme_and_host(value: str) -> str:
@@ -285,12 +286,26 @@ class ModulesSettings(BaseModel):
 
 
 class AddressSettings(BaseModel):
-    """Changes of addresses in four modules."""
+    """Change messages of addresses, and the cycle that applies them in four modules."""
 
+    threshold: int = Field(default=10_000, ge=1, le=50_000, description="messages of a cycle (INFI_SYNC_THRESHOLD)")
+    pause_seconds: float = Field(default=60.0, ge=1, description="until the next look when there was nothing to do")
+    retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for a person")
+    retry_pause_seconds: float = Field(default=0.0, ge=0, description="before a message is tried again; doubles")
+    run_messages: int = Field(default=500, ge=1, le=500, description="messages that are applied in one step")
+    runs: int = Field(default=4, ge=1, description="such steps at a time, where order does not count")
+    check_hours: float = Field(default=24.0, gt=0, description="how often logical deletes are checked")
+    auto_purge: bool = Field(default=False, description="remove at once what a check finds removable")
+    kept_days: int = Field(default=400, ge=32, description="how long messages that are done or unreadable are kept")
+    message_max_bytes: int = Field(
+        default=1024 * 1024, ge=1, le=10 * 1024 * 1024, description="a larger message is put into quarantine"
+    )
     credentials_folder: Path = Field(
         default=Path(".haulage/credentials"), description="holds NAME.json for each module's credentials"
     )
     modules: ModulesSettings = ModulesSettings()
+    pubsub: PubSubSettings = PubSubSettings()
+    push: PushSettings = PushSettings()
 
 
 class Settings(BaseSettings):

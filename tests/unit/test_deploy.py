@@ -29,7 +29,7 @@ CONTAINERS = deployment.containers()
 OURS = [container for container in CONTAINERS if container.ours]
 VARIABLES = {variable.name: variable for variable in settings_reference.variables()}
 SECRETS = {name for name, variable in VARIABLES.items() if variable.secret}
-DOOR_SECRETS = {"HAULAGE_API__ADMIN_KEY", "HAULAGE_SECRETS__PEPPER"}
+DOOR_SECRETS = {"HAULAGE_API__ADMIN_KEY", "HAULAGE_SECRETS__PEPPER", "HAULAGE_ADDRESSES__PUSH__SECRET"}
 # Only who carries files speaks to GSE and to the repository.
 CARRIER_SECRETS = {"HAULAGE_GSE__APP_SECRET", "HAULAGE_TRANSFERS__REPOSITORY_AUTHORIZATION"}
 SECRETS_OF = {
@@ -243,7 +243,7 @@ def _canonical(distribution: str) -> str:
 
 def _filled(value: str) -> str:
     """A value as compose would fill it in."""
-    return re.sub(r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret", value)
+    return re.sub(r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret-of-a-container", value)
 
 
 def _probed(container: Container) -> set[str]:

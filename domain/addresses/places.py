@@ -1,0 +1,16 @@
+"""Names: the task queue, workflow ids and the schedule of the room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.addresses.messages import Topic
+
+QUEUE: Final = "addresses"
+SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
+"""The schedule of cycles; its runs are named after it."""
+
+
+def intake_id(topic: Topic) -> str:
+    """The id of the workflow that pulls a topic."""
+    return f"addresses-intake:{topic}"
