@@ -243,7 +243,9 @@ def _canonical(distribution: str) -> str:
 
 def _filled(value: str) -> str:
     """A value as compose would fill it in."""
-    return re.sub(r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret-of-a-container", value)
+    return re.sub(
+        r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret-of-a-container", value
+    )
 
 
 def _probed(container: Container) -> set[str]:
