@@ -1,0 +1,27 @@
+"""The contract of a module that keeps addresses, ready to mount into an aiohttp application."""
+
+from haulage.address_module.addresses import Address, Addresses, AddressTable
+from haulage.address_module.applying import HasInFlightOrders
+from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
+from haulage.address_module.handler import address_module
+from haulage.address_module.models import AddressEntry, Kind, Operation, OperationResult, Outcome
+
+__all__ = [
+    "MYSQL",
+    "POSTGRESQL",
+    "SQLITE",
+    "Address",
+    "AddressEntry",
+    "AddressTable",
+    "Addresses",
+    "Connection",
+    "Cursor",
+    "Dialect",
+    "HasInFlightOrders",
+    "Kind",
+    "Operation",
+    "OperationResult",
+    "Outcome",
+    "Transaction",
+    "address_module",
+]

@@ -1,0 +1,176 @@
+"""What an operation does, in one transaction: once, in order, and never half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from haulage.address_module.addresses import Address, Addresses
+from haulage.address_module.database import Transaction
+from haulage.address_module.models import Kind, Operation, OperationResult, Outcome
+
+HasInFlightOrders = Callable[[Transaction, int], bool]
+"""Whether an address has orders in flight, as this transaction sees it."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """The highest seq that took effect on each UPRN, by sort. Who holds them is alone with these UPRNs."""
+
+    transaction: Transaction
+    records: dict[int, int]
+    swaps: dict[int, int]
+
+    @classmethod
+    def locked(cls, transaction: Transaction, uprns: list[int]) -> Self:
+        """Those of some UPRNs, locked in this order."""
+        marks = cls(transaction, {}, {})
+        for uprn in uprns:
+            marks._lock(uprn)
+        return marks
+
+    def _lock(self, uprn: int) -> None:
+        statement = "SELECT record_seq, swap_seq FROM haulage_marks WHERE uprn = ?"
+        row = self.transaction.locked_row(statement, uprn)
+        if row is None:
+            self.transaction.insert_new("haulage_marks (uprn, record_seq, swap_seq) VALUES (?, 0, 0)", uprn)
+            row = self.transaction.locked_row(statement, uprn)
+        self.records[uprn], self.swaps[uprn] = row or (0, 0)
+
+    def newest(self, operation: Operation) -> int:
+        """The highest seq of the operation's own sort on its UPRNs."""
+        known = self.swaps if operation.kind is Kind.SWAP else self.records
+        return max(known.values())
+
+    def move(self, operation: Operation) -> None:
+        """Note that an operation took effect."""
+        if operation.kind is Kind.SWAP:
+            for uprn in operation.uprns:
+                self._set("swap_seq", operation.seq, uprn)
+        if operation.kind is not Kind.SWAP or operation.delete_after:
+            self._set("record_seq", max(operation.seq, self.records[operation.uprn]), operation.uprn)
+
+    def _set(self, column: str, seq: int, uprn: int) -> None:
+        self.transaction.run(f"UPDATE haulage_marks SET {column} = ? WHERE uprn = ?", seq, uprn)  # noqa: S608
+
+
+class Applying:
+    """Applies operations within one transaction."""
+
+    def __init__(self, transaction: Transaction, addresses: Addresses, in_flight: HasInFlightOrders) -> None:
+        self._transaction = transaction
+        self._addresses = addresses
+        self._in_flight = in_flight
+
+    def apply(self, operation: Operation) -> OperationResult:
+        """Apply it, unless that was done before."""
+        marks = Marks.locked(self._transaction, operation.uprns)
+        if before := self._before(operation.op_id):
+            return before.model_copy(update={"outcome": Outcome.ALREADY, "was": before.outcome})
+        if operation.kind is not Kind.PURGE and operation.seq <= marks.newest(operation):
+            return _result(operation, Outcome.STALE, error=f"seq {marks.newest(operation)} was applied before.")
+        result = self._applied(operation)
+        if operation.kind is Kind.PURGE:
+            # A purge is decided anew each time, by the delete that it names; it moves no mark.
+            return result
+        if result.outcome in (Outcome.APPLIED, Outcome.LOGICAL):
+            self._remember(result)
+            marks.move(operation)
+        return result
+
+    def _before(self, op_id: str) -> OperationResult | None:
+        row = self._transaction.row("SELECT result FROM haulage_operations WHERE op_id = ?", op_id)
+        return OperationResult.model_validate_json(row[0]) if row else None
+
+    def _remember(self, result: OperationResult) -> None:
+        self._transaction.run(
+            "INSERT INTO haulage_operations (op_id, result) VALUES (?, ?)",
+            result.op_id,
+            result.model_dump_json(exclude_defaults=True),
+        )
+
+    def _applied(self, operation: Operation) -> OperationResult:
+        match operation.kind:
+            case Kind.SWAP:
+                return self._swap(operation)
+            case Kind.UPSERT:
+                return self._upsert(operation)
+            case Kind.DELETE:
+                return self._delete(operation)
+            case Kind.PURGE:
+                return self._purge(operation)
+
+    def _swap(self, operation: Operation) -> OperationResult:
+        first, second = operation.uprn, operation.uprn_2 or operation.uprn
+        if first == second:
+            return _result(operation, Outcome.REFUSED, error=f"Both sides of the swap are UPRN {first}.")
+        one, other = self._addresses.by_uprn(first), self._addresses.by_uprn(second)
+        if one is None or other is None:
+            missing = [uprn for uprn, found in ((first, one), (second, other)) if found is None]
+            return _result(operation, Outcome.MISSING, missing=missing)
+        self._addresses.exchange(one, other)
+        # What was the other's now has the first UPRN.
+        left = self._put_away(other, operation.seq) if operation.delete_after else None
+        return _result(operation, Outcome.APPLIED, logical_address_id=left, in_flight=left is not None)
+
+    def _upsert(self, operation: Operation) -> OperationResult:
+        address_id, record = operation.address_id or 0, operation.record or {}
+        here, own = self._addresses.by_uprn(operation.uprn), self._addresses.by_id(address_id)
+        if own and own.uprn is not None:
+            if here is None:
+                wrong = f"Address {address_id} is UPRN {own.uprn} here, and UPRN {operation.uprn} is not known."
+                return _result(operation, Outcome.REFUSED, error=wrong, address_id=address_id)
+            self._addresses.replace(here.address_id, operation.uprn, record)
+            return _result(operation, Outcome.APPLIED, address_id=here.address_id)
+        left = self._put_away(here, operation.seq) if here else None
+        if own:
+            self._addresses.replace(address_id, operation.uprn, record)
+        else:
+            self._addresses.insert(address_id, operation.uprn, record)
+        return _result(
+            operation, Outcome.APPLIED, address_id=address_id, logical_address_id=left, in_flight=left is not None
+        )
+
+    def _delete(self, operation: Operation) -> OperationResult:
+        here = self._addresses.by_uprn(operation.uprn)
+        if here is None:
+            return _result(operation, Outcome.APPLIED, address_id=operation.address_id)
+        if operation.address_id not in (None, here.address_id):
+            wrong = f"UPRN {operation.uprn} is address {here.address_id} here, not {operation.address_id}."
+            return _result(operation, Outcome.REFUSED, error=wrong, address_id=here.address_id)
+        left = self._put_away(here, operation.seq)
+        return _result(
+            operation,
+            Outcome.APPLIED if left is None else Outcome.LOGICAL,
+            address_id=here.address_id,
+            logical_address_id=left,
+            in_flight=left is not None,
+        )
+
+    def _purge(self, operation: Operation) -> OperationResult:
+        address_id = operation.address_id or 0
+        here = self._addresses.by_id(address_id)
+        if here is None:
+            return _result(operation, Outcome.APPLIED, address_id=address_id)
+        if here.uprn is not None or (here.deleted_seq or 0) > operation.seq:
+            error = f"Address {address_id} was written after the delete {operation.seq}."
+            return _result(operation, Outcome.STALE, address_id=address_id, error=error)
+        if self._in_flight(self._transaction, address_id):
+            return _result(
+                operation, Outcome.LOGICAL, address_id=address_id, logical_address_id=address_id, in_flight=True
+            )
+        self._addresses.remove(address_id)
+        return _result(operation, Outcome.APPLIED, address_id=address_id)
+
+    def _put_away(self, address: Address, seq: int) -> int | None:
+        """Remove an address, or keep it logically deleted and tell its id."""
+        if self._in_flight(self._transaction, address.address_id):
+            self._addresses.put_away(address.address_id, seq)
+            return address.address_id
+        self._addresses.remove(address.address_id)
+        return None
+
+
+def _result(operation: Operation, outcome: Outcome, **facts: Any) -> OperationResult:
+    return OperationResult(op_id=operation.op_id, outcome=outcome, **facts)

@@ -1,0 +1,95 @@
+"""What Haulage sends and what a module answers. The page for module owners says what each means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+BATCH_MAX: Final = 500
+ERROR_MAX_CHARACTERS: Final = 8_000
+UPRN_MAX: Final = 2**63 - 1
+
+
+class Kind(StrEnum):
+    """What is asked."""
+
+    SWAP = "swap"
+    UPSERT = "upsert"
+    DELETE = "delete"
+    PURGE = "purge"
+
+
+class Outcome(StrEnum):
+    """What became of it."""
+
+    APPLIED = "applied"
+    LOGICAL = "logical"
+    ALREADY = "already"
+    STALE = "stale"
+    MISSING = "missing"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Operation(BaseModel):
+    """One change. The same `op_id` is the same change, however often it comes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    op_id: str = Field(min_length=1, max_length=64)
+    seq: int = Field(ge=1)
+    kind: Kind
+    uprn: int = Field(ge=1, le=UPRN_MAX)
+    uprn_2: int | None = Field(default=None, ge=1, le=UPRN_MAX)
+    address_id: int | None = Field(default=None, ge=1, le=UPRN_MAX)
+    record: dict[str, Any] | None = None
+    delete_after: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        needed = _NEEDED[self.kind]
+        if lacking := [name for name in needed if getattr(self, name) is None]:
+            raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")
+        return self
+
+    @property
+    def uprns(self) -> list[int]:
+        """The UPRNs that it is about, in the order in which they are locked."""
+        return sorted({self.uprn, self.uprn_2 or self.uprn})
+
+
+_NEEDED: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.SWAP: ("uprn", "uprn_2"),
+    Kind.UPSERT: ("uprn", "address_id", "record"),
+    Kind.DELETE: ("uprn",),
+    Kind.PURGE: ("uprn", "address_id"),
+}
+
+
+class OperationResult(BaseModel):
+    """What became of an operation."""
+
+    model_config = ConfigDict(frozen=True)
+
+    op_id: str
+    outcome: Outcome
+    was: Outcome | None = None
+    missing: list[int] = []
+    address_id: int | None = None
+    logical_address_id: int | None = None
+    in_flight: bool = False
+    error: str = Field(default="", max_length=ERROR_MAX_CHARACTERS)
+
+
+class AddressEntry(BaseModel):
+    """An address as it is kept."""
+
+    model_config = ConfigDict(frozen=True)
+
+    address_id: int
+    uprn: int
+    record: dict[str, Any] | None = None
+    digest: str | None = None
+    logical: bool = False
