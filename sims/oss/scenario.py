@@ -1,0 +1,67 @@
+"""What goes wrong with the modules, where and how often, drawn from a seed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from hashlib import blake2b
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MODULES = ("ed", "im", "wfm", "od")
+KINDS = ("swap", "upsert", "delete", "purge")
+
+
+class Action(StrEnum):
+    """What goes wrong."""
+
+    # with a call
+    SLOW = "slow"  # right, but begun after `seconds`
+    ERROR = "error"  # 500, nothing was done
+    RESET = "reset"  # the connection is cut, nothing was done
+    LOST = "lost"  # it is done, and then the connection is cut
+    LATE = "late"  # it is done, and answered after `seconds`
+    # with one operation
+    FAIL = "fail"  # its transaction breaks in the middle
+
+
+class Rule(BaseModel):
+    """One fault."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: Action
+    modules: frozenset[str] = frozenset(MODULES)
+    kinds: frozenset[str] = frozenset(KINDS)
+    """Of FAIL: which operations."""
+    uprns: frozenset[int] | None = None
+    """Of FAIL: only operations that name one of them."""
+    fraction: float = Field(default=1.0, ge=0, le=1)
+    """How many of them."""
+    skip: int = Field(default=0, ge=0)
+    """How many go right first: of a module's calls, or of an operation's attempts there."""
+    times: int | None = Field(default=None, ge=0)
+    """How many go wrong then."""
+    from_second: float = 0.0
+    """When it begins, since the scenario was set."""
+    to_second: float | None = None
+    seconds: float = 0.5
+
+    def counts(self, occurrence: int, now: float) -> bool:
+        """Whether it is the turn of the nth time (from 0), at this second."""
+        last = None if self.times is None else self.skip + self.times
+        in_turn = occurrence >= self.skip and (last is None or occurrence < last)
+        return in_turn and now >= self.from_second and (self.to_second is None or now < self.to_second)
+
+
+class Scenario(BaseModel):
+    """All that goes wrong."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = 0
+    rules: tuple[Rule, ...] = ()
+
+    def rolls(self, rule: int, what: object) -> bool:
+        """Whether the dice let this rule have this."""
+        draw = blake2b(f"{self.seed}/{rule}/{what}".encode(), digest_size=8).digest()
+        return int.from_bytes(draw) < self.rules[rule].fraction * 2**64

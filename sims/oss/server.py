@@ -1,0 +1,198 @@
+"""The modules over HTTP: `/ed`, `/im`, `/wfm` and `/od` hold the contract, `/_sim/…` orders faults and looks inside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from pydantic import ValidationError
+
+from sims.oss.module import Call, OssModule
+from sims.oss.scenario import MODULES, Action, Rule, Scenario
+
+HOST = "127.0.0.1"
+TOKEN = "token-of-modules"  # noqa: S105 - a stand-in's
+BODY_MAX_BYTES = 32 * 1024 * 1024
+
+
+@dataclass
+class Oss:
+    """The four modules and what goes wrong with them."""
+
+    folder: Path
+    base: str = ""
+    scenario: Scenario = field(default_factory=Scenario)
+    modules: dict[str, OssModule] = field(default_factory=dict)
+    _since: float = 0.0
+    _occurrences: Counter[tuple[object, ...]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.modules = {name: OssModule(name, self.folder / f"{name}.sqlite", TOKEN) for name in MODULES}
+        self.set(self.scenario)
+
+    def url(self, name: str) -> str:
+        """The base address of a module."""
+        return f"{self.base}/{name}"
+
+    def set(self, scenario: Scenario) -> None:
+        """Begin another scenario; what goes wrong is counted anew."""
+        self.scenario, self._since = scenario, time.monotonic()
+        self._occurrences.clear()
+
+    def calls(self) -> int:
+        """How many calls with operations came, in all."""
+        return sum(len(module.calls) for module in self.modules.values())
+
+    def fault(self, module: str) -> Rule | None:
+        """What goes wrong with the call that has just come."""
+        for index, rule in enumerate(self.scenario.rules):
+            if rule.action is Action.FAIL or module not in rule.modules:
+                continue
+            turn = self._turn(index, module)
+            if rule.counts(turn, self._now()) and self.scenario.rolls(index, (module, turn)):
+                return rule
+        return None
+
+    def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
+        """The UPRNs of those operations that are to break this time."""
+        return [each["uprn"] for each in operations if self._breaks(module, each)]
+
+    def _breaks(self, module: str, operation: dict[str, Any]) -> bool:
+        for index, rule in enumerate(self.scenario.rules):
+            named = {operation["uprn"], operation.get("uprn_2")}
+            concerned = module in rule.modules and operation["kind"] in rule.kinds
+            if rule.action is not Action.FAIL or not concerned or (rule.uprns is not None and not named & rule.uprns):
+                continue
+            what = (module, operation["op_id"])
+            if self.scenario.rolls(index, what) and rule.counts(self._turn(index, what), self._now()):
+                return True
+        return False
+
+    def _turn(self, *key: object) -> int:
+        self._occurrences[key] += 1
+        return self._occurrences[key] - 1
+
+    def _now(self) -> float:
+        return time.monotonic() - self._since
+
+
+OSS = web.AppKey("oss", Oss)
+
+
+@asynccontextmanager
+async def running_oss(folder: Path, port: int = 0) -> AsyncIterator[Oss]:
+    """Serve on 127.0.0.1; port 0 picks a free one. The tables stay in the folder."""
+    oss = Oss(folder)
+    app = web.Application(client_max_size=BODY_MAX_BYTES, middlewares=[_mischief])
+    app[OSS] = oss
+    app.router.add_put("/_sim/scenario", _set_scenario)
+    app.router.add_post("/_sim/{module}/{deed:begin-orders|end-orders|forget|spoil}", _do)
+    app.router.add_get("/_sim/{module}/{view:states|applied|calls}", _look)
+    for name, module in oss.modules.items():
+        app.add_subapp(f"/{name}", module.app())
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, port).start()
+        host, bound_port = runner.addresses[0][:2]
+        oss.base = f"http://{host}:{bound_port}"
+        yield oss
+    finally:
+        await runner.cleanup()
+
+
+@web.middleware
+async def _mischief(request: web.Request, handler: Handler) -> web.StreamResponse:
+    oss, name = request.app[OSS], request.path.split("/")[1]
+    module = oss.modules.get(name)
+    if module is None:
+        return await handler(request)
+    operations = _operations(await request.read()) if "/operations" in request.path else []
+    rule = oss.fault(name)
+    if operations:
+        module.calls.append(
+            Call(request.method, tuple(each["op_id"] for each in operations), rule.action if rule else None)
+        )
+    if rule and rule.action is Action.SLOW:
+        await asyncio.sleep(rule.seconds)
+    if rule and rule.action is Action.ERROR:
+        return web.Response(status=500, text="ordered fault")
+    if rule and rule.action is Action.RESET:
+        return _cut(request)
+    answer = await _played(request, handler, module, oss.broken(name, operations))
+    if rule and rule.action is Action.LATE:
+        await asyncio.sleep(rule.seconds)
+    return _cut(request) if rule and rule.action is Action.LOST else answer
+
+
+async def _played(
+    request: web.Request, handler: Handler, module: OssModule, broken: Sequence[int]
+) -> web.StreamResponse:
+    module.cursed.update(broken)
+    try:
+        return await handler(request)
+    finally:
+        module.cursed.subtract(broken)
+        module.cursed += Counter()
+
+
+def _operations(body: bytes) -> list[dict[str, Any]]:
+    sent = msgspec.json.decode(body)
+    operations: list[dict[str, Any]] = sent.get("operations", [sent])
+    return operations
+
+
+def _cut(request: web.Request) -> web.StreamResponse:
+    if request.transport:
+        request.transport.abort()
+    return web.Response()
+
+
+async def _set_scenario(request: web.Request) -> web.Response:
+    try:
+        request.app[OSS].set(Scenario.model_validate_json(await request.read()))
+    except ValidationError as error:
+        return web.Response(status=400, text=error.json(), content_type="application/json")
+    return web.json_response({})
+
+
+async def _do(request: web.Request) -> web.Response:
+    module, address_ids = _named(request), msgspec.json.decode(await request.read(), type=list[int])
+    match request.match_info["deed"]:
+        case "begin-orders":
+            module.begin_orders(address_ids)
+        case "end-orders":
+            module.end_orders(address_ids)
+        case "forget":
+            module.forget(address_ids)
+        case _:
+            module.spoil(address_ids)
+    return web.json_response({})
+
+
+async def _look(request: web.Request) -> web.Response:
+    module = _named(request)
+    match request.match_info["view"]:
+        case "states":
+            seen: object = [asdict(state) for state in module.states()]
+        case "applied":
+            seen = module.applied()
+        case _:
+            seen = [asdict(call) for call in module.calls]
+    return web.Response(body=msgspec.json.encode(seen), content_type="application/json")
+
+
+def _named(request: web.Request) -> OssModule:
+    try:
+        return request.app[OSS].modules[request.match_info["module"]]
+    except KeyError:
+        raise web.HTTPNotFound(text=f"There is no such module. Name one of {', '.join(MODULES)}.") from None
