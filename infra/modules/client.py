@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,10 +16,8 @@ from infra.modules.channel import Channel, ModuleFailure
 from infra.settings import AddressSettings
 
 IDS_PER_CALL: Final = 1_000
-
-
-class _Batch(BaseModel):
-    operations: list[Operation]
+BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Records may be large; a batch of them is not."""
 
 
 class _Results(BaseModel):
@@ -62,8 +61,7 @@ class Modules:
         """
         _check_apart(operations)
         size: int = getattr(self._settings.modules, module).batch
-        batches = [operations[start : start + size] for start in range(0, len(operations), size)]
-        answers = await asyncio.gather(*(self._sent(module, batch, alone=size == 1) for batch in batches))
+        answers = await asyncio.gather(*(self._sent(module, each, alone=size == 1) for each in _cut(operations, size)))
         return [result for answer in answers for result in answer]
 
     async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
@@ -84,30 +82,55 @@ class Modules:
             found |= set(answer.in_flight)
         return found & set(asked)
 
-    async def _sent(self, module: Module, batch: Sequence[Operation], *, alone: bool) -> list[OperationResult]:
-        channel = self._channels[module]
+    async def _sent(self, module: Module, batch: _Batch, *, alone: bool) -> list[OperationResult]:
+        ids = batch.op_ids
 
         def in_order(results: list[OperationResult]) -> list[OperationResult]:
-            sent, told = [each.op_id for each in batch], [each.op_id for each in results]
-            if sent != told:
-                raise ValueError(f"{len(sent)} operations from {sent[0]} were sent, and {told[:3]} … were answered")
+            told = [each.op_id for each in results]
+            if told != ids:
+                raise ValueError(f"{len(ids)} operations from {ids[0]} were sent, and {told[:3]} … were answered")
             return results
 
+        def read_one(text: bytes) -> list[OperationResult]:
+            return in_order([_RESULT.validate_json(text)])
+
+        def read_all(text: bytes) -> list[OperationResult]:
+            return in_order(_Results.model_validate_json(text).results)
+
+        channel = self._channels[module]
         try:
             if alone:
-                body = batch[0].model_dump_json(exclude_none=True).encode()
-                return await channel.call(
-                    "PUT",
-                    f"/operations/{batch[0].op_id}",
-                    lambda text: in_order([_RESULT.validate_json(text)]),
-                    body,
-                )
-            body = _Batch(operations=list(batch)).model_dump_json(exclude_none=True).encode()
-            return await channel.call(
-                "POST", "/operations", lambda text: in_order(_Results.model_validate_json(text).results), body
-            )
+                return await channel.call("PUT", f"/operations/{ids[0]}", read_one, batch.texts[0])
+            body = b'{"operations":[' + b",".join(batch.texts) + b"]}"
+            return await channel.call("POST", "/operations", read_all, body)
         except ModuleFailure as failure:
-            return [OperationResult(op_id=each.op_id, outcome=Outcome.FAILED, error=str(failure)) for each in batch]
+            return [OperationResult(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in ids]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Operations of one call, as they are written."""
+
+    op_ids: list[str] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, op_id: str, text: bytes) -> None:
+        self.op_ids.append(op_id)
+        self.texts.append(text)
+        self.size += len(text)
+
+
+def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
+    """Batches of at most so many, which stay below so many bytes unless one operation alone is larger."""
+    batches: list[_Batch] = []
+    for operation in operations:
+        text = operation.model_dump_json(exclude_none=True).encode()
+        last = batches[-1] if batches else None
+        if last is None or len(last.texts) == most or last.size + len(text) > BATCH_MAX_BYTES:
+            batches.append(_Batch())
+        batches[-1].add(operation.op_id, text)
+    return batches
 
 
 def _check_apart(operations: Sequence[Operation]) -> None:
