@@ -26,7 +26,7 @@ from infra.tables.base import Row, UtcTime
 
 UNFINISHED: Final = sql("proc_flag IS NULL OR proc_flag <> 'Y'")
 """What the cycle may still have to do: say it as it stands here, and the index of it is used."""
-BEGUN: Final = sql("proc_flag IN ('P', 'N')")
+BEGUN: Final = sql("proc_flag IS NOT NULL")
 
 MODULES: Final = ("ed", "im", "wfm", "od")
 

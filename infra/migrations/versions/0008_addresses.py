@@ -90,7 +90,7 @@ def _create_log() -> None:
         postgresql_where=sa.text("proc_flag IS NULL OR proc_flag <> 'Y'"),
     )
     op.create_index(
-        f"ix_{LOG}_begun", LOG, ["proc_flag", "topic", "id"], postgresql_where=sa.text("proc_flag IN ('P', 'N')")
+        f"ix_{LOG}_begun", LOG, ["proc_flag", "topic", "id"], postgresql_where=sa.text("proc_flag IS NOT NULL")
     )
 
 
