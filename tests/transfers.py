@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -156,6 +157,11 @@ def tuned(settings: Settings, gse: str, folder: Path, **changes: Any) -> Setting
             "transfers": settings.transfers.model_copy(update=transfers),
         }
     )
+
+
+async def window_begins(seconds: int) -> None:
+    """Wait for the first moments of a window, so that it does not end between two requests."""
+    await eventually(lambda: time.time() % seconds < seconds / 4)
 
 
 @asynccontextmanager

@@ -15,8 +15,12 @@ from api.models import Answer, Request
 from api.routes import Access, Call, Routes
 from infra.settings import Settings
 from tests.door import Door, opened
+from tests.stack import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.stack
+
+LATE_SECONDS = 20.0
+"""Much more than any limit here, on a busy machine too, and less than what nobody limits would take."""
 
 toys = Routes("toys", "Routes that need no key, to be slow with.")
 
@@ -53,9 +57,9 @@ async def door(settings: Settings) -> AsyncIterator[Door]:
         settings,
         [toys],
         body_max_bytes=1_000,
-        body_timeout_seconds=0.3,
-        request_timeout_seconds=1.0,
-        keepalive_seconds=0.5,
+        body_timeout_seconds=1.0,
+        request_timeout_seconds=3.0,
+        keepalive_seconds=1.0,
     ) as door:
         yield door
 
@@ -70,7 +74,7 @@ async def exchange(door: Door, *pieces: bytes, pause_seconds: float = 0.0) -> tu
             break
         writer.write(piece)
         await asyncio.wait({received}, timeout=pause_seconds)
-    answer = await asyncio.wait_for(received, 10)
+    answer = await asyncio.wait_for(received, PATIENCE_SECONDS)
     writer.close()
     return answer, time.monotonic() - started
 
@@ -88,21 +92,21 @@ async def test_a_body_that_drips_gets_408(door: Door) -> None:
     answer, seconds = await exchange(door, head(500), *drops, pause_seconds=0.05)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer
-    assert 0.3 <= seconds < 6
+    assert 1.0 <= seconds < LATE_SECONDS
 
 
 async def test_a_body_that_stops_gets_408_and_the_connection_ends(door: Door) -> None:
     """A promised body that never comes does not hold a connection."""
     answer, seconds = await exchange(door, head(500))
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert seconds < 6
+    assert seconds < LATE_SECONDS
 
 
 async def test_an_idle_connection_is_closed(door: Door) -> None:
     """A connection on which nothing is said ends after the keep-alive time."""
     answer, seconds = await exchange(door)
     assert answer == b""
-    assert 0.4 <= seconds < 5
+    assert 0.9 <= seconds < LATE_SECONDS
 
 
 async def test_an_idle_connection_is_closed_after_an_answer_too(door: Door) -> None:
@@ -110,14 +114,14 @@ async def test_an_idle_connection_is_closed_after_an_answer_too(door: Door) -> N
     body = b'{"text": "ab"}'
     answer, seconds = await exchange(door, head(len(body)) + body)
     assert answer.endswith(b'{"length":2}')
-    assert 0.4 <= seconds < 5
+    assert 0.9 <= seconds < LATE_SECONDS
 
 
 async def test_headers_that_drip_end_the_connection(door: Door) -> None:
     """Half a request head is idle too."""
     answer, seconds = await exchange(door, *([b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40), pause_seconds=0.05)
     assert answer == b""
-    assert seconds < 5
+    assert seconds < LATE_SECONDS
 
 
 async def test_a_declared_body_too_large_is_refused_unread(door: Door) -> None:
@@ -186,7 +190,7 @@ async def test_dripping_callers_do_not_slow_down_others(door: Door) -> None:
     seconds = time.monotonic() - started
     answers = [answer for answer, _ in await asyncio.gather(*drips)]
     assert reply.body == {"length": 3}
-    assert seconds < 3
+    assert seconds < LATE_SECONDS
     assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in answers)
 
 

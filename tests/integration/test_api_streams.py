@@ -18,7 +18,7 @@ from tests.door import Door, opened
 
 pytestmark = pytest.mark.stack
 
-LIMIT_SECONDS = 0.3
+LIMIT_SECONDS = 1.0
 
 gate = asyncio.Event()
 toys = Routes("toys", "Routes that stream.")

@@ -17,6 +17,7 @@ from sqlmodel import select
 from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
 from infra.tables.downloads import Download
 from infra.tables.projects import ApiKey, Project
+from tests.stack import PATIENCE_SECONDS
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -227,7 +228,7 @@ async def test_a_notification_reaches_every_listener_when_it_commits(database: D
         await database.notify(session, "other", "elsewhere")
         await database.notify(session, "done", "dl_1")
         await database.notify(session, "done", "订单")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         heard = [[await anext(listener), await anext(listener)] for listener in (first, second)]
     await first.aclose()
     await second.aclose()
@@ -240,7 +241,7 @@ async def test_a_listener_comes_back_after_its_connection_was_cut(database: Data
     listener = database.listen("done")
     assert await anext(listener) == LISTENING
     await cut_connections(database)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await anext(listener) == LISTENING
         async with database.session() as session:
             await database.notify(session, "done", "dl_1")
@@ -254,7 +255,7 @@ async def test_a_listener_that_stops_leaves_no_connection(database: Database) ->
     await anext(listener)
     assert await count_listeners(database) == 1
     await listener.aclose()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await count_listeners(database):
             pass
 

@@ -17,7 +17,7 @@ from infra.settings import Settings
 from sims import rows as sample
 from sims.source import is_gap
 from tests.exports import Exports, as_text, expected, exporting, parsed
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 from workflows import downloads
 from workflows.downloads import DownloadWorkflow
 
@@ -75,12 +75,12 @@ async def rows_of(exports: Exports, outcome: Outcome) -> list[list[str]]:
 @pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
 async def test_cancelling_really_stops(exports: Exports, slice_seconds: float) -> None:
     """No upload, chunk or file is left, and the source is not asked any more, however often ranges are handed back."""
-    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=20), slice_seconds=slice_seconds)
+    _, handle = await start(exports, exports.source.url(rows=500_000, delay_ms=20), slice_seconds=slice_seconds)
     await at(handle, Phase.FETCHING)
     await eventually(lambda: exports.source.requests(page_size=PAGE_SIZE))
 
     await handle.cancel()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         outcome = await handle.result()
     asked = dict(exports.source.requests(page_size=PAGE_SIZE))
 
@@ -95,17 +95,17 @@ async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
 ) -> None:
     """An orderly stop hands ranges back; whoever goes on after the window looks at the source anew."""
     url = exports.source.url(rows=20_000, seed=SEED, delay_ms=20)
-    _, handle = await start(exports, url, slice_seconds=0.5, resume_window_seconds=2)
+    _, handle = await start(exports, url, slice_seconds=0.5, resume_window_seconds=4)
     await eventually(lambda: len(exports.source.requests(page_size=PAGE_SIZE)) > 40)
 
     await exports.stop_worker()
     seen = dict(exports.source.requests(page_size=PAGE_SIZE))
-    await asyncio.sleep(4)
+    await asyncio.sleep(6)
     async with exports.working_again():
         outcome = await handle.result()
 
     assert await rows_of(exports, outcome) == expected(SEED, range(20_000))
-    assert (await asyncio.wait_for(processings(exports, handle), 10)) == 2
+    assert (await asyncio.wait_for(processings(exports, handle), PATIENCE_SECONDS)) == 2
     asked = exports.source.requests(page_size=PAGE_SIZE)
     assert all(asked[page] >= 2 for page in list(seen)[:20])
 
@@ -139,7 +139,7 @@ async def test_inline_rows_that_are_gone_are_said_to_be(exports: Exports) -> Non
 @pytest.mark.parametrize("delay_ms", [0, 30, 60, 90, 120, 150])
 async def test_cancelling_at_any_moment_leaves_nothing(exports: Exports, delay_ms: int) -> None:
     """Also while the source is looked at, before and after the upload is opened."""
-    _, handle = await start(exports, exports.source.url(rows=50_000, delay_ms=40))
+    _, handle = await start(exports, exports.source.url(rows=500_000, delay_ms=40))
     await asyncio.sleep(delay_ms / 1000)
 
     await handle.cancel()
@@ -195,7 +195,7 @@ async def test_a_total_that_changes_is_told_and_cancelling_wipes_what_waits(expo
 async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: Exports) -> None:
     """It is there while a retry may use it, and not a moment longer."""
     url = exports.source.url(rows=2_000, faults="short", rate=1)
-    _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=2)
+    _, handle = await start(exports, url, max_task_retries=0, resume_window_seconds=6)
     await at(handle, Phase.DONE)
 
     assert await exports.leftovers() != []
@@ -207,10 +207,10 @@ async def test_staging_of_a_failed_download_goes_when_the_window_ends(exports: E
 @pytest.mark.parametrize("slice_seconds", [0.02, 10.0])
 async def test_a_download_that_takes_too_long_fails(exports: Exports, slice_seconds: float) -> None:
     """Its time is over whatever it is doing, and the reason is told."""
-    url = exports.source.url(rows=50_000, delay_ms=50)
+    url = exports.source.url(rows=500_000, delay_ms=50)
 
     _, handle = await start(exports, url, max_exec_seconds=2, resume_window_seconds=0, slice_seconds=slice_seconds)
-    async with asyncio.timeout(12):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         outcome = await handle.result()
 
     assert outcome.state is State.FAILED

@@ -143,7 +143,7 @@ async def kill(stack: Stack, name: str) -> None:
     address, pid = stack.addresses[name], stack.pids()[name]
     began = time.monotonic()
     stack.kill(name)
-    await asyncio.wait_for(stack.ready(name), READY_SECONDS * 2)
+    await asyncio.wait_for(stack.ready(name), parts.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
     assert stack.pids()[name] != pid
     assert record.read(stack.data_dir / "run.json").parts[name].pid == stack.pids()[name]
@@ -225,7 +225,7 @@ async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.P
     )
     try:
         assert supervisor.stdout
-        assert await asyncio.wait_for(supervisor.stdout.readline(), 30) == b"up\n"
+        assert await asyncio.wait_for(supervisor.stdout.readline(), parts.PATIENCE_SECONDS) == b"up\n"
         yield supervisor
     finally:
         supervisor.kill()

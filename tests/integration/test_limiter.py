@@ -67,8 +67,7 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]
     began: list[float] = []
 
     async def insist(limiter: Limiter) -> None:
-        until = time.monotonic() + 1.5
-        while time.monotonic() < until:
+        while len(ended) < 4 * capacity:
             asked = time.monotonic()
             if (await limiter.spend("b", 1, capacity=capacity, window_seconds=window)).allowed:
                 began.append(asked)
@@ -79,21 +78,23 @@ async def test_no_window_sees_more_than_the_capacity(limiters: Sequence[Limiter]
     # Demand n + capacity cannot have been met within a window of demand n: however late the one, and early the other.
     met = list(zip(sorted(began), sorted(ended), strict=True))
     assert all(later[1] - first[0] >= window for first, later in zip(met, met[capacity:], strict=False))
-    assert len(met) >= 3 * capacity
+    assert len(met) >= 4 * capacity
 
 
 async def test_a_refusal_says_when_to_come_back(limiter: Limiter) -> None:
     """Who waits that long is let in, and who comes a little earlier is not."""
-    window = 0.6
+    window = 1.5
     await limiter.spend("b", 3, capacity=3, window_seconds=window)
-    refused = await limiter.spend("b", 1, capacity=3, window_seconds=window)
+    asked, refused = time.monotonic(), await limiter.spend("b", 1, capacity=3, window_seconds=window)
     assert not refused.allowed
     assert 0 < refused.reset_seconds <= window * (1 + 1 / 60)
 
-    came_back = time.monotonic() + refused.reset_seconds
+    earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
+    asked = time.monotonic()
     while not (verdict := await limiter.spend("b", 1, capacity=3, window_seconds=window)).allowed:
-        assert time.monotonic() < came_back + 0.2
-    assert time.monotonic() >= came_back - 0.05
+        assert asked < latest + 0.2
+        asked = time.monotonic()
+    assert time.monotonic() >= earliest - 0.05
     assert verdict.remaining == 2
 
 
@@ -128,13 +129,15 @@ async def test_a_holder_that_asks_again_keeps_its_one_slot(limiter: Limiter) -> 
 
 async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
     """Nobody releases what a dead holder had; it is free when its time is over, and the refusal said when."""
-    await limiter.lease("k", "dead", limit=1, ttl_seconds=0.5)
-    refused = await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)
-    free_at = time.monotonic() + refused.reset_seconds
+    await limiter.lease("k", "dead", limit=1, ttl_seconds=1.5)
+    asked, refused = time.monotonic(), await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)
+    earliest, latest = asked + refused.reset_seconds, time.monotonic() + refused.reset_seconds
     assert not refused.allowed
+    asked = time.monotonic()
     while not (await limiter.lease("k", "next", limit=1, ttl_seconds=DAY)).allowed:
-        assert time.monotonic() < free_at + 0.2
-    assert time.monotonic() >= free_at - 0.05
+        assert asked < latest + 0.2
+        asked = time.monotonic()
+    assert time.monotonic() >= earliest - 0.05
 
 
 async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
@@ -187,7 +190,7 @@ async def test_a_process_that_stops_inside_does_not_hold_up_the_others(database:
     async with stuck._locked(["b"]) as (session, _):
         started = time.monotonic()
         assert (await limiter.spend("b", 1, capacity=1, window_seconds=DAY)).allowed
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         await session.invalidate()
 
 

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from infra.objects import BucketMissing, ObjectMissing, ObjectStore, StoreRefused, StoreUnreachable
+from tests.stack import PATIENCE_SECONDS
 
 MIB = 1024 * 1024
 
@@ -189,7 +190,7 @@ async def test_an_expired_link_is_refused(objects: ObjectStore) -> None:
     """After its time a link is worth nothing."""
     await objects.put("file", b"x")
     link = URL(await objects.presign("file", expires_seconds=1, file_name="a", content_type="text/csv"), encoded=True)
-    async with aiohttp.ClientSession() as browser, asyncio.timeout(10):
+    async with aiohttp.ClientSession() as browser, asyncio.timeout(PATIENCE_SECONDS):
         statuses = set()
         while 403 not in statuses:
             async with browser.get(link) as answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ from domain.transfers.steps import JobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.stack import eventually
-from tests.transfers import QUICK, Transfers, job_of, transferring
+from tests.transfers import QUICK, Transfers, job_of, transferring, window_begins
 from workflows.housekeeping import HousekeepingWorkflow
 
 pytestmark = pytest.mark.stack
@@ -43,7 +42,8 @@ async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str)
 async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> None:
     """Pending while the window is open, Running with progress while GSE carries it."""
     slow = QUICK.model_copy(update={"download_seconds": 4.0})
-    async with transferring(settings, slow) as transfers:
+    async with transferring(settings, slow, window_seconds=8) as transfers:
+        await window_begins(8)
         task_id = await transfers.join("agent-1")
         seen = [await transfers.status(task_id)]
         collecting = await transfers.job(job_of(seen[0]))
@@ -135,15 +135,15 @@ async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
 
 async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings: Settings) -> None:
     """A task, or the whole job; who asks after that is in the next job."""
-    async with transferring(settings, window_seconds=4) as transfers:
-        await _window_begins(4)
+    async with transferring(settings, window_seconds=8) as transfers:
+        await window_begins(8)
         one, other = await transfers.join_many(["one", "other"])
         await transfers.ask("POST", f"/v1/transfers/{quote(one)}/cancel")
         first = await transfers.ended(one)
         assert (first["status"], first["reason"]) == ("Failed", "cancelled")
         assert (await transfers.ended(other))["status"] == "Success"
 
-        await _window_begins(4)
+        await window_begins(8)
         third = await transfers.join("third")
         job_id = job_of(await transfers.status(third))
         reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
@@ -154,11 +154,6 @@ async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings
         assert [end["status"] for end in ends] == ["Failed", "Success"]
         assert [job_of(end) == job_id for end in ends] == [True, False]
         assert transfers.sends == {("other", ""): 1, ("third", ""): 1}
-
-
-async def _window_begins(seconds: int) -> None:
-    """Wait for the first moments of a window, so that it does not end between two requests."""
-    await eventually(lambda: time.time() % seconds < seconds / 4)
 
 
 async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -> None:
@@ -187,6 +182,10 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
 
         await eventually(is_gone)
         stays = await transfers.join("stuck")
+
+        async def runs() -> bool:
+            return bool((await transfers.status(stays))["status"] == "Running")
+
         await eventually(lambda: len(transfers.world.tasks) == 2)
         services = transfers.worker.services
         await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue="downloads")
@@ -196,4 +195,4 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
         assert left == ["stuck"]
         assert await is_gone()
         assert (await transfers.ask("POST", f"{path}/cancel")).code == "transfer_expired"
-        assert (await transfers.status(stays))["status"] == "Running"
+        assert await eventually(runs)

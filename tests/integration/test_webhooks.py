@@ -93,7 +93,7 @@ async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> No
 
         assert len(deliveries.receiver.received()) == 3
     pause = _moment(waiting["next_attempt_at"]) - _moment(waiting["last_attempts"][0]["started_at"])
-    assert 3600 <= pause.total_seconds() <= 3600 * 1.1 + 10
+    assert 3600 <= pause.total_seconds() <= 3600 * 1.1 + 60
 
 
 async def test_what_has_arrived_can_be_sent_again(settings: Settings) -> None:
@@ -145,11 +145,11 @@ async def test_an_address_that_is_not_ours_to_call_is_not_called(settings: Setti
 async def test_a_slow_receiver_is_not_waited_for(settings: Settings) -> None:
     """What takes longer than it may is a failure like any other."""
     async with delivering(settings, timeout_seconds=0.2, **LONG) as deliveries:
-        order = await deliveries.send(deliveries.receiver.url(delay_ms=5_000))
+        order = await deliveries.send(deliveries.receiver.url(delay_ms=60_000))
         shown = await deliveries.became(order, "pending", 1)
 
     assert "did not finish its answer within 0.2 seconds" in shown["last_attempts"][0]["error"]
-    assert shown["last_attempts"][0]["duration_seconds"] < 5
+    assert shown["last_attempts"][0]["duration_seconds"] < 30
 
 
 async def test_a_receiver_that_answers_at_length_has_taken_it(settings: Settings) -> None:
@@ -168,7 +168,7 @@ async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
         shown = await deliveries.became(order, "pending", 1)
 
     pause = _moment(shown["next_attempt_at"]) - _moment(shown["last_attempts"][0]["started_at"])
-    assert 600 <= pause.total_seconds() < 610
+    assert 600 <= pause.total_seconds() < 660
 
 
 async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
@@ -206,17 +206,17 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
 
 
 async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(settings: Settings) -> None:
-    """Behind a hundred messages that take long, another project's one goes out as soon as an attempt ends."""
+    """Behind two hundred messages that take long, another project's one goes out as soon as an attempt ends."""
     async with delivering(settings, **LONG) as deliveries:
         other, _ = await deliveries.door.make_project("other")
-        slow = deliveries.receiver.url(tag="slow", delay_ms=1_500)
+        slow = deliveries.receiver.url(tag="slow", delay_ms=3_000)
         sealer, engine = deliveries.services.sealer, deliveries.services.engine
-        await asyncio.gather(*(start(engine, make_order(sealer, other, slow)) for _ in range(100)))
+        await asyncio.gather(*(start(engine, make_order(sealer, other, slow)) for _ in range(200)))
         await eventually(lambda: len(deliveries.receiver.received("slow")) >= 30)
         await deliveries.send(deliveries.receiver.url())
         await eventually(lambda: len(deliveries.receiver.received()) == 1)
 
-        assert len(deliveries.receiver.received("slow")) < 100
+        assert len(deliveries.receiver.received("slow")) < 200
 
 
 async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:

