@@ -14,6 +14,9 @@ BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
 PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])
 GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
+ADDRESS_MESSAGES = Counter(
+    "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]
+)
 MODULE_CALLS = Counter("haulage_module_calls", "Calls to the modules of addresses, by outcome.", ["module", "outcome"])
 ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
 ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])

@@ -1,4 +1,4 @@
-"""Names: the task queue, workflow ids and the schedule of the room."""
+"""Names: task queues, workflow ids and the schedule of the room."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final
 from domain.addresses.messages import Topic
 
 QUEUE: Final = "addresses"
+"""Cycles, and what operators order."""
+INTAKE_QUEUE: Final = "addresses-intake"
+"""Pulling: it has workers' time of its own, so that it never waits for what cycles do."""
 SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
 

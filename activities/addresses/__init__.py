@@ -1,0 +1,1 @@
+"""Addresses: intake, and the steps of a cycle."""

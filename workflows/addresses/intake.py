@@ -1,0 +1,60 @@
+"""The plan of intake: pull a topic, for ever; what comes is in the log before it is acknowledged."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.addresses.pulling import AddressPulling
+    from domain.addresses.intake import IntakeOrder, PullOrder, PullReport, Taken
+
+ROOM: Final = "addresses"
+SLICE_SECONDS: Final = 60.0
+
+_SLICE_TIMEOUT = timedelta(minutes=10)
+_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=30))
+
+
+@workflow.defn
+class AddressIntake:
+    """One topic."""
+
+    @workflow.init
+    def __init__(self, order: IntakeOrder) -> None:
+        self._order = order
+        self._taken = order.taken
+
+    @workflow.run
+    async def run(self, order: IntakeOrder) -> Taken:
+        """Read this as the story."""
+        while True:
+            report = await self._pull()
+            self._taken = self._taken.plus(report.taken)
+            if report.is_off:
+                return self._taken
+            workflow.set_current_details(
+                f"{self._taken.new:,} messages taken in, {self._taken.repeated:,} delivered again, "
+                f"{self._taken.unreadable:,} in quarantine"
+            )
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(order.model_copy(update={"taken": self._taken}))
+
+    @workflow.query
+    def status(self) -> Taken:
+        """What was taken in until the end of the last slice."""
+        return self._taken
+
+    async def _pull(self) -> PullReport:
+        return await workflow.execute_activity_method(
+            AddressPulling.pull,
+            PullOrder(topic=self._order.topic, seconds=SLICE_SECONDS),
+            start_to_close_timeout=_SLICE_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_PATIENTLY,
+            summary=f"pull {self._order.topic}",
+        )
