@@ -31,7 +31,7 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
     await migrate.migrate(settings.database.url.get_secret_value())
     engine = await temporal.connect(environment)
     await temporal.ensure_search_attributes(engine)
-    await schedules.ensure(engine)
+    await schedules.ensure(engine, settings)
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()

@@ -17,6 +17,7 @@ GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", [
 ADDRESS_MESSAGES = Counter(
     "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]
 )
+ADDRESS_ENDINGS = Counter("haulage_address_endings", "What became of messages in cycles, by outcome.", ["outcome"])
 MODULE_CALLS = Counter("haulage_module_calls", "Calls to the modules of addresses, by outcome.", ["module", "outcome"])
 ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
 ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])

@@ -289,6 +289,9 @@ class AddressSettings(BaseModel):
     """Change messages of addresses, and the cycle that applies them in four modules."""
 
     threshold: int = Field(default=10_000, ge=1, le=50_000, description="messages of a cycle (INFI_SYNC_THRESHOLD)")
+    minimum_share: float = Field(
+        default=0.0, ge=0, le=0.33, description="of the threshold, kept for each topic whatever goes before it"
+    )
     pause_seconds: float = Field(default=60.0, ge=1, description="until the next look when there was nothing to do")
     retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for a person")
     retry_pause_seconds: float = Field(default=0.0, ge=0, description="before a message is tried again; doubles")

@@ -17,6 +17,8 @@ from temporalio.client import (
     ScheduleUpdateInput,
 )
 
+from infra.settings import Settings
+from workflows.addresses import schedules as addresses
 from workflows.downloads import QUEUE
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders import schedules as orders
@@ -24,7 +26,7 @@ from workflows.orders import schedules as orders
 HOUSEKEEPING = "housekeeping"
 
 
-async def ensure(client: Client) -> None:
+async def ensure(client: Client, settings: Settings) -> None:
     """Make the schedules, or bring those that exist to what is said here; a paused one stays paused."""
     schedule = _housekeeping()
     try:
@@ -32,6 +34,7 @@ async def ensure(client: Client) -> None:
     except ScheduleAlreadyRunningError:
         await client.get_schedule_handle(HOUSEKEEPING).update(lambda found: _updated(found, schedule))
     await orders.ensure_watch(client)
+    await addresses.ensure(client, settings.addresses.pause_seconds)
 
 
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

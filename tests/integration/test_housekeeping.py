@@ -82,11 +82,11 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Exports, monkeypatch:
 async def test_the_schedule_is_made_once_and_mended(exports: Exports) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
-    await schedules.ensure(engine)
+    await schedules.ensure(engine, exports.services.settings)
     handle: ScheduleHandle = engine.get_schedule_handle(schedules.HOUSEKEEPING)
     await handle.pause()
 
-    await schedules.ensure(engine)
+    await schedules.ensure(engine, exports.services.settings)
     found = (await handle.describe()).schedule
 
     assert found.state.paused

@@ -1,0 +1,181 @@
+"""Applying: messages go to the modules that have not acknowledged them, and what these say is written at once.
+
+The log is the checkpoint: a step that is taken again finds there what is done, and the modules know by its id what
+they have applied, so that it may break off anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import asyncpg
+import msgspec
+
+from activities.addresses import settling
+from activities.addresses.loading import TOUCHED
+from domain.addresses import messages, waiting
+from domain.addresses.cycle import Applied, ApplyOrder, Phase
+from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
+from domain.addresses.operations import Kind, Module, Operation, OperationResult, message_id
+from domain.addresses.verdicts import Verdict, judge
+from domain.addresses.waiting import Asking, Neighbour, Reason
+from infra.database import Database
+from infra.settings import AddressSettings
+
+Row: TypeAlias = "asyncpg.Record"
+Answers: TypeAlias = dict[int, dict[Module, OperationResult]]
+
+
+class Calls(Protocol):
+    """Who speaks to the modules."""
+
+    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+        """One result for each operation, whatever happens on the way."""
+        ...
+
+
+_READ: Final = """
+    SELECT id, topic, uprn_1, uprn_2, payload, ed_ack, im_ack, wfm_ack, od_ack, wait_reason
+    FROM im_infi_addr_sync_log
+    WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND proc_flag IN ('P', 'N')
+    ORDER BY id
+    """
+_BESIDE_SWAPS: Final = f"""
+    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched, wait_reason
+    FROM im_infi_addr_sync_log
+    WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
+      AND (topic <> '{Topic.SWAP}' OR id < $2)
+    """  # noqa: S608 - constants of ours
+_BESIDE_WRITES: Final = f"""
+    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched, wait_reason FROM im_infi_addr_sync_log
+    WHERE proc_flag IN ('P', 'N') AND topic = '{Topic.SWAP}' AND {TOUCHED}
+      AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
+    """  # noqa: S608 - constants of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the log has it."""
+
+    operation: Operation
+    topic: Topic
+    waits_for: list[Module]
+    """Modules that have not acknowledged it."""
+    reason: Reason
+
+    @property
+    def asking(self) -> Asking:
+        """Whom it may have to queue behind."""
+        uprn_2 = self.operation.uprn_2
+        uprns = (self.operation.uprn,) if uprn_2 is None else (self.operation.uprn, uprn_2)
+        return Asking(self.operation.seq, self.topic, uprns)
+
+
+async def apply(database: Database, settings: AddressSettings, modules: Calls, order: ApplyOrder) -> Applied:
+    """Apply a step, group by group."""
+    total = Applied()
+    for group in order.step:
+        asked = await _messages(database, order.cycle_id, group)
+        held = await _held(database, settings, order, asked)
+        sendable = [each for each in asked if each.operation.seq not in held]
+        answers = await _sent(modules, sendable)
+        verdicts = [judge(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
+        verdicts += [_queued(each, held[each.operation.seq]) for each in asked if each.operation.seq in held]
+        settled = await settling.settle(database, settings, order, verdicts)
+        total = Applied(
+            done=total.done + settled.done,
+            failed=total.failed + settled.failed,
+            superseded=total.superseded + settled.superseded,
+        )
+    return total
+
+
+async def _messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[Message]:
+    """What is not done of a group; nothing, if another cycle has it by now."""
+    async with database.connection() as connection:
+        return [_message(row) for row in await connection.fetch(_READ, ids, cycle_id)]
+
+
+def _message(row: Row) -> Message:
+    topic = Topic(row["topic"])
+    said = messages.parse(topic, msgspec.json.decode(row["payload"]))
+    return Message(
+        operation=_operation(row["id"], said),
+        topic=topic,
+        waits_for=[module for module in Module if row[f"{module}_ack"] != "Y"],
+        reason=_reason(row),
+    )
+
+
+def _operation(log_id: int, said: messages.Message) -> Operation:
+    op_id = message_id(log_id)
+    match said:
+        case Swap():
+            return Operation(
+                op_id=op_id,
+                seq=log_id,
+                kind=Kind.SWAP,
+                uprn=said.uprn_1,
+                uprn_2=said.uprn_2,
+                delete_after=said.delete_after,
+            )
+        case CreateUpdate():
+            return Operation(
+                op_id=op_id,
+                seq=log_id,
+                kind=Kind.UPSERT,
+                uprn=said.uprn_1,
+                address_id=said.address_id,
+                record=said.record,
+            )
+        case Delete():
+            return Operation(op_id=op_id, seq=log_id, kind=Kind.DELETE, uprn=said.uprn_1, address_id=said.address_id)
+
+
+def _reason(row: Row) -> Reason:
+    written: Mapping[str, Any] | None = msgspec.json.decode(row["wait_reason"]) if row["wait_reason"] else None
+    return Reason.read(written)
+
+
+async def _held(
+    database: Database, settings: AddressSettings, order: ApplyOrder, asked: Sequence[Message]
+) -> dict[int, int]:
+    """Those that must not be sent yet, and behind whom they queue."""
+    asking = [each.asking for each in asked]
+    uprns = [uprn for each in asking for uprn in each.uprns]
+    last = max((each.id for each in asking), default=0)
+    async with database.connection() as connection:
+        if order.phase in (Phase.SWAP, Phase.WAIT):
+            rows = await connection.fetch(_BESIDE_SWAPS, uprns, last, order.cycle_id, settings.retries)
+        else:
+            rows = await connection.fetch(_BESIDE_WRITES, uprns)
+    return waiting.held(asking, [_neighbour(row) for row in rows])
+
+
+def _neighbour(row: Row) -> Neighbour:
+    is_swap = row["topic"] == Topic.SWAP
+    uprns = (row["uprn_1"], row["uprn_2"]) if is_swap else (row["uprn_1"],)
+    return Neighbour(row["id"], is_swap, uprns, row["due"], row["touched"], tuple(_reason(row).missing))
+
+
+async def _sent(modules: Calls, asked: Sequence[Message]) -> Answers:
+    """What the modules say, all four at a time."""
+    answers: Answers = {each.operation.seq: {} for each in asked}
+
+    async def ask(module: Module) -> None:
+        operations = [each.operation for each in asked if module in each.waits_for]
+        if operations:
+            for operation, result in zip(operations, await modules.apply(module, operations), strict=True):
+                answers[operation.seq][module] = result
+
+    async with asyncio.TaskGroup() as group:
+        for module in Module:
+            group.create_task(ask(module))
+    return answers
+
+
+def _queued(message: Message, behind: int) -> Verdict:
+    return Verdict(message.operation.seq, reason=message.reason.queued(behind))

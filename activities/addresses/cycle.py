@@ -1,0 +1,67 @@
+"""The steps of a cycle: load, apply, see which swaps wait, archive."""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.addresses import applying, archiving, loading
+from activities.addresses.applying import Calls
+from domain.addresses import places
+from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
+from infra import log, metrics
+from infra.database import Database
+from infra.heartbeats import beating
+from infra.settings import AddressSettings
+
+
+class CycleSteps:
+    """What moves messages through the log and into the modules."""
+
+    def __init__(self, database: Database, engine: Client, modules: Calls, settings: AddressSettings) -> None:
+        self._database = database
+        self._engine = engine
+        self._modules = modules
+        self._settings = settings
+
+    @activity.defn(name="address_load")
+    async def load(self, order: LoadOrder) -> Plan:
+        """Take the messages of a cycle, unless the schedule is paused: then a run that is going on ends, too."""
+        async with beating():
+            if await self._is_paused():
+                return Plan(paused=True)
+            return await loading.load(self._database, self._settings, order.cycle_id)
+
+    @activity.defn(name="address_apply")
+    async def apply(self, order: ApplyOrder) -> Applied:
+        """Apply some messages in all four modules, and write what they said."""
+        async with beating():
+            applied = await applying.apply(self._database, self._settings, self._modules, order)
+        for outcome in ("done", "failed", "superseded"):
+            metrics.ADDRESS_ENDINGS.labels(outcome).inc(getattr(applied, outcome))
+        if applied.failed:
+            log.get(__name__).warning(
+                "addresses_failed", cycle=order.cycle_id, phase=order.phase, failed=applied.failed, done=applied.done
+            )
+        return applied
+
+    @activity.defn(name="address_waiting")
+    async def waiting(self, order: QueueOrder) -> Queued:
+        """Which swaps of the cycle are to be tried once more."""
+        return Queued(steps=await loading.waiting_swaps(self._database, self._settings, order.cycle_id))
+
+    @activity.defn(name="address_archive")
+    async def archive(self) -> int:
+        """Move what is done to the history."""
+        async with beating():
+            return await archiving.archive(self._database)
+
+    async def _is_paused(self) -> bool:
+        try:
+            schedule = await self._engine.get_schedule_handle(places.SCHEDULE).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return schedule.schedule.state.paused

@@ -1,0 +1,145 @@
+"""Loading: a cycle takes its messages in the log, and those that a later one makes needless are done with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from domain.addresses import queues, waiting
+from domain.addresses.coalescing import Coalesced, Write, coalesce
+from domain.addresses.cycle import Plan
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.queues import Pair, Step
+from domain.addresses.waiting import Interrupted, Kind, Reason
+from infra.database import Database
+from infra.settings import AddressSettings
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Row: TypeAlias = "asyncpg.Record"
+
+ORDER: Final = (Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE)
+"""A cycle is filled in this order."""
+
+TOUCHED: Final = (
+    "(coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false) "
+    f"OR coalesce(wait_reason ?| ARRAY{list(waiting.MARKS)}, false))"
+)
+"""Whether a module has applied it, or may have, in SQL."""
+
+_READ: Final = f"""
+    SELECT id, uprn_1, uprn_2, proc_flag, cycle_id, {TOUCHED} AS touched,
+        coalesce(wait_reason ->> 'kind', '{Kind.INTERRUPTED}') <> '{Kind.INTERRUPTED}' AS answered
+    FROM im_infi_addr_sync_log
+    WHERE topic = $1 AND (proc_flag IS NULL OR proc_flag <> 'Y')
+      AND (proc_flag IS NULL OR proc_flag = 'P'
+        OR (proc_flag = 'N' AND retry_times < $2 AND (next_attempt_at IS NULL OR next_attempt_at <= now())))
+    ORDER BY id LIMIT $3 FOR NO KEY UPDATE
+    """  # noqa: S608 - constants of ours
+_TAKE: Final = """
+    UPDATE im_infi_addr_sync_log SET proc_flag = 'P', proc_update_date = now(), cycle_id = $2
+    WHERE id = ANY($1::bigint[])
+    """
+# A swap that has failed stays N while it is tried again, and has no next attempt as long as a cycle has it.
+_TAKE_FAILED: Final = """
+    UPDATE im_infi_addr_sync_log SET cycle_id = $2, next_attempt_at = NULL WHERE id = ANY($1::bigint[])
+    """
+_MARK: Final = """
+    UPDATE im_infi_addr_sync_log SET wait_reason = coalesce(wait_reason, '{}') || $2::jsonb
+    WHERE id = ANY($1::bigint[])
+    """
+_SUPERSEDE: Final = """
+    UPDATE im_infi_addr_sync_log AS log
+    SET proc_flag = 'Y', proc_update_date = now(), cycle_id = $3, superseded_by = winner, wait_reason = NULL,
+        next_attempt_at = NULL
+    FROM unnest($1::bigint[], $2::bigint[]) AS told (loser, winner) WHERE log.id = told.loser
+    """
+_WAITING: Final = """
+    SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log
+    WHERE topic = $1 AND cycle_id = $2 AND (proc_flag = 'P' OR (proc_flag = 'N' AND next_attempt_at IS NULL))
+    ORDER BY id
+    """
+
+
+async def load(database: Database, settings: AddressSettings, cycle_id: str) -> Plan:
+    """Take what a cycle can hold. Whoever asks again under the same id gets it again, and perhaps more."""
+    async with database.connection() as connection, connection.transaction():
+        swaps, creates, deletes = await _read(connection, settings)
+        left = [_interrupted(row) for row in (*swaps, *creates, *deletes) if _is_left(row, cycle_id)]
+        doubtful = waiting.in_doubt(left)
+        coalesced = coalesce(
+            [Write(row["id"], row["uprn_1"], row["touched"] or row["id"] in doubtful) for row in (*creates, *deletes)]
+        )
+        fresh = [row for row in swaps if row["proc_flag"] != "N"]
+        failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
+        await _write(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced, doubtful)
+    return Plan(
+        swaps=_in_order(fresh, settings),
+        writes=queues.side_by_side(_winners(creates, coalesced), settings.run_messages),
+        deletes=queues.side_by_side(_winners(deletes, coalesced), settings.run_messages),
+        waiting=len(failed),
+        loaded=len(swaps) + len(creates) + len(deletes),
+        superseded=len(coalesced.superseded),
+        runs=settings.runs,
+    )
+
+
+async def waiting_swaps(database: Database, settings: AddressSettings, cycle_id: str) -> list[Step]:
+    """The swaps of a cycle that are not done: those that failed in earlier ones come first, being older."""
+    async with database.connection() as connection:
+        return _in_order(await connection.fetch(_WAITING, Topic.SWAP, cycle_id), settings)
+
+
+async def _read(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
+    """What could be taken of each topic, cut to what a cycle holds."""
+    floor = int(settings.threshold * settings.minimum_share)
+    found: list[list[Row]] = []
+    for topic in ORDER:
+        most = settings.threshold if floor else settings.threshold - sum(map(len, found))
+        found.append(await connection.fetch(_READ, topic, settings.retries, most) if most else [])
+    room = queues.room([len(rows) for rows in found], settings.threshold, floor)
+    return [rows[:most] for rows, most in zip(found, room, strict=True)]
+
+
+async def _write(
+    connection: Connection,
+    cycle_id: str,
+    fresh: Sequence[int],
+    failed: Sequence[int],
+    coalesced: Coalesced,
+    doubtful: Collection[int],
+) -> None:
+    """Say in the log whose the messages are, and what is known of them."""
+    await connection.execute(_TAKE, [*fresh, *coalesced.winners], cycle_id)
+    if failed:
+        await connection.execute(_TAKE_FAILED, failed, cycle_id)
+    if doubtful:
+        told = Reason(kind=Kind.INTERRUPTED, unsure=list(Module))
+        await connection.execute(_MARK, list(doubtful), told.written)
+    if coalesced.heirs:
+        await connection.execute(_MARK, list(coalesced.heirs), Reason(inherits=True).written)
+    if coalesced.superseded:
+        losers, winners = zip(*coalesced.superseded.items(), strict=True)
+        await connection.execute(_SUPERSEDE, losers, winners, cycle_id)
+
+
+def _in_order(swaps: Sequence[Row], settings: AddressSettings) -> list[Step]:
+    pairs = [Pair(row["id"], row["uprn_1"], row["uprn_2"]) for row in swaps]
+    return queues.in_order(queues.groups(pairs), settings.run_messages)
+
+
+def _winners(rows: Sequence[Row], coalesced: Coalesced) -> list[int]:
+    return [row["id"] for row in rows if row["id"] in coalesced.winners]
+
+
+def _is_left(row: Row, cycle_id: str) -> bool:
+    """Whether a cycle that was ended from outside had it."""
+    flag, owner = row["proc_flag"], row["cycle_id"]
+    return bool(flag == "P" and owner != cycle_id)
+
+
+def _interrupted(row: Row) -> Interrupted:
+    is_swap = row["uprn_2"] is not None
+    return Interrupted(row["id"], row["cycle_id"], is_swap, is_swap and row["answered"])

@@ -1,0 +1,93 @@
+"""Verdicts: what the answers of the modules to one message come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from domain.addresses.operations import Kind, Module, Operation, OperationResult, Outcome
+from domain.addresses.waiting import Kind as Why
+from domain.addresses.waiting import Reason
+
+IN_FLIGHT_FLAGS: Final = (Module.OD, Module.WFM, Module.ED)
+"""Modules whose orders in flight the table of logical deletes tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An address that was deleted logically."""
+
+    address_id: int
+    uprn: int
+    log_id: int
+    in_flight: frozenset[Module]
+
+    def joined(self, other: Listing) -> Listing:
+        """Both as one: the younger delete, with what all modules said of it."""
+        if self.log_id != other.log_id:
+            return max(self, other, key=lambda each: each.log_id)
+        return Listing(self.address_id, self.uprn, self.log_id, self.in_flight | other.in_flight)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What becomes of one message."""
+
+    id: int
+    acks: dict[Module, str] = field(default_factory=dict)
+    traces: dict[Module, str] = field(default_factory=dict)
+    reason: Reason | None = None
+    """Why it is not done, if it is not."""
+    stale: bool = False
+    """Whether a module had something younger already: it is needless."""
+    listings: list[Listing] = field(default_factory=list)
+    revived: set[int] = field(default_factory=set)
+    """Addresses that a createUpdate brought into being, or back."""
+
+
+def judge(operation: Operation, before: Reason, answers: Mapping[Module, OperationResult]) -> Verdict:
+    """Sum up what the modules said that were asked."""
+    verdict = Verdict(operation.seq)
+    for module, answer in answers.items():
+        verdict.acks[module] = "Y" if answer.settled else "N"
+        if not answer.settled:
+            verdict.traces[module] = _trace(answer)
+        if answer.effect is Outcome.STALE:
+            verdict.stale = True
+        elif answer.settled:
+            _note_addresses(verdict, operation, module, answer)
+    verdict.reason = _reason(before, answers)
+    return verdict
+
+
+def _trace(answer: OperationResult) -> str:
+    if answer.outcome is Outcome.MISSING:
+        return f"There is no address with UPRN {' or '.join(map(str, answer.missing))}."
+    return answer.error
+
+
+def _note_addresses(verdict: Verdict, operation: Operation, module: Module, answer: OperationResult) -> None:
+    if answer.logical_address_id is not None:
+        flags = frozenset({module} if answer.in_flight else ())
+        verdict.listings.append(Listing(answer.logical_address_id, operation.uprn, operation.seq, flags))
+    if operation.kind is Kind.UPSERT and answer.address_id is not None:
+        verdict.revived.add(answer.address_id)
+
+
+_BY_WEIGHT: Final = ((Outcome.MISSING, Why.MISSING), (Outcome.REFUSED, Why.REFUSED), (Outcome.FAILED, Why.FAILED))
+
+
+def _reason(before: Reason, answers: Mapping[Module, OperationResult]) -> Reason | None:
+    """Why it is not done: a missing side says most, then a refusal."""
+    for outcome, why in _BY_WEIGHT:
+        if module := next((module for module, answer in answers.items() if answer.outcome is outcome), None):
+            return Reason(
+                kind=why,
+                module=module,
+                uprn=next(iter(answers[module].missing), None),
+                missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
+                unsure=[module for module, answer in answers.items() if answer.outcome is Outcome.FAILED],
+                inherits=before.inherits,
+            )
+    return None

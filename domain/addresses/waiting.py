@@ -1,0 +1,141 @@
+"""Waiting: why a message is not done, and behind whom it queues.
+
+Modules stay equal if all of them apply the messages of a UPRN in the same order. Where one of them failed, what comes
+after must not overtake in the others. A message is *touched* while a module has applied it, or may have, and it is not
+done:
+
+- a swap queues behind an earlier swap of one of its UPRNs that is still going to be tried, or is touched, and behind a
+  touched createUpdate or delete of one of its UPRNs;
+- a createUpdate or delete queues behind a touched swap of its UPRN, unless it creates what this swap misses.
+
+createUpdates and deletes do not queue behind each other: the last one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+
+
+class Kind(StrEnum):
+    """Why a message is not done."""
+
+    MISSING = "missing"
+    """A swap without one of its sides."""
+    BEHIND = "behind"
+    """It queues behind another one."""
+    REFUSED = "refused"
+    """A module says that it cannot be."""
+    FAILED = "failed"
+    """A module gave no answer."""
+    INTERRUPTED = "interrupted"
+    """Its cycle was ended from outside."""
+
+
+class Reason(BaseModel):
+    """Why a message is not done; the log's `wait_reason`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    kind: Kind | None = None
+    module: Module | None = None
+    """Of `missing`, `refused` and `failed`: the first that said so."""
+    uprn: int | None = None
+    """Of `missing`: which one."""
+    behind: int | None = None
+    """Of `behind`: the id of the message."""
+    missing: list[int] = []
+    """All UPRNs that a module misses."""
+    unsure: list[Module] = []
+    """Modules that may have applied it."""
+    inherits: bool = False
+    """Whether it made another message needless that some module may have applied."""
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any] | None) -> Self:
+        """As the log has it."""
+        return cls() if written is None else cls.model_validate(written)
+
+    @property
+    def written(self) -> str:
+        """As the log keeps it."""
+        return self.model_dump_json(exclude_defaults=True)
+
+    def queued(self, behind: int) -> Self:
+        """The same message, not sent this time."""
+        return self.model_copy(update={"kind": Kind.BEHIND, "module": None, "uprn": None, "behind": behind})
+
+
+MARKS: Final = ("unsure", "inherits")
+"""The fields of a written reason that make a message a touched one, beside an acknowledgement."""
+
+
+class Asking(NamedTuple):
+    """A message that is about to be sent."""
+
+    id: int
+    topic: Topic
+    uprns: tuple[int, ...]
+
+
+class Neighbour(NamedTuple):
+    """A message that is not done."""
+
+    id: int
+    is_swap: bool
+    uprns: tuple[int, ...]
+    due: bool
+    """Whether this cycle has it, or a later one will try it by itself."""
+    touched: bool
+    missing: tuple[int, ...] = ()
+
+
+def held(asking: Sequence[Asking], neighbours: Iterable[Neighbour]) -> dict[int, int]:
+    """Those that must not be sent yet, each with the id of one that it queues behind."""
+    by_uprn: dict[int, list[Neighbour]] = {}
+    for neighbour in neighbours:
+        for uprn in neighbour.uprns:
+            by_uprn.setdefault(uprn, []).append(neighbour)
+    if not by_uprn:
+        return {}
+    found = {each.id: _ahead_of(each, by_uprn) for each in asking}
+    return {id_: behind for id_, behind in found.items() if behind is not None}
+
+
+def _ahead_of(message: Asking, by_uprn: Mapping[int, Sequence[Neighbour]]) -> int | None:
+    near = (each for uprn in message.uprns for each in by_uprn.get(uprn, ()) if each.id != message.id)
+    goes_first = _before_swap if message.topic is Topic.SWAP else _before_write
+    return min((each.id for each in near if goes_first(message, each)), default=None)
+
+
+def _before_swap(swap: Asking, other: Neighbour) -> bool:
+    if other.is_swap:
+        return other.id < swap.id and (other.due or other.touched)
+    return other.touched
+
+
+def _before_write(write: Asking, other: Neighbour) -> bool:
+    cures = write.topic is Topic.CREATE_UPDATE and write.uprns[0] in other.missing
+    return other.is_swap and other.touched and not cures
+
+
+class Interrupted(NamedTuple):
+    """A message that a cycle left behind when it was ended from outside."""
+
+    id: int
+    cycle_id: str
+    is_swap: bool
+    answered: bool
+    """Whether it was sent, and all that came back is written."""
+
+
+def in_doubt(left: Sequence[Interrupted]) -> set[int]:
+    """Those that may have been sent, and no answer is written. All swaps have theirs before anything else is sent."""
+    swaps = {each.cycle_id for each in left if each.is_swap and not each.answered}
+    return {each.id for each in left if not each.answered and each.is_swap == (each.cycle_id in swaps)}

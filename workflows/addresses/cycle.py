@@ -1,0 +1,140 @@
+"""The plan of a cycle: swaps, then createUpdates, then the swaps that wait, then deletes; again while there is work.
+
+The log says what is done. So a cycle that ends in the middle loses nothing: the next one finds what it had begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.addresses.cycle import CycleSteps
+    from domain.addresses.cycle import (
+        Applied,
+        ApplyOrder,
+        CycleOrder,
+        CycleStatus,
+        LoadOrder,
+        Phase,
+        Plan,
+        Queued,
+        QueueOrder,
+        Totals,
+    )
+    from domain.addresses.queues import Step
+
+_PATIENTLY: Final = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+_STEP_TIMEOUT: Final = timedelta(minutes=5)
+# Hundreds of swaps of one address go one by one, and each may have to wait for a slow module.
+_APPLY_TIMEOUT: Final = timedelta(hours=2)
+_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
+
+
+@workflow.defn
+class AddressCycle:
+    """One run of the schedule: cycles, until nothing is left to do."""
+
+    @workflow.init
+    def __init__(self, order: CycleOrder) -> None:
+        self._totals = order.so_far
+        self._status = CycleStatus(totals=order.so_far)
+
+    @workflow.run
+    async def run(self, order: CycleOrder) -> CycleStatus:
+        """Read this as the story."""
+        cycles = 0
+        while True:
+            cycles += 1
+            cycle_id = f"{workflow.info().run_id}-{cycles}"
+            plan = await self._load(cycle_id)
+            if not plan.loaded:
+                return self._tell(Phase.IDLE, "", paused=plan.paused)
+            await self._one_after_another(cycle_id, Phase.SWAP, plan.swaps)
+            await self._side_by_side(cycle_id, Phase.WRITE, plan)
+            await self._one_after_another(cycle_id, Phase.WAIT, await self._waiting(cycle_id, plan))
+            await self._side_by_side(cycle_id, Phase.DELETE, plan)
+            await self._archive(cycle_id)
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(CycleOrder(so_far=self._totals))
+
+    @workflow.query
+    def status(self) -> CycleStatus:
+        """Where the run stands."""
+        return self._status
+
+    async def _load(self, cycle_id: str) -> Plan:
+        self._tell(Phase.LOAD, cycle_id)
+        plan = await workflow.execute_activity_method(
+            CycleSteps.load,
+            LoadOrder(cycle_id=cycle_id),
+            start_to_close_timeout=_STEP_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_PATIENTLY,
+        )
+        self._totals = self._totals.plus(loaded=plan.loaded, superseded=plan.superseded)
+        return plan
+
+    async def _waiting(self, cycle_id: str, plan: Plan) -> Sequence[Step]:
+        """Swaps that are not done by now, whether this cycle or an earlier one has tried them."""
+        if not plan.swaps and not plan.waiting:
+            return []
+        queued: Queued = await workflow.execute_activity_method(
+            CycleSteps.waiting,
+            QueueOrder(cycle_id=cycle_id),
+            start_to_close_timeout=_STEP_TIMEOUT,
+            retry_policy=_PATIENTLY,
+        )
+        return queued.steps
+
+    async def _one_after_another(self, cycle_id: str, phase: Phase, steps: Sequence[Step]) -> None:
+        for number, step in enumerate(steps, 1):
+            await self._apply(cycle_id, phase, step, f"{number} of {len(steps)}")
+
+    async def _side_by_side(self, cycle_id: str, phase: Phase, plan: Plan) -> None:
+        """All steps of a phase; when this returns, all have ended."""
+        steps = plan.writes if phase is Phase.WRITE else plan.deletes
+        places = asyncio.Semaphore(plan.runs)
+
+        async def one(number: int, step: Step) -> None:
+            async with places:
+                await self._apply(cycle_id, phase, step, f"{number} of {len(steps)}")
+
+        await asyncio.gather(*(one(number, step) for number, step in enumerate(steps, 1)))
+
+    async def _apply(self, cycle_id: str, phase: Phase, step: Step, which: str) -> None:
+        self._tell(phase, cycle_id)
+        applied: Applied = await workflow.execute_activity_method(
+            CycleSteps.apply,
+            ApplyOrder(cycle_id=cycle_id, phase=phase, step=step),
+            start_to_close_timeout=_APPLY_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_PATIENTLY,
+            summary=f"{phase} {which}: {sum(map(len, step))} messages",
+        )
+        self._totals = self._totals.plus(done=applied.done, failed=applied.failed, superseded=applied.superseded)
+
+    async def _archive(self, cycle_id: str) -> None:
+        self._tell(Phase.ARCHIVE, cycle_id)
+        await workflow.execute_activity_method(
+            CycleSteps.archive,
+            start_to_close_timeout=_STEP_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_PATIENTLY,
+        )
+        self._totals = self._totals.plus(cycles=1)
+
+    def _tell(self, phase: Phase, cycle_id: str, *, paused: bool = False) -> CycleStatus:
+        """Show where the run stands in the Web UI."""
+        totals: Totals = self._totals
+        self._status = CycleStatus(phase=phase, cycle_id=cycle_id, totals=totals, paused=paused)
+        workflow.set_current_details(
+            f"**{'paused' if paused else phase}**, cycle {totals.cycles + 1}: {totals.loaded:,} loaded, "
+            f"{totals.done:,} done, {totals.superseded:,} superseded, {totals.failed:,} failed"
+        )
+        return self._status
