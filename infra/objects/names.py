@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from urllib.parse import quote
 
+_NAMELESS = "download"
+
 _ATTR_CHARS = "!#$&+-.^_`|~"
 """What RFC 8187 leaves unencoded, besides letters and digits."""
 
@@ -14,7 +16,7 @@ _UNSAFE_IN_QUOTES = '"\\/%;'
 
 def content_disposition(file_name: str) -> str:
     """The header that makes a browser save a download under this name."""
-    name = _without_controls(file_name) or "download"
+    name = _without_controls(file_name) or _NAMELESS
     return f"attachment; filename=\"{_ascii_fallback(name)}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHARS)}"
 
 
@@ -24,10 +26,11 @@ def _without_controls(name: str) -> str:
 
 
 def _ascii_fallback(name: str) -> str:
-    """The nearest plain name, for the rare reader that knows no `filename*`."""
+    """The nearest plain name, for the rare reader that knows no `filename*`. A name of accents alone leaves none."""
     plain = "".join(
         character for character in unicodedata.normalize("NFKD", name) if not unicodedata.combining(character)
     )
-    return "".join(
+    safe = "".join(
         character if character.isascii() and character not in _UNSAFE_IN_QUOTES else "_" for character in plain
     )
+    return safe.strip() or _NAMELESS

@@ -52,6 +52,8 @@ def test_a_reader_of_the_plain_name_alone_gets_one(name: str) -> None:
         ("\u202egpj.exe", "gpj.exe", "gpj.exe"),
         ("\x00\n", "download", "download"),
         ("", "download", "download"),
+        ("\u0301", "download", "%CC%81"),
+        ("\u00a8", "download", "%C2%A8"),
     ],
 )
 def test_names_are_written_both_ways(name: str, fallback: str, encoded: str) -> None:
