@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from infra.objects import ObjectStore
 
 # On a busy machine an example may take long without being wrong; a failing one prints how to run it again.
-hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "house", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("house")
 
 SESSION = pytest.StashKey[pytest.Session]()

@@ -37,7 +37,7 @@ async def worker_process(environment: Mapping[str, str]) -> AsyncIterator[asynci
 
 @pytest.mark.parametrize(
     ("answers", "delay_ms", "messages", "attempts"),
-    [("500,200", 0, 2, 2), ("200", 3_000, 2, 1)],
+    [("500,200", 0, 2, 2), ("200", 8_000, 2, 1)],
     ids=["between attempts", "in an attempt"],
 )
 async def test_a_killed_worker_s_delivery_arrives(
@@ -52,7 +52,7 @@ async def test_a_killed_worker_s_delivery_arrives(
 ) -> None:
     """Another worker goes on with the ladder; an attempt that nobody booked is made again under the same id."""
     async with running_receiver() as receiver:
-        settings = reaching(settings, receiver, retry_pauses_seconds=[3.0])
+        settings = reaching(settings, receiver, retry_pauses_seconds=[10.0])
         environment |= stack.environment(settings, namespace)
         async with opened(settings) as door, services.connect(settings) as held:
             project_id, key = await door.make_project()

@@ -49,6 +49,9 @@ async def fuzz(door: Door, key: str, *tags: str, folder: Path, without: tuple[st
         "--no-color",
         "--warnings=off",
         "--max-redirects=0",
+        # A busy machine is no fault of the API's.
+        "--request-timeout=60",
+        "--suppress-health-check=too_slow",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=folder,

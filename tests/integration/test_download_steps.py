@@ -18,7 +18,7 @@ from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
 from domain.downloads.steps import AssembleOrder, FetchOrder, Opening, ProbeOrder, RangeReport
 from infra import services
-from infra.objects import ObjectStore
+from infra.objects import ObjectMissing, ObjectStore
 from infra.services import Services
 from infra.settings import Settings
 from sims.source import Source, running_source
@@ -171,12 +171,12 @@ async def test_a_slow_source_is_secured_in_between(
 ) -> None:
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
-    order = order_of(held, source.url(rows=20_000, seed=SEED, delay_ms=15))
+    order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
     opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
-    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=20))
+    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40))
 
     running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
-    await eventually(lambda: 12 in source.requests(page_size=PAGE_SIZE))
+    await eventually(lambda: has_secured(held, order, pages=3))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -187,7 +187,16 @@ async def test_a_slow_source_is_secured_in_between(
     assert ledger.tail is not None
     assert ledger.next_page > 3
     assert source.requests(page_size=PAGE_SIZE)[1] == 1
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(20_000))
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(40_000))
+
+
+async def has_secured(held: Services, order: DownloadOrder, *, pages: int) -> bool:
+    """Whether the ledger of the first range is past so many pages."""
+    try:
+        ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    except ObjectMissing:
+        return False
+    return ledger.next_page > pages
 
 
 async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Services, source: Source) -> None:

@@ -24,7 +24,7 @@ from infra.embedded.record import Recorded, Run
 from infra.settings import Settings
 from sims import rows as sample
 from tests.exports import Exports, expected, exporting, parsed
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.stack
 
@@ -238,7 +238,7 @@ async def test_a_refused_request(exports: Exports) -> None:
 async def test_ctrl_c_cancels(exports: Exports, tmp_path: Path) -> None:
     """The server stops too, and nothing of the export stays."""
     env = {"HAULAGE_API_URL": exports.door.address, "HAULAGE_API_KEY": exports.key}
-    source = exports.source.url(rows=50_000, delay_ms=50)
+    source = exports.source.url(rows=500_000, delay_ms=50)
     process = await command(source, "--page-size", "100", "--out", str(tmp_path / "out.csv"), env=env)
     await eventually(lambda: 5 in exports.source.requests(page_size=100))
 
@@ -270,7 +270,7 @@ async def test_ctrl_c_while_the_server_is_asked(exports: Exports, tmp_path: Path
         address = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
         env = {"HAULAGE_API_URL": address, "HAULAGE_API_KEY": exports.key}
         process = await command(exports.source.url(rows=1), "--out", str(tmp_path / "out.csv"), env=env)
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), PATIENCE_SECONDS)
 
         process.send_signal(signal.SIGINT)
 

@@ -10,7 +10,7 @@ import pytest
 
 from infra.embedded import NotReady, Part, PartFailed, processes, record
 from infra.embedded.supervisor import Supervisor, supervised
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -21,7 +21,14 @@ async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
             yield supervisor
 
 
-def script(folder: Path, name: str, text: str, *, stop_timeout_seconds: float = 5.0) -> Part:
+def script(
+    folder: Path,
+    name: str,
+    text: str,
+    *,
+    ready_timeout_seconds: float = PATIENCE_SECONDS,
+    stop_timeout_seconds: float = PATIENCE_SECONDS,
+) -> Part:
     """A part that serves once it wrote its name with the ending `.ready`."""
 
     async def ready() -> None:
@@ -34,7 +41,7 @@ def script(folder: Path, name: str, text: str, *, stop_timeout_seconds: float = 
         env={"PATH": os.defpath},
         folder=folder,
         ready=ready,
-        ready_timeout_seconds=0.3,
+        ready_timeout_seconds=ready_timeout_seconds,
         stop_timeout_seconds=stop_timeout_seconds,
     )
 
@@ -58,7 +65,7 @@ async def test_a_part_that_cannot_start_says_why(supervisor: Supervisor, tmp_pat
 async def test_a_part_that_never_serves_is_given_up(supervisor: Supervisor, tmp_path: Path) -> None:
     """It runs, but does not answer: the reason is what the last question found."""
     with pytest.raises(PartFailed, match=r"did not serve within 0\.3 s; lamp wrote nothing"):
-        await supervisor.start(script(tmp_path, "lamp", "exec sleep 60"))
+        await supervisor.start(script(tmp_path, "lamp", "exec sleep 60", ready_timeout_seconds=0.3))
     assert not supervisor.pids()
 
 

@@ -220,4 +220,4 @@ def test_reading_takes_time_in_proportion(piece: str) -> None:
 
     html.runs(text)
 
-    assert time.process_time() - before < 3
+    assert time.process_time() - before < 20

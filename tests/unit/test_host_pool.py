@@ -12,10 +12,10 @@ import pytest
 from domain.sharing import Share
 from infra.limits.limiter import Sharing
 from infra.limits.pool import Pool
-from tests.stack import eventually
+from tests.stack import PATIENCE_SECONDS, eventually
 
 LIMIT = 4
-TTL = timedelta(seconds=0.5)
+TTL = timedelta(seconds=2.0)
 
 
 class Books:
@@ -82,7 +82,7 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: Pool) -> N
         assert books.declared[-1][0] == left
         assert not waiting.done()
     pool.give_back()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
 async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: Pool) -> None:
@@ -93,7 +93,7 @@ async def test_a_permit_granted_to_a_cancelled_request_goes_on(pool: Pool) -> No
     await asyncio.sleep(0)
     pool.give_back()
     first.cancel()
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert first.cancelled()
 
 
@@ -105,7 +105,7 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
     await asked(books)
     assert not waiting.done()
     books.open.set()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
 
 async def test_an_empty_pool_ends(books: Books, pool: Pool) -> None:

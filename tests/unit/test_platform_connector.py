@@ -85,7 +85,7 @@ async def test_the_clock_is_the_platforms(kind: Kind) -> None:
         now = await here.connector.now()
         told_us = round(now.timestamp() * MICRO)
         assert abs(told_us - here.platform.market.now_us) < 2 * MICRO
-        assert abs(here.connector.skew.total_seconds() + 7_200) < 3
+        assert abs(here.connector.skew.total_seconds() + 7_200) < 30
         assert now < datetime.now(UTC) - timedelta(seconds=7_100)
 
 
