@@ -1,0 +1,85 @@
+"""Whatever is sent, how often, in which order, and wherever a module dies in between: each operation acts once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.addresses.operations import Operation
+from haulage.address_module import Outcome
+from tests.address_oracle import Book
+from tests.unit.module_tables import ADDRESSES, Breaks, Tables, book_addresses, histories
+
+BUSY = st.sets(ADDRESSES)
+
+
+@given(histories(), BUSY)
+def test_a_module_does_what_the_oracle_does(history: Sequence[Operation], busy: set[int]) -> None:
+    """The same outcome each time, and the same addresses in the end."""
+    tables, book = Tables(busy), Book(busy=busy)
+
+    for operation in history:
+        (result,) = tables.send(operation)
+        assert result.outcome.value == book.apply(operation).value
+        assert (result.outcome is Outcome.MISSING) == bool(result.missing)
+        assert (result.was is not None) == (result.outcome is Outcome.ALREADY)
+    assert tables.addresses() == book_addresses(book, lambda record: json.dumps(record, separators=(",", ":")))
+
+
+@given(histories(), BUSY)
+def test_what_is_applied_twice_acts_once(history: Sequence[Operation], busy: set[int]) -> None:
+    """Each operation at once again, in the same batch or the next."""
+    once, twice, together = Tables(busy), Tables(busy), Tables(busy)
+
+    for operation in history:
+        (first,) = once.send(operation)
+        twice.send(operation)
+        (again,) = twice.send(operation)
+        together.send(operation, operation)
+        if first.outcome in (Outcome.APPLIED, Outcome.LOGICAL) and operation.kind != "purge":
+            assert (again.outcome, again.was) == (Outcome.ALREADY, first.outcome)
+    assert once.content() == twice.content() == together.content()
+
+
+@given(histories(), BUSY, st.integers(0, 40))
+def test_a_module_may_die_anywhere(history: Sequence[Operation], busy: set[int], after: int) -> None:
+    """Before any statement, before the commit, or after it, when nobody learns of it: sent again, all is well."""
+    whole, broken = Tables(busy), Tables(busy)
+
+    for operation in history:
+        whole.send(operation)
+        try:
+            broken.send(operation, breaks_after=after)
+        except Breaks:
+            broken.send(operation)
+    assert broken.content() == whole.content()
+
+
+@given(histories(), BUSY, st.integers(0, 200))
+def test_a_batch_is_applied_whole_or_not_at_all(history: Sequence[Operation], busy: set[int], after: int) -> None:
+    """One transaction for all of it: where it broke, it is sent again."""
+    whole, broken = Tables(busy), Tables(busy)
+    whole.send(*history)
+
+    try:
+        broken.send(*history, breaks_after=after)
+    except Breaks:
+        broken.send(*history)
+    assert broken.content() == whole.content()
+
+
+@given(histories(), BUSY)
+def test_swaps_alone_move_nothing_but_uprns(history: Sequence[Operation], busy: set[int]) -> None:
+    """An address keeps its id and its record, and the same UPRNs are in use."""
+    tables = Tables(busy)
+    tables.send(*(each for each in history if each.kind != "swap"))
+    before = tables.addresses()
+
+    tables.send(*(each for each in history if each.kind == "swap" and not each.delete_after))
+
+    after = tables.addresses()
+    assert [(row[0], row[2]) for row in after] == [(row[0], row[2]) for row in before]
+    assert {row[1] for row in after} == {row[1] for row in before}
