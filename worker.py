@@ -18,6 +18,7 @@ from activities.orders import serving
 from activities.orders.housekeeping import OrderHousekeeping
 from activities.orders.steps import OrderSteps
 from activities.orders.watching import OrderWatching
+from activities.tasks.steps import TaskSteps
 from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
@@ -25,7 +26,7 @@ from activities.webhooks.steps import WebhookSteps
 from domain.orders import places
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads, fetching, orders, transfers, webhooks
+from workflows import downloads, fetching, orders, tasks, transfers, webhooks
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -48,7 +49,13 @@ class Queue:
 
 def table(services: Services) -> list[Queue]:
     """All queues of the house."""
-    return [*_of_downloads(services), *_of_webhooks(services), *_of_transfers(services), *_of_orders(services)]
+    return [
+        *_of_downloads(services),
+        *_of_webhooks(services),
+        *_of_transfers(services),
+        *_of_orders(services),
+        *_of_tasks(services),
+    ]
 
 
 def _of_downloads(services: Services) -> list[Queue]:
@@ -138,6 +145,11 @@ def _of_orders(services: Services) -> list[Queue]:
     ]
 
 
+def _of_tasks(services: Services) -> list[Queue]:
+    task = TaskSteps(services)
+    return [Queue(name=tasks.QUEUE, workflows=[tasks.TaskLane], activities=[task.keep, task.close], slots=20)]
+
+
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
     return [
@@ -149,6 +161,7 @@ def workflows() -> list[type]:
         orders.OrderSlice,
         orders.OrderReport,
         orders.OrderWatch,
+        tasks.TaskLane,
     ]
 
 
@@ -163,6 +176,7 @@ def names() -> tuple[str, ...]:
         transfers.FILE_QUEUE,
         places.QUEUE,
         places.PLATFORM_QUEUES,
+        tasks.QUEUE,
     )
 
 

@@ -13,7 +13,6 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import SearchAttributeKey
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
@@ -21,6 +20,7 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from infra.interceptors import ContextInterceptor
+from infra.payloads import data_converter
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -42,7 +42,7 @@ def plugin() -> SimplePlugin:
     """Converter, interceptors and sandbox rules, the same for everyone who speaks to the engine."""
     return SimplePlugin(
         "haulage",
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         interceptors=[ContextInterceptor()],
         workflow_runner=_runner,
     )

@@ -25,6 +25,7 @@ TEXT_MAX_BYTES: Final = 512
 """Of a content or a log as JSON writes it, quotes and escapes included; what is longer goes by reference."""
 REF_CHARACTERS: Final = 11
 STAGE_MAX_BYTES: Final = 32
+"""Of a stage, which has neither quotes, backslashes nor control characters."""
 USER_ID_MAX_BYTES: Final = 128
 HOLD_LIMIT_MAX: Final = 2_000
 PRIORITY_MAX_SECONDS: Final = 31_104_000
@@ -34,7 +35,7 @@ LEASE_MAX_SECONDS: Final = 7 * 86_400
 Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Count = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_MAX_BYTES)]
-Stage = Annotated[str, Meta(max_length=STAGE_MAX_BYTES)]
+Stage = Annotated[str, Meta(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$')]
 UserId = Annotated[str, Meta(max_length=USER_ID_MAX_BYTES)]
 Priority = Annotated[int, Meta(ge=0, le=PRIORITY_MAX_SECONDS)]
 LeaseSeconds = Annotated[int, Meta(ge=0, le=LEASE_MAX_SECONDS)]
@@ -58,7 +59,7 @@ class Code:
     SAME: Final = "1"
     """It was so already: a create that is repeated, or a set or cancel that had been done."""
     CONFLICT: Final = "2"
-    """A create with a known key and another user, priority or content."""
+    """A create with a known key and another user, priority or, until a worker had the task, content."""
     FULL: Final = "3"
     """The lane takes no more tasks, now or ever: create it in the next one."""
     MISSING: Final = "4"
@@ -188,7 +189,7 @@ class Head(Struct, array_like=True):
     """How a lane stands, in a few numbers."""
 
     number: int = 0
-    """Grows with each change, to tell the newer of two."""
+    """Grows whenever anything changes, to tell the newer of two."""
     next_order_time: int | None = None
     """The earliest among pending tasks; due if it is not later than now."""
     next_lease_end: int | None = None
@@ -256,3 +257,21 @@ class Found(Struct, array_like=True):
 
     tasks: list[Task]
     head: Head
+
+
+class LaneStatus(Struct):
+    """How a lane stands, with a name for each number."""
+
+    version: int
+    paused: bool
+    full: bool
+    due: int
+    pending: int
+    running: int
+    success: int
+    failed: int
+    archived: int
+    held: int
+    retries: int
+    timeouts: int
+    bytes: int

@@ -1,0 +1,1 @@
+"""The hands of tasks: what lanes have written down."""

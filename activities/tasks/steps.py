@@ -1,0 +1,35 @@
+"""The steps of a lane, each safe to repeat: keep, close."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.tasks import archive, heads
+from domain.tasks.carrying import CloseOrder, KeepOrder, Kept
+from infra.services import Services
+from infra.tables.tasks import HEADS_CHANNEL
+
+
+class TaskSteps:
+    """The activities of the tasks room, with the clients they work with."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+
+    @activity.defn(name="task_keep")
+    async def keep(self, keep: KeepOrder) -> Kept:
+        """Write down how a lane stands and which tasks have ended, all at once."""
+        async with self._database.session() as session:
+            if keep.ended:
+                await archive.write(session, keep.type, keep.pos, keep.ended)
+            is_past = await heads.open_lane(session, keep.type, keep.pos) if keep.is_first else False
+            await heads.tell(session, keep.type, keep.pos, keep.head)
+            await self._database.notify(session, HEADS_CHANNEL, f"{keep.type}/{keep.pos}")
+        return Kept(is_past=is_past)
+
+    @activity.defn(name="task_close")
+    async def close(self, close: CloseOrder) -> None:
+        """Count a lane out."""
+        async with self._database.session() as session:
+            await heads.close_lane(session, close.type, close.pos)
+            await self._database.notify(session, HEADS_CHANNEL, f"{close.type}/{close.pos}")
