@@ -29,7 +29,7 @@ up: $(READY) ## start everything and stay: API, workers, engine, database, objec
 	$(BIN)/haulage up
 
 test: $(READY) ## the whole test suite
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(if $(SEED),--randomly-seed $(SEED))
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 
 check: $(READY) ## the static checks: ruff, mypy, import rules
 	$(BIN)/ruff check .
