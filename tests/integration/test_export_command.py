@@ -60,13 +60,20 @@ async def command(
     """Type it, in a shell without settings of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HAULAGE_")}
     pipe = asyncio.subprocess.PIPE
+
+    def in_the_foreground() -> None:
+        # Where the suite itself runs in the background, Ctrl-C is ignored, and that is inherited.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if before:
+            before()
+
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli", "export", *arguments),
         cwd=ROOT,
         env={**clean, **env},
         stdout=pipe,
         stderr=pipe,
-        preexec_fn=before,
+        preexec_fn=in_the_foreground,
     )
 
 
