@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
-from api import docs, downloads, health, middleware, openapi, orders, projects, server, transfers, webhooks
+from api import addresses, docs, downloads, health, middleware, openapi, orders, projects, server, transfers, webhooks
 from api.auth import GATE, Gate
 from api.dispatch import endpoint
+from api.pushers import PUSHERS, Pushers
 from api.routes import Routes
 from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
@@ -28,6 +29,7 @@ ROOMS: Sequence[Routes] = (
     webhooks.routes,
     transfers.routes,
     orders.routes,
+    addresses.routes,
 )
 
 
@@ -42,6 +44,7 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
     app.on_response_prepare.append(middleware.dress)
     gate = app[GATE] = Gate(services.database, settings)
+    app[PUSHERS] = Pushers(services.http, settings.addresses.push)
     paths = {route.path for room in rooms for route in room}
     for room in rooms:
         if room.attach:

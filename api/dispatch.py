@@ -9,7 +9,7 @@ import structlog
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import auth, middleware, reading
+from api import auth, middleware, pushers, reading
 from api.models import Nothing
 from api.routes import JSON, Access, Call, Caller, Route
 from infra.services import Services
@@ -22,13 +22,20 @@ def endpoint(
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[middleware.ROUTE] = route
-        caller = await gate.admit(request, route.access)
+        caller = await _admit(route, request, gate)
         if caller.project_id:
             structlog.contextvars.bind_contextvars(project_id=caller.project_id, key_id=caller.key_id)
         inputs = await _inputs(route, request, caller, services)
         return _respond(route, await route.handler(Call(request, caller, services), **inputs))
 
     return handle
+
+
+async def _admit(route: Route, request: web.Request, gate: auth.Gate) -> Caller:
+    if route.access is Access.PUSH:
+        await request.app[pushers.PUSHERS].admit(request)
+        return Caller()
+    return await gate.admit(request, route.access)
 
 
 async def _inputs(route: Route, request: web.Request, caller: Caller, services: Services) -> dict[str, Any]:
@@ -44,7 +51,11 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, services: 
     if route.headers:
         inputs["headers"] = reading.headers(request, route.headers)
     if route.body:
-        inputs["body"] = await reading.body(request, route.body, services.settings.api)
+        settings = services.settings.api
+        if route.body_max_bytes:
+            settings = settings.model_copy(update={"body_max_bytes": route.body_max_bytes})
+            request = request.clone(client_max_size=route.body_max_bytes)
+        inputs["body"] = await reading.body(request, route.body, settings)
     return inputs
 
 

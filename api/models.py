@@ -11,6 +11,12 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class Foreign(BaseModel):
+    """What another company's system sends in a form of its own: it may add fields whenever it likes."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
 class Answer(BaseModel):
     """What a caller gets back: every field is there, also where its value is a default."""
 

@@ -31,10 +31,23 @@ SECURITY: dict[Access, list[Json]] = {
     Access.PROJECT: [{"project_key": []}],
     Access.OWNER: [{"project_key": []}, {"admin_key": []}],
     Access.ADMIN: [{"admin_key": []}],
+    Access.PUSH: [{"push_token": []}, {"push_secret": []}],
 }
 SCHEMES: Json = {
     "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
     "admin_key": {"type": "http", "scheme": "bearer", "description": "The installation's admin key."},
+    "push_token": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "The OIDC token that Google Pub/Sub signs for the audience and account that were agreed on.",
+    },
+    "push_secret": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "token",
+        "description": "The installation's push secret, in the address that Pub/Sub was given.",
+    },
 }
 
 # What the door itself may answer, before and around any handler.
@@ -85,7 +98,9 @@ def document(rooms: Iterable[Routes]) -> Json:
 def codes(route: Route) -> dict[HTTPStatus, list[str]]:
     """The problem codes that a route may answer, by status."""
     known = dict(_ALWAYS)
-    if route.access is not Access.PUBLIC:
+    if route.access is Access.PUSH:
+        known["push_refused"] = HTTPStatus.UNAUTHORIZED
+    elif route.access is not Access.PUBLIC:
         known |= _WITH_KEY
     if route.access is Access.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED

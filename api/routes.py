@@ -26,6 +26,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 from aiohttp import web
 from pydantic import BaseModel
 
+from api.models import Foreign
 from api.problems import Renderer, respond
 from domain.faults import Fault
 from infra.services import Services
@@ -41,6 +42,7 @@ class Access(StrEnum):
     PROJECT = "project"  # a project's own key: the project is the caller's, never a parameter
     OWNER = "owner"  # a key of the project named in the path, or the admin key
     ADMIN = "admin"  # the admin key
+    PUSH = "push"  # Pub/Sub, by the token that it signs or the secret that it was told
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Options(TypedDict, total=False):
     status: int
     slashes: str  # the one variable of the path that may hold slashes, raw or percent-encoded
     media_type: str  # of answers that are no model
+    body_max_bytes: int  # where bodies are larger than the setting allows everywhere else
     also: Mapping[HTTPStatus, str]  # what else it may answer when all is well, and in which media type
     problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
 
@@ -107,6 +110,7 @@ class Route:
     status: int = HTTPStatus.OK
     slashes: str = ""
     media_type: str = JSON
+    body_max_bytes: int = 0
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
 
@@ -211,7 +215,7 @@ def _check(route: Route, hints: Mapping[str, Any]) -> None:
         "every input must be a model that forbids unknown fields": {
             name
             for name, hint in inputs.items()
-            if not (_is_model(hint) and hint.model_config.get("extra") == "forbid")
+            if not (_is_model(hint) and (hint.model_config.get("extra") == "forbid" or issubclass(hint, Foreign)))
         },
         "the path and its model must have the same variables": variables ^ declared,
         "a route that its owner opens needs the project in its path": (

@@ -1,0 +1,64 @@
+"""Events: what Pub/Sub pushes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Base64Bytes, Field
+
+from activities.addresses.inbox import Incoming
+from api.addresses.pushed import PUSHED
+from api.addresses.room import routes
+from api.models import Foreign, Request
+from api.routes import Access, Call
+from domain.addresses.messages import Topic
+from infra.pubsub import Message
+
+PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Pub/Sub's largest message is 10 MB, a third longer in base64, and may have attributes."""
+
+
+class TopicPath(Request):
+    """One of the three topics."""
+
+    topic: Topic
+
+
+class PushQuery(Request):
+    """How a push may show who it is."""
+
+    token: str | None = Field(
+        default=None, max_length=500, description="the push secret, where pushes show no signed token"
+    )
+
+
+class PushedMessage(Foreign):
+    """A message as Pub/Sub wraps it."""
+
+    message_id: str = Field(
+        alias="messageId", max_length=1_000, description="the same whenever the message is delivered again"
+    )
+    data: Base64Bytes = Field(
+        default=b"", max_length=PUSH_MAX_BYTES, description="the message itself: JSON, see the reference of topics"
+    )
+    publish_time: str = Field(default="", alias="publishTime", max_length=100)
+
+
+class PushEnvelope(Foreign):
+    """What Pub/Sub sends to a push endpoint."""
+
+    message: PushedMessage
+
+
+@routes.post("/v1/addresses/events/{topic}", access=Access.PUSH, body_max_bytes=PUSH_MAX_BYTES)
+async def push(call: Call, path: TopicPath, query: PushQuery, body: PushEnvelope) -> None:
+    """Take a change message that Pub/Sub pushes.
+
+    The answer is sent when the message is in the log, so that Pub/Sub may forget it. What was delivered before changes
+    nothing. What cannot be read is put into quarantine with the reason, and answered in the same way: to deliver it
+    again would not help.
+    """
+    message = Message(
+        message_id=body.message.message_id, data=body.message.data, publish_time=body.message.publish_time
+    )
+    await call.request.app[PUSHED].take_in(Incoming(path.topic, message))
