@@ -311,6 +311,14 @@ class AddressSettings(BaseModel):
     push: PushSettings = PushSettings()
 
 
+class TaskSettings(BaseModel):
+    """Queues of tasks for workers outside."""
+
+    lane_max_tasks: int = Field(
+        default=5_000, ge=1, le=20_000, description="tasks after which a lane is full and the next one begins"
+    )
+
+
 class Settings(BaseSettings):
     """The whole tree."""
 
@@ -333,6 +341,7 @@ class Settings(BaseSettings):
     transfers: TransferSettings = TransferSettings()
     orders: OrderSettings = OrderSettings()
     addresses: AddressSettings = AddressSettings()
+    tasks: TaskSettings = TaskSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 
     @property

@@ -22,6 +22,8 @@ _SUCCESS: Final = int(Status.SUCCESS)
 _FAILED: Final = int(Status.FAILED)
 _CONTENT: Final = int(Refs.CONTENT)
 _LOG: Final = int(Refs.LOG)
+_KEYED: Final = int(Refs.KEYED)
+_KEY_BYTES: Final = 35
 
 
 class Book:
@@ -35,7 +37,8 @@ class Book:
         self._queue, self._leases = Queue(), Leases()
         self._queue.tick(self.now)
         self._ended: dict[str, Task] = {}
-        self.weight = 0
+        self._gone = dict.fromkeys(carried.gone)
+        self.weight = _KEY_BYTES * len(self._gone)
         for task in carried.tasks:
             self._take_up(task)
         self.tasks = {task.key: task for task in sorted(carried.tasks, key=lambda task: task.create_time)}
@@ -52,6 +55,11 @@ class Book:
     def in_order(self) -> list[Task]:
         """All tasks; the pending ones come first, in the order of their queue."""
         return self._queue.in_order() + [task for task in self.tasks.values() if task.status != _PENDING]
+
+    @property
+    def gone(self) -> list[str]:
+        """The keys of archived tasks whose creates may be repeated at any time."""
+        return list(self._gone)
 
     def tick(self, now: int) -> None:
         """It is so late: tasks become due, and leases are over. For a clock that goes back time stands still."""
@@ -121,6 +129,9 @@ class Book:
                 del self.tasks[key]
                 self.weight -= weight_of(task)
                 self._head.archived += 1
+                if task.refs & _KEYED:
+                    self._gone[key] = None
+                    self.weight += _KEY_BYTES
         self.change()
 
     def create(self, new: NewTask) -> str:
@@ -128,6 +139,8 @@ class Book:
         known = self.tasks.get(new.key)
         if known is not None:
             return Code.SAME if _is_same(known, new) else Code.CONFLICT
+        if new.key in self._gone:
+            return Code.SAME
         more = weight(new.user_id, new.content, "")
         if self._head.full or self.weight + more > FULL_BYTES:
             self._head.full = True
@@ -142,7 +155,7 @@ class Book:
             crt_retry_num=0,
             content=new.content,
             log="",
-            refs=new.refs & _CONTENT,
+            refs=new.refs & (_CONTENT | _KEYED),
             order_time=order_time(now, new.priority),
             create_time=now,
             modify_time=now,

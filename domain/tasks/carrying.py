@@ -39,6 +39,8 @@ class Carried(Struct, array_like=True):
     tasks: list[Task]
     """Pending ones come in the order of their queue."""
     senders: list[Answered]
+    gone: list[str] = []
+    """The keys of archived tasks that may be created again and must not be."""
 
 
 class LaneOrder(Struct):

@@ -43,7 +43,12 @@ class Lane:
         """All that it takes for another lane to go on as this one."""
         book = self.book
         return Carried(
-            head=book.head(), now=book.now, leases=book.lease, tasks=book.in_order(), senders=self._senders.all()
+            head=book.head(),
+            now=book.now,
+            leases=book.lease,
+            tasks=book.in_order(),
+            senders=self._senders.all(),
+            gone=book.gone,
         )
 
     @property

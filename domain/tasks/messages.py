@@ -73,11 +73,13 @@ class Code:
 
 
 class Refs(IntFlag):
-    """Which texts of a task are not the text but the reference of it."""
+    """Which texts of a task are not the text but the reference of it; and whether it must never come twice."""
 
     NONE = 0
     CONTENT = 1
     LOG = 2
+    KEYED = 4
+    """A caller chose its id and may send it again at any time: the lane knows it as long as it lives."""
 
 
 class Rules(Struct, frozen=True):
