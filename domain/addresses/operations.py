@@ -27,11 +27,11 @@ delete of one of its UPRNs is unfinished, or modules may come to differ.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from domain.faults import MESSAGE_MAX_CHARACTERS
+from domain.faults import MESSAGE_MAX_CHARACTERS, bounded
 
 BATCH_MAX: Final = 500
 UPRN_MAX: Final = 2**63 - 1
@@ -105,6 +105,10 @@ _NEEDED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
+def _cut(text: object) -> object:
+    return bounded(text) if isinstance(text, str) else text
+
+
 class OperationResult(BaseModel):
     """What became of an operation in one module."""
 
@@ -123,7 +127,8 @@ class OperationResult(BaseModel):
     that gave the UPRN to another address, or by a purge that found orders in flight."""
     in_flight: bool = False
     """Whether that one has orders in flight here."""
-    error: str = Field(default="", max_length=MESSAGE_MAX_CHARACTERS)
+    error: Annotated[str, BeforeValidator(_cut)] = Field(default="", max_length=MESSAGE_MAX_CHARACTERS)
+    """A longer one is cut: the rest of a batch must not suffer from it."""
 
     @property
     def settled(self) -> bool:

@@ -1,0 +1,257 @@
+"""The client of modules answers for them: each operation has its result, whatever a module does or leaves undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.addresses.operations import Module, Operation, OperationResult, Outcome
+from infra.modules import ModuleFailure, Modules, client
+from infra.modules.breaker import Breaker
+from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from sims.oss.scenario import Action
+from sims.oss.server import running_oss
+from tests.unit.http_peers import Script, answer, peer, says
+from tests.unit.module_peers import call_fault, modules, settings
+from tests.unit.module_tables import delete, purge, swap, upsert
+
+ED = Module.ED
+
+
+def three() -> list[Operation]:
+    """Three addresses."""
+    return [upsert(seq, seq, 10 + seq, street="x") for seq in (1, 2, 3)]
+
+
+def outcomes(results: Sequence[OperationResult]) -> list[str]:
+    """Only what became of them."""
+    return [each.outcome.value for each in results]
+
+
+@pytest.mark.parametrize(("batch", "calls"), [(1, 3), (2, 2), (500, 1)])
+async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: int) -> None:
+    """As many in a call as the module takes; results stand in the order of the operations."""
+    async with modules(tmp_path, batch=batch) as (oss, client):
+        results = await client.apply(ED, three())
+
+        assert [(each.op_id, each.outcome) for each in results] == [(str(seq), Outcome.APPLIED) for seq in (1, 2, 3)]
+        assert sum(len(call.op_ids) for call in oss.modules["ed"].calls) == 3
+        assert len(oss.modules["ed"].calls) == calls
+        assert oss.modules["im"].calls == []
+
+
+async def test_large_records_travel_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch has as many bytes as a request may have, and one operation at least."""
+    monkeypatch.setattr(client, "BATCH_MAX_BYTES", 1_000)
+    operations = [upsert(seq, seq, 10 + seq, street="x" * size) for seq, size in ((1, 400), (2, 300), (3, 5_000))]
+
+    async with modules(tmp_path, batch=500) as (oss, caller):
+        assert outcomes(await caller.apply(ED, operations)) == ["applied"] * 3
+        assert [call.op_ids for call in oss.modules["ed"].calls] == [("1", "2"), ("3",)]
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
+    """With all that belongs to it."""
+    async with modules(tmp_path, batch=batch) as (oss, client):
+        oss.modules["ed"].begin_orders([11])
+        await client.apply(ED, three())
+
+        told = await client.apply(ED, [delete(4, 1), swap(5, 2, 9), upsert(6, 7, 13), upsert(3, 3, 13)])
+        again = await client.apply(ED, [delete(4, 1)])
+        purged = await client.apply(ED, [purge(4, 1, 11)])
+
+        assert outcomes(told) == ["logical", "missing", "refused", "already"]
+        assert (told[0].logical_address_id, told[0].in_flight) == (11, True)
+        assert told[1].missing == [9]
+        assert told[2].error == "Address 13 is UPRN 3 here, and UPRN 7 is not known."
+        assert (again[0].outcome, again[0].effect) == (Outcome.ALREADY, Outcome.LOGICAL)
+        assert outcomes(purged) == ["logical"]
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch: int) -> None:
+    """Its result has the trace of the module; the others of the batch are committed."""
+    async with modules(tmp_path, call_fault(Action.FAIL, uprns=frozenset({2})), batch=batch) as (oss, client):
+        results = await client.apply(ED, three())
+
+        assert outcomes(results) == ["applied", "failed", "applied"]
+        assert "The transaction of UPRN 2 broke" in results[1].error
+        assert sorted(oss.modules["ed"].live()) == [1, 3]
+
+
+@pytest.mark.parametrize("action", [Action.ERROR, Action.RESET, Action.LOST])
+async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: Action) -> None:
+    """Done or not, it is the same operation: it acts once."""
+    async with modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
+        await client.apply(ED, three())
+        results = await client.apply(ED, [swap(4, 1, 2)])
+
+        assert outcomes(results) == ["applied"]
+        assert oss.modules["ed"].live()[1].address_id == 12
+
+
+async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> None:
+    """When retries are used up each operation says so; nothing raises."""
+    async with modules(tmp_path, call_fault(Action.ERROR), batch=2) as (oss, client):
+        results = await client.apply(ED, three())
+
+        assert outcomes(results) == ["failed"] * 3
+        assert results[0].error == "Module ed answered POST /operations with 500: 'ordered fault'. See its log."
+        assert len(oss.modules["ed"].calls) == 2 * 3
+
+
+async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_path: Path) -> None:
+    """It was applied, and nobody knew; the next time tells."""
+    late = call_fault(Action.LATE, times=1, seconds=5)
+    async with modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
+        first = await client.apply(ED, [upsert(1, 1, 11)])
+        second = await client.apply(ED, [upsert(1, 1, 11)])
+
+    assert outcomes(first) == ["failed"]
+    assert "gave no answer within 0.2 s" in first[0].error
+    assert (second[0].outcome, second[0].was) == (Outcome.ALREADY, Outcome.APPLIED)
+
+
+async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
+    """Side by side their order would be anybody's guess: that is our mistake, and raises."""
+    async with modules(tmp_path) as (_, client):
+        with pytest.raises(ValueError, match="share a UPRN"):
+            await client.apply(ED, [swap(1, 1, 2), upsert(2, 2, 12)])
+
+
+async def test_addresses_come_in_pages(tmp_path: Path) -> None:
+    """In order of their ids, the logically deleted among them."""
+    async with modules(tmp_path, batch=500) as (oss, client):
+        await client.apply(ED, three())
+        oss.modules["ed"].begin_orders([12])
+        await client.apply(ED, [delete(4, 2)])
+
+        first = (await client.addresses(ED, 0, 2)).addresses
+        rest = (await client.addresses(ED, 12, 2)).addresses
+
+    assert [(each.address_id, each.uprn, each.logical) for each in first] == [(11, 1, False), (12, 2, True)]
+    assert [each.record for each in rest] == [{"street": "x"}]
+
+
+async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
+    """Any number of addresses may be asked about."""
+    async with modules(tmp_path) as (oss, client):
+        oss.modules["od"].begin_orders([7, 2_500])
+
+        assert await client.in_flight(Module.OD, range(1, 3_000)) == {7, 2_500}
+        assert await client.in_flight(Module.OD, [8]) == set()
+        assert await client.in_flight(Module.WFM, [7]) == set()
+
+
+async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
+    """It may be replaced in its file while we run."""
+    async with running_oss(tmp_path) as oss:
+        known = settings(oss.base, tmp_path)
+        right = (tmp_path / "oss.json").read_text()
+        (tmp_path / "oss.json").write_text('{"token": "old"}')
+        async with Modules(known) as client:
+            (refused,) = await client.apply(ED, [upsert(1, 1, 11)])
+            (tmp_path / "oss.json").write_text(right)
+            (applied,) = await client.apply(ED, [upsert(1, 1, 11)])
+
+    assert refused.outcome is Outcome.FAILED
+    assert "401" in refused.error
+    assert "HAULAGE_ADDRESSES__MODULES__ED__CREDENTIALS" in refused.error
+    assert applied.outcome is Outcome.APPLIED
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base_url": ""}, "Set HAULAGE_ADDRESSES__MODULES__ED__BASE_URL"),
+        ({"credentials": "nobody"}, "Put a file nobody.json there"),
+    ],
+)
+async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    """With what to do about it, in the result of each operation."""
+    async with modules(tmp_path, **changes) as (_, client):
+        (result,) = await client.apply(ED, [upsert(1, 1, 11)])
+        with pytest.raises(ModuleFailure, match=words):
+            await client.addresses(ED, 0, 10)
+
+    assert result.outcome is Outcome.FAILED
+    assert words in result.error
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"{}",
+        json.dumps({"op_id": "2", "outcome": "applied"}).encode(),
+        json.dumps({"op_id": "1", "outcome": "done"}).encode(),
+    ],
+)
+async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Path, body: bytes) -> None:
+    """Not JSON, no result, another's result, an outcome that nobody knows."""
+    (result,) = await _asked(tmp_path, says(answer(body)))
+
+    assert result.outcome is Outcome.FAILED
+    assert "not of the contract" in result.error
+
+
+async def test_a_long_trace_is_cut(tmp_path: Path) -> None:
+    """It is kept as far as there is room, and the result counts."""
+    body = json.dumps({"op_id": "1", "outcome": "refused", "error": "x" * 9_000}).encode()
+    (result,) = await _asked(tmp_path, says(answer(body)))
+
+    assert (result.outcome, len(result.error)) == (Outcome.REFUSED, 8_000)
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """The token is for the module, not for wherever it points."""
+    (result,) = await _asked(tmp_path, says(answer(b"", "Location: http://127.0.0.1:1/", status="307 Moved")))
+
+    assert "with 307" in result.error
+
+
+async def _asked(folder: Path, script: Script) -> list[OperationResult]:
+    async with peer(script) as here:
+        each = ModuleSettings(base_url=here.url, retries=0)
+        known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))
+        async with Modules(known) as client:
+            return await client.apply(ED, [upsert(1, 1, 11)])
+
+
+async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> None:
+    """No call goes out until the time is over; the others are called as ever."""
+    rule = call_fault(Action.ERROR, modules=frozenset({"ed"}))
+    async with modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
+        results = await client.apply(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
+        others = await client.apply(Module.IM, three())
+
+        assert outcomes(results) == ["failed"] * 8
+        assert len(oss.modules["ed"].calls) == 3
+        assert "failed 3 times in a row and is left alone for 10 s" in results[-1].error
+        assert outcomes(others) == ["applied"] * 3
+
+
+def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
+    """If that fails, too, the time begins anew; if not, all is as before."""
+    clock = [0.0]
+    breaker = Breaker(2, 10, lambda: clock[0])
+    breaker.failed()
+    assert breaker.admits()
+    breaker.failed()
+    assert not breaker.admits()
+
+    clock[0] = 10
+    assert [breaker.admits(), breaker.admits()] == [True, False]
+    breaker.failed()
+    clock[0] = 19
+    assert not breaker.admits()
+
+    clock[0] = 20
+    assert breaker.admits()
+    breaker.succeeded()
+    assert [breaker.admits(), breaker.admits()] == [True, True]
