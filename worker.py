@@ -12,6 +12,8 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.addresses.cycle import CycleSteps
+from activities.addresses.pulling import AddressPulling
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
 from activities.orders import serving
@@ -23,10 +25,12 @@ from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
+from domain.addresses import places as address_places
 from domain.orders import places
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import downloads, fetching, orders, tasks, transfers, webhooks
+from workflows import addresses, downloads, fetching, orders, tasks, transfers, webhooks
+from workflows.addresses import keeping
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -55,6 +59,7 @@ def table(services: Services) -> list[Queue]:
         *_of_transfers(services),
         *_of_orders(services),
         *_of_tasks(services),
+        *_of_addresses(services),
     ]
 
 
@@ -150,6 +155,24 @@ def _of_tasks(services: Services) -> list[Queue]:
     return [Queue(name=tasks.QUEUE, workflows=[tasks.TaskLane], activities=[task.keep, task.close], slots=20)]
 
 
+def _of_addresses(services: Services) -> list[Queue]:
+    cycle = CycleSteps(services.database, services.engine, services.modules, services.settings.addresses)
+    return [
+        Queue(
+            name=address_places.QUEUE,
+            workflows=[addresses.AddressCycle],
+            activities=[cycle.load, cycle.apply, cycle.waiting, cycle.archive],
+            slots=20,
+        ),
+        Queue(
+            name=address_places.INTAKE_QUEUE,
+            workflows=[addresses.AddressIntake],
+            activities=[AddressPulling(services).pull],
+            slots=10,
+        ),
+    ]
+
+
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
     return [
@@ -162,6 +185,8 @@ def workflows() -> list[type]:
         orders.OrderReport,
         orders.OrderWatch,
         tasks.TaskLane,
+        addresses.AddressCycle,
+        addresses.AddressIntake,
     ]
 
 
@@ -177,6 +202,8 @@ def names() -> tuple[str, ...]:
         places.QUEUE,
         places.PLATFORM_QUEUES,
         tasks.QUEUE,
+        address_places.QUEUE,
+        address_places.INTAKE_QUEUE,
     )
 
 
@@ -214,6 +241,8 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(serving.serve(services, queues, stop))
+        if address_places.INTAKE_QUEUE in queues:
+            group.create_task(keeping.keep(services, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())
