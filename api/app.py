@@ -10,7 +10,20 @@ from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
-from api import addresses, docs, downloads, health, middleware, openapi, orders, projects, server, transfers, webhooks
+from api import (
+    addresses,
+    docs,
+    downloads,
+    health,
+    middleware,
+    openapi,
+    orders,
+    projects,
+    server,
+    tasks,
+    transfers,
+    webhooks,
+)
 from api.auth import GATE, Gate
 from api.dispatch import endpoint
 from api.pushers import PUSHERS, Pushers
@@ -29,6 +42,7 @@ ROOMS: Sequence[Routes] = (
     webhooks.routes,
     transfers.routes,
     orders.routes,
+    tasks.routes,
     addresses.routes,
 )
 

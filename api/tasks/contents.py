@@ -1,0 +1,80 @@
+"""Long texts: what does not fit into a lane is written to the database before the lane hears of it, and read after."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from api.together import Gathered
+from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Refs, Task
+from infra.database import Database
+
+TEXTS_AT_A_TIME = 100
+
+_ESCAPES_MAX = 6
+"""Bytes of JSON that a character takes at most."""
+_WRITE = """
+    INSERT INTO task_contents (task_id, ref, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+    ON CONFLICT DO NOTHING
+"""
+_READ = """
+    SELECT c.task_id, c.ref, c.body FROM task_contents c
+    JOIN unnest($1::text[], $2::text[]) AS n (task_id, ref) ON c.task_id = n.task_id AND c.ref = n.ref
+"""
+
+Place: TypeAlias = tuple[str, str]
+"""A task's id and a reference."""
+
+_json = msgspec.json.Encoder().encode
+
+
+def is_long(text: str) -> bool:
+    """Whether a lane takes only a reference to it."""
+    return len(text) * _ESCAPES_MAX + 2 > TEXT_MAX_BYTES and len(_json(text)) > TEXT_MAX_BYTES
+
+
+def ref_of(text: str) -> str:
+    """The reference of a text; the same text has the same."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return base64.urlsafe_b64encode(digest)[:REF_CHARACTERS].decode()
+
+
+class Contents:
+    """Writes and reads long texts, those of many requests at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writes = Gathered(self._write, TEXTS_AT_A_TIME)
+        self._reads = Gathered(self._read, TEXTS_AT_A_TIME)
+
+    async def put(self, task_id: str, text: str) -> str:
+        """The reference of a text, once it is written down."""
+        ref = ref_of(text)
+        await self._writes.ask((task_id, ref, text))
+        return ref
+
+    async def texts(self, task_id: str, task: Task) -> tuple[str, str]:
+        """Content and log of a task in full."""
+        if not task.refs & (Refs.CONTENT | Refs.LOG):
+            return task.content, task.log
+        content = await self._text(task_id, task.content) if task.refs & Refs.CONTENT else task.content
+        log = await self._text(task_id, task.log) if task.refs & Refs.LOG else task.log
+        return content, log
+
+    async def _text(self, task_id: str, ref: str) -> str:
+        # A task that ended keeps its last texts only; one that was read before that may name another.
+        return await self._reads.ask((task_id, ref)) or ""
+
+    async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
+        async with self._database.connection() as connection:
+            await connection.execute(_WRITE, *map(list, zip(*texts, strict=True)))
+        return dict.fromkeys(texts, True)
+
+    async def _read(self, places: Sequence[Place]) -> Mapping[Place, str]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_READ, *map(list, zip(*places, strict=True)))
+        return {(row["task_id"], row["ref"]): row["body"] for row in rows}

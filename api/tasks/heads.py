@@ -1,0 +1,165 @@
+"""Heads: which lanes have tasks that are due, as their last answers and the hint table tell.
+
+A lane that answers this process tells its head at once; what it does for others it publishes within a second. So a
+task that is due is found, wherever it is, at most a second after it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from api.tasks import figures
+from api.together import Together
+from domain.tasks.messages import Head
+from infra.database import Database
+
+FRESH_SECONDS = 0.4
+SHOWN_SECONDS = 5.0
+
+_READ = """
+    SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
+    FROM task_heads WHERE type = $1
+"""
+_FIGURES = """
+    SELECT type, sum(due)::bigint AS due, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
+        min(next_order_time) AS next_order_time, count(*) AS lanes, sum(held)::bigint AS held,
+        sum(retries)::bigint AS retries, sum(timeouts)::bigint AS timeouts
+    FROM task_heads GROUP BY type
+"""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The lanes of a type, as far as they are known."""
+
+    heads: dict[int, Head] = field(default_factory=dict)
+    promised: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """How many tasks of each lane have been asked for and not been given yet."""
+    order: list[int] | None = None
+    read_at: float = float("-inf")
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Heads:
+    """What this process knows of lanes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queues: dict[str, _Queue] = defaultdict(_Queue)
+        self._reads = Together(self._read)
+
+    def learn(self, type_: str, pos: int, head: Head) -> None:
+        """A lane said how it stands."""
+        queue = self._queues[type_]
+        known = queue.heads.get(pos)
+        if known is not None and known.number >= head.number:
+            return
+        queue.heads[pos] = head
+        queue.order = None
+        if head.due:
+            queue.news.set()
+            queue.news = asyncio.Event()
+
+    def forget(self, type_: str, pos: int) -> None:
+        """A lane is over."""
+        queue = self._queues[type_]
+        queue.heads.pop(pos, None)
+        queue.order = None
+
+    async def refresh(self, type_: str) -> None:
+        """See that what is known of a type's lanes is fresh."""
+        if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
+            await self._reads.ask(type_)
+
+    def first_due(self, type_: str, without: Collection[int]) -> int | None:
+        """The lane whose turn it is, of those that have more tasks due than were asked for already."""
+        queue = self._queues[type_]
+        if queue.order is None:
+            queue.order = _in_order(queue.heads)
+        now = now_ms()
+        for pos in queue.order:
+            head = queue.heads[pos]
+            if head.next_order_time is None or head.next_order_time > now:
+                return None
+            # It may have become due since the lane counted.
+            if max(head.due, 1) > queue.promised.get(pos, 0) and pos not in without:
+                return pos
+        return None
+
+    async def open_lanes(self, type_: str) -> list[int]:
+        """All lanes of a type that are not over, the newest first; asked anew."""
+        await self._reads.ask(type_)
+        return sorted(self._queues[type_].heads, reverse=True)
+
+    @contextmanager
+    def promised(self, type_: str, pos: int, tasks: int) -> Iterator[None]:
+        """So many tasks of a lane are being asked for."""
+        promised = self._queues[type_].promised
+        promised[pos] += tasks
+        try:
+            yield
+        finally:
+            promised[pos] -= tasks
+            if not promised[pos]:
+                del promised[pos]
+
+    async def news(self, type_: str, timeout: float) -> None:
+        """Wait until a lane says that tasks are due, one becomes due by its time, or it is too late."""
+        queue = self._queues[type_]
+        now = now_ms()
+        turns = [(head.next_order_time - now) / 1000 for head in queue.heads.values() if head.next_order_time]
+        soon = min((turn for turn in turns if turn > 0), default=timeout)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(timeout, soon + 0.001)):
+                await queue.news.wait()
+
+    async def show(self) -> None:
+        """Show for ever how the queues stand, for whoever reads the figures."""
+        while True:
+            async with self._database.connection() as connection:
+                rows = await connection.fetch(_FIGURES)
+            for row in rows:
+                for state in ("due", "pending", "running"):
+                    figures.DEPTH.labels(row["type"], state).set(row[state])
+                for event in ("held", "retries", "timeouts"):
+                    figures.OPEN.labels(row["type"], event).set(row[event])
+                late = now_ms() - row["next_order_time"] if row["next_order_time"] else 0
+                figures.OLDEST.labels(row["type"]).set(max(0, late) / 1000)
+                figures.LANES.labels(row["type"]).set(row["lanes"])
+            await asyncio.sleep(SHOWN_SECONDS)
+
+    async def _read(self, type_: str) -> None:
+        read_at = time.monotonic()
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_READ, type_)
+        queue = self._queues[type_]
+        gone = queue.heads.keys() - {row["pos"] for row in rows}
+        for pos in gone:
+            self.forget(type_, pos)
+        for row in rows:
+            head = Head(
+                number=row["number"],
+                next_order_time=row["next_order_time"],
+                next_lease_end=row["next_lease_end"],
+                due=row["due"],
+                pending=row["pending"],
+                running=row["running"],
+                full=row["is_full"],
+            )
+            self.learn(type_, row["pos"], head)
+        queue.read_at = read_at
+
+
+def now_ms() -> int:
+    """The time, as lanes reckon it."""
+    return time.time_ns() // 1_000_000
+
+
+def _in_order(heads: dict[int, Head]) -> list[int]:
+    waiting = [(head.next_order_time, pos) for pos, head in heads.items() if head.next_order_time is not None]
+    return [pos for _, pos in sorted(waiting)]

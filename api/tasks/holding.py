@@ -1,0 +1,107 @@
+"""Holding: a worker gets tasks that are due, from the lanes whose turn it is, or waits for some."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from aiohttp import web
+
+from api.routes import Access, Call
+from api.tasks import answers, figures
+from api.tasks.answers import HeldTasks, succeeded
+from api.tasks.calls import Over
+from api.tasks.envelope import TYPE_UNKNOWN
+from api.tasks.lanes import NotTaken
+from api.tasks.requests import Hold
+from api.tasks.room import Desk, desk, routes
+from api.tasks.types import TaskType
+from domain.faults import Missing
+from domain.tasks import messages
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Task
+
+LANES_MAX = 8
+"""So many lanes are asked for one caller: each takes some milliseconds."""
+LOOK_SECONDS = 1.0
+"""How often a waiting caller's queue is looked at though nobody has said anything."""
+_PROBLEMS = {TYPE_UNKNOWN: Missing}
+
+
+@routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_PROBLEMS)
+async def hold_tasks(call: Call, body: Hold) -> HeldTasks | web.Response:
+    """Hold tasks that are due.
+
+    They are yours until `lease_end`: say by then what became of them, or send a heartbeat. After that they are given to
+    others, and count as failed once more. With `wait` the answer comes as soon as a task is due, or when the time is
+    over; an empty list is no error.
+    """
+    return await _hold(call, body)
+
+
+@routes.post("/v1/hold_task", access=Access.PROJECT, problems=_PROBLEMS)
+async def hold_task(call: Call, body: Hold) -> HeldTasks | web.Response:
+    """Hold tasks that are due; the same as `hold_tasks`."""
+    return await _hold(call, body)
+
+
+async def _hold(call: Call, body: Hold) -> web.Response:
+    here = desk(call)
+    until = time.monotonic() + body.wait
+    if body.wait:
+        call.lift_time_limit()
+    while True:
+        kind = here.types.known(body.task_type, call.project_id) or await here.types.get(
+            body.task_type, call.project_id
+        )
+        limit = min(body.limit or kind.schedule_limit, kind.schedule_limit)
+        tasks = await _take(here, kind, limit)
+        left = until - time.monotonic()
+        if tasks or left <= 0 or _has_gone(call):
+            break
+        await here.heads.news(kind.type, min(left, LOOK_SECONDS))
+    if tasks:
+        figures.TASKS.labels(kind.type, "held").inc(len(tasks))
+    return succeeded(task_list=await _told(here, kind, tasks))
+
+
+async def _take(here: Desk, kind: TaskType, limit: int) -> list[tuple[str, Task]]:
+    """Up to so many tasks, with their ids: those of the lane that is first in turn, then of the next."""
+    taken: list[tuple[str, Task]] = []
+    if kind.rules.paused:
+        return taken
+    await here.heads.refresh(kind.type)
+    asked: set[int] = set()
+    while (wanted := limit - len(taken)) and len(asked) < LANES_MAX:
+        pos = here.heads.first_due(kind.type, asked)
+        if pos is None:
+            break
+        asked.add(pos)
+        try:
+            with here.heads.promised(kind.type, pos, wanted):
+                tasks = await here.lanes.hold((kind.type, pos), kind.rules, messages.Hold(wanted))
+        except Over:
+            here.heads.forget(kind.type, pos)
+        except NotTaken:
+            # What other lanes gave is the caller's already.
+            if taken:
+                break
+            raise
+        else:
+            taken += [(str(TaskId(task.key, kind.type, pos)), task) for task in tasks]
+    return taken
+
+
+async def _told(here: Desk, kind: TaskType, tasks: list[tuple[str, Task]]) -> list[dict[str, Any]]:
+    if any(task.refs for _, task in tasks):
+        texts = await asyncio.gather(*(here.contents.texts(task_id, task) for task_id, task in tasks))
+    else:
+        texts = [(task.content, task.log) for _, task in tasks]
+    return [answers.held(task_id, task, each, kind) for (task_id, task), each in zip(tasks, texts, strict=True)]
+
+
+def _has_gone(call: Call) -> bool:
+    """Whether the caller does not listen any more: tasks that it got would lie until their lease is over."""
+    transport = call.request.transport
+    return transport is None or transport.is_closing()

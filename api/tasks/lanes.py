@@ -1,0 +1,309 @@
+"""Lanes, asked in groups: requests for one lane wait a few milliseconds for each other and go over as one message.
+
+One message of a lane is under way at a time. A group has a number, so that it is safe to hand it over again when nobody
+knows whether it arrived, and while the lane continues as new. What only reads goes as a query, which costs the engine
+no history, or along with the next group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from temporalio.client import Client
+
+from api.tasks import calls, figures
+from api.tasks.calls import Closing, Unanswered
+from domain.tasks import ids
+from domain.tasks.messages import (
+    GROUP_MAX_BYTES,
+    GROUP_MAX_OPERATIONS,
+    Beat,
+    Found,
+    Group,
+    GroupReply,
+    Head,
+    Hold,
+    Look,
+    NewTask,
+    Rules,
+    Search,
+    Seen,
+    Setting,
+    Task,
+)
+from infra import log
+
+PAUSE_SECONDS = 0.002
+"""How long a lone request waits for company."""
+SPACING_SECONDS = 0.02
+"""From one group to the next of a lane that many ask: each costs the engine about the same, however large it is."""
+MANY = 8
+CLOSING_SECONDS = 0.01
+AGAIN_SECONDS = 0.05
+AGAIN_MAX_SECONDS = 0.2
+PATIENCE_SECONDS = 30.0
+"""How long a message is sent again and again before its callers are told to come later."""
+FRAME_BYTES = 1_000
+"""What a group has around its operations."""
+LANES_KEPT = 1_000
+
+LaneName: TypeAlias = tuple[str, int]
+"""A type and a position."""
+Learn: TypeAlias = Callable[[str, int, Head], None]
+Reply = TypeVar("Reply")
+
+_weigh = msgspec.json.Encoder().encode
+_log = log.get(__name__)
+
+
+class NotTaken(ConnectionError):
+    """No lane answered in time; the caller may ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelling:
+    """Nobody needs this task any more."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How does this task stand?"""
+
+    key: str
+
+
+@dataclass(slots=True)
+class _Wish:
+    """One operation of one request."""
+
+    what: Any
+    weight: int
+    answer: asyncio.Future[Any]
+
+
+class _Lane:
+    """The requests for one lane."""
+
+    def __init__(self, type_: str, pos: int) -> None:
+        self.type = type_
+        self.pos = pos
+        self.waiting: deque[_Wish] = deque()
+        self.weight = 0
+        self.full = asyncio.Event()
+        self.asked_at = 0.0
+        self.taken = 0
+        self.rules: Rules | None = None
+        self.version = 0
+        self.serving: asyncio.Task[None] | None = None
+
+    def put(self, wish: _Wish) -> None:
+        self.waiting.append(wish)
+        self._grow(wish)
+
+    def put_back(self, wishes: list[_Wish]) -> None:
+        """Those that the last answer had no room for are the first in the next."""
+        self.waiting.extendleft(reversed(wishes))
+        for wish in wishes:
+            self._grow(wish)
+
+    def take(self) -> list[_Wish]:
+        """The next group: in order, and no more than one message carries. Who has gone is left out."""
+        group: list[_Wish] = []
+        room = GROUP_MAX_BYTES - FRAME_BYTES
+        while self.waiting and len(group) < GROUP_MAX_OPERATIONS and self.waiting[0].weight <= room:
+            wish = self.waiting.popleft()
+            self.weight -= wish.weight
+            if not wish.answer.done():
+                room -= wish.weight
+                group.append(wish)
+        self.taken = len(group)
+        if not self._is_full():
+            self.full.clear()
+        return group
+
+    def _grow(self, wish: _Wish) -> None:
+        self.weight += wish.weight
+        if self._is_full():
+            self.full.set()
+
+    def _is_full(self) -> bool:
+        return len(self.waiting) >= GROUP_MAX_OPERATIONS or self.weight >= GROUP_MAX_BYTES - FRAME_BYTES
+
+
+class Lanes:
+    """Asks the lanes, for everybody in this process.
+
+    Args:
+        learn: Is told how a lane stands whenever one says so.
+    """
+
+    def __init__(self, engine: Client, learn: Learn) -> None:
+        self._engine = engine
+        self._learn = learn
+        self._lanes: dict[LaneName, _Lane] = {}
+        self._sender = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+
+    async def create(self, lane: LaneName, rules: Rules, task: NewTask) -> str:
+        """Have a task created; what became of it, once that is durable."""
+        code: str = await self._ask(lane, task, rules)
+        return code
+
+    async def hold(self, lane: LaneName, rules: Rules, wish: Hold) -> list[Task]:
+        """Up to so many tasks that are due."""
+        tasks: list[Task] = await self._ask(lane, wish, rules)
+        return tasks
+
+    async def change(self, lane: LaneName, rules: Rules, wish: Setting | Beat | Cancelling) -> str:
+        """Have a task set, its lease begun anew, or cancelled; what became of it."""
+        code: str = await self._ask(lane, wish, rules)
+        return code
+
+    async def read(self, lane: LaneName, key: str) -> Task | None:
+        """How a task stands; None if it is not in this lane any more."""
+        task: Task | None = await self._ask(lane, Reading(key))
+        return task
+
+    async def teach(self, lane: LaneName, rules: Rules) -> None:
+        """Tell a lane the rules, if it does not know them; returns when it does."""
+        await self._ask(lane, rules, rules)
+
+    async def search(self, lane: LaneName, wanted: Search) -> Found:
+        """The live tasks of a lane with some properties."""
+        found = await self._patiently(lambda: self._query(lane, "search", wanted, Found))
+        self._learn(*lane, found.head)
+        return found
+
+    async def head(self, lane: LaneName) -> Head:
+        """How a lane stands."""
+        seen = await self._patiently(lambda: self._query(lane, "look", Look(keys=[]), Seen))
+        self._learn(*lane, seen.head)
+        return seen.head
+
+    def _ask(self, name: LaneName, what: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(*name)
+        if rules is not None and rules.version > lane.version:
+            lane.rules = rules
+        wish = _Wish(what, len(_weigh(what)), asyncio.get_running_loop().create_future())
+        lane.put(wish)
+        if lane.serving is None:
+            lane.serving = asyncio.create_task(self._serve(lane))
+        return wish.answer
+
+    async def _serve(self, lane: _Lane) -> None:
+        while lane.waiting:
+            await _gather(lane)
+            group = lane.take()
+            if not group:
+                continue
+            lane.asked_at = time.monotonic()
+            try:
+                await self._hand_over(lane, group)
+            except Exception as error:  # noqa: BLE001 - every caller is told, whatever it was
+                for wish in group:
+                    if not wish.answer.done():
+                        wish.answer.set_exception(error)
+        lane.serving = None
+        if len(self._lanes) > LANES_KEPT:
+            self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
+
+    async def _hand_over(self, lane: _Lane, wishes: list[_Wish]) -> None:
+        figures.GROUPS.labels(lane.type).observe(len(wishes))
+        by_kind: dict[type, list[_Wish]] = defaultdict(list)
+        for wish in wishes:
+            by_kind[type(wish.what)].append(wish)
+        if by_kind.keys() == {Reading}:
+            await self._look(lane, wishes)
+        else:
+            await self._act(lane, by_kind)
+
+    async def _look(self, lane: _Lane, readings: list[_Wish]) -> None:
+        look = Look(keys=[wish.what.key for wish in readings])
+        seen = await self._patiently(lambda: self._query((lane.type, lane.pos), "look", look, Seen))
+        self._learn(lane.type, lane.pos, seen.head)
+        lane.put_back(_answer(readings, seen.tasks))
+
+    async def _act(self, lane: _Lane, by_kind: dict[type, list[_Wish]]) -> None:
+        changes = {kind: [wish.what for wish in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
+        group = Group(
+            sender=self._sender,
+            number=next(self._numbers),
+            creates=changes[NewTask],
+            holds=changes[Hold],
+            sets=changes[Setting],
+            beats=changes[Beat],
+            cancels=[wish.what.key for wish in by_kind[Cancelling]],
+            reads=[wish.what.key for wish in by_kind[Reading]],
+            rules=lane.rules,
+        )
+        reply = await self._patiently(lambda: self._update(lane, group))
+        if reply.late:
+            raise NotTaken(f"a group to {lane.type}/{lane.pos} was overtaken by a later one")
+        lane.version = max(lane.version, reply.version)
+        if lane.rules and lane.rules.version <= lane.version:
+            lane.rules = None
+        self._learn(lane.type, lane.pos, reply.head)
+        _answer(by_kind[NewTask], reply.creates)
+        _answer(by_kind[Setting], reply.sets)
+        _answer(by_kind[Beat], reply.beats)
+        _answer(by_kind[Cancelling], reply.cancels)
+        _answer(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
+        lane.put_back(_answer(by_kind[Hold], reply.holds) + _answer(by_kind[Reading], reply.reads))
+
+    async def _update(self, lane: _Lane, group: Group) -> GroupReply:
+        # The same number is the same group to the lane, whichever of its runs it reaches.
+        update_id = f"{group.sender}-{group.number}"
+        return await calls.update(self._engine, ids.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
+
+    async def _query(self, lane: LaneName, name: str, argument: object, reply: type[Reply]) -> Reply:
+        return await calls.query(self._engine, ids.lane_id(*lane), name, argument, reply)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
+        """What the lane says, asked until it says something."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        pause = CLOSING_SECONDS
+        while True:
+            try:
+                return await ask()
+            except Closing as error:
+                hindrance: Exception = error
+            except Unanswered as error:
+                hindrance, pause = error, max(pause, AGAIN_SECONDS)
+                _log.warning("lane_asked_again", error=str(error))
+            if time.monotonic() >= until:
+                raise NotTaken(f"a lane did not answer in {PATIENCE_SECONDS:g} s: {hindrance}") from hindrance
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, AGAIN_MAX_SECONDS)
+
+
+async def _gather(lane: _Lane) -> None:
+    """Let requests come together: longer where many came last time."""
+    pause = PAUSE_SECONDS
+    if lane.taken >= MANY:
+        pause = max(pause, lane.asked_at + SPACING_SECONDS - time.monotonic())
+    if lane.full.is_set():
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(pause):
+            await lane.full.wait()
+
+
+def _answer(wishes: list[_Wish], answers: Sequence[object]) -> list[_Wish]:
+    """Give each its answer; those that there was no room for are left."""
+    for wish, answer in zip(wishes, answers, strict=False):
+        if not wish.answer.done():
+            wish.answer.set_result(answer)
+    return wishes[len(answers) :]

@@ -1,0 +1,108 @@
+"""Asking: how a task stands, which tasks there are, and how many; live and archived ones told as one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeAlias
+
+from aiohttp import web
+
+from api.routes import Access, Call
+from api.tasks import answers
+from api.tasks.answers import Counts, FoundTask, FoundTasks, succeeded
+from api.tasks.calls import Over
+from api.tasks.envelope import TASK_UNKNOWN, TYPE_UNKNOWN
+from api.tasks.requests import OfType, One, Wanted
+from api.tasks.room import Desk, desk, routes, unknown
+from api.tasks.types import TaskType
+from domain.faults import Missing
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Head, Search, Status, Task
+
+LANES_AT_A_TIME = 16
+_FINAL = (Status.SUCCESS, Status.FAILED)
+
+_Found: TypeAlias = dict[str, Task]
+
+
+@routes.get("/v1/get_task", access=Access.PROJECT, problems={TASK_UNKNOWN: Missing})
+async def get_task(call: Call, query: One) -> FoundTask | web.Response:
+    """Tell how a task stands: now, not a while ago."""
+    here = desk(call)
+    named, kind = await here.type_of(call, query.task_id)
+    task = await here.find(named, kind)
+    if task is None:
+        raise unknown(query.task_id)
+    texts = await here.contents.texts(query.task_id, task)
+    return succeeded(task_data=answers.shown(query.task_id, task, texts, kind))
+
+
+@routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+async def get_task_list(call: Call, query: Wanted) -> FoundTasks | web.Response:
+    """List tasks, the newest first.
+
+    Without a type those of all types of the project.
+    """
+    here = desk(call)
+    if query.task_type is None:
+        kinds = await here.types.owned(call.project_id)
+    else:
+        kinds = [await here.types.get(query.task_type, call.project_id)]
+    found = [(kind, *each) for kind in kinds for each in (await _search(here, kind, query)).items()]
+    newest = sorted(found, key=lambda each: each[2].create_time, reverse=True)[: query.limit]
+    texts = await asyncio.gather(*(here.contents.texts(task_id, task) for _, task_id, task in newest))
+    return succeeded(
+        task_list=[
+            answers.shown(task_id, task, each, kind) for (kind, task_id, task), each in zip(newest, texts, strict=True)
+        ]
+    )
+
+
+@routes.get("/v1/get_task_counts_by_type", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
+    """Count the tasks of a type."""
+    here = desk(call)
+    kind = await here.types.get(query.task_type, call.project_id)
+    turns = asyncio.Semaphore(LANES_AT_A_TIME)
+
+    async def head(pos: int) -> tuple[int, Head | None]:
+        async with turns:
+            try:
+                return pos, await here.lanes.head((kind.type, pos))
+            except Over:
+                return pos, None
+
+    heads = await asyncio.gather(*map(head, await here.heads.open_lanes(kind.type)))
+    live = {pos: head for pos, head in heads if head is not None}
+    # A lane counts its tasks as long as it runs, archived ones too; those of a lane that is over are all archived.
+    ended = await here.archive.counts(kind.type, live.keys())
+    pending = sum(head.pending for head in live.values())
+    running = sum(head.running for head in live.values())
+    success = sum(head.success for head in live.values()) + ended.get(Status.SUCCESS, 0)
+    failed = sum(head.failed for head in live.values()) + ended.get(Status.FAILED, 0)
+    return Counts(
+        task_count=pending + running + success + failed,
+        pending=pending,
+        running=running,
+        success=success,
+        failed=failed,
+    )
+
+
+async def _search(here: Desk, kind: TaskType, query: Wanted) -> _Found:
+    """Tasks of a type that fit. Lanes come first: what they archive meanwhile is found there after that."""
+    found: _Found = {}
+    wanted = Search(status=query.status or 0, stage=query.stage, limit=query.limit)
+    for pos in await here.heads.open_lanes(kind.type):
+        if len(found) >= query.limit:
+            break
+        try:
+            lane = await here.lanes.search((kind.type, pos), wanted)
+        except Over:
+            continue
+        found |= {str(TaskId(task.key, kind.type, pos)): task for task in lane.tasks}
+    statuses = [status for status in _FINAL if query.status in (None, status)]
+    if statuses:
+        archived = await here.archive.search(kind.type, statuses, query.stage, query.limit)
+        found |= dict(archived)
+    return found

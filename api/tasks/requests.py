@@ -1,0 +1,203 @@
+"""What callers send: the original's fields, each under the names that its documents and its code use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
+
+from api.models import Request
+from domain.tasks.ids import TYPE_MAX_CHARACTERS
+from domain.tasks.messages import (
+    HOLD_LIMIT_MAX,
+    LEASE_MAX_SECONDS,
+    PRIORITY_MAX_SECONDS,
+    RETRIES_MAX,
+    STAGE_MAX_BYTES,
+    USER_ID_MAX_BYTES,
+)
+
+TYPE_PATTERN = rf"^[A-Za-z0-9_.-]{{1,{TYPE_MAX_CHARACTERS}}}$"
+ID_MAX_CHARACTERS = 160
+LOG_MAX_CHARACTERS = 4_096
+CONTENT_MAX_CHARACTERS = 16_384
+LEASE_MAX = 2**53
+BATCH_MAX = 1_000
+LIST_MAX = 2_000
+WAIT_MAX_SECONDS = 30
+RETRY_NUM_MAX = 1_000
+INTERVAL_MAX_SECONDS = 31_104_000
+
+Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="which kind of task; register it first")]
+TaskId = Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARACTERS)]
+Stage = Annotated[
+    str,
+    Field(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$'),
+    AfterValidator(lambda text: _short(text, STAGE_MAX_BYTES)),
+]
+UserId = Annotated[
+    str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _short(text, USER_ID_MAX_BYTES))
+]
+Lease = Annotated[int, Field(ge=1, le=LEASE_MAX)]
+Log = Annotated[str, Field(max_length=LOG_MAX_CHARACTERS)]
+Content = Annotated[str, Field(max_length=CONTENT_MAX_CHARACTERS)]
+Status = Annotated[int, Field(ge=1, le=4, description="1 pending, 2 running, 3 success, 4 failed")]
+
+
+def _short(text: str, most: int) -> str:
+    if not text.isascii() and (length := len(text.encode())) > most:
+        raise ValueError(f"it has {length:,} bytes in UTF-8; send {most} at most.")
+    return text
+
+
+def _names(*names: str) -> AliasChoices:
+    return AliasChoices(*names)
+
+
+class NewTask(Request):
+    """A task to be done."""
+
+    task_type: Type
+    task_id: str = Field(
+        default="",
+        max_length=ID_MAX_CHARACTERS,
+        description="your own name for it, or an id that we answered: the same twice is one task; empty for none",
+    )
+    user_id: UserId = ""
+    task_content: Content = Field(default="", validation_alias=_names("task_content", "context"))
+    task_priority: int = Field(
+        default=0,
+        ge=0,
+        le=PRIORITY_MAX_SECONDS,
+        validation_alias=_names("task_priority", "priority"),
+        description="so many seconds earlier it is in the queue",
+    )
+    task_stage: Stage = Field(default="", validation_alias=_names("task_stage", "stage"))
+
+
+class Create(Request):
+    """One task."""
+
+    task_data: NewTask
+
+
+class CreateMany(Request):
+    """Many tasks, of one type or of several."""
+
+    task_list: list[NewTask] = Field(min_length=1, max_length=BATCH_MAX)
+
+
+class TypeConfig(Request):
+    """A type and how its tasks are scheduled. What is left out keeps its value, or the default at first."""
+
+    task_type: Type
+    schedule_limit: int | None = Field(
+        default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks of one hold at most; 100"
+    )
+    schedule_interval: int | None = Field(
+        default=None, ge=1, le=INTERVAL_MAX_SECONDS, description="seconds between a worker's holds; 10"
+    )
+    max_retry_num: int | None = Field(default=None, ge=0, le=RETRY_NUM_MAX, description="retries after the first; 3")
+    max_retry_interval: int | None = Field(
+        default=None,
+        ge=-INTERVAL_MAX_SECONDS,
+        le=INTERVAL_MAX_SECONDS,
+        description="seconds that a pause doubles up to, or, when negative, the length of every pause; 30",
+    )
+    max_processing_time: int | None = Field(
+        default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds that a held task is leased for; 30"
+    )
+
+
+class Register(Request):
+    """A type, under either of the two names that the original has for it, or without one."""
+
+    task_type_data: TypeConfig = Field(validation_alias=_names("task_type_data", "task_config_data"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrapped(cls, value: Any) -> Any:
+        """Some callers send the fields without the object around them."""
+        return {"task_type_data": value} if isinstance(value, dict) and "task_type" in value else value
+
+
+class Hold(Request):
+    """A worker that has time."""
+
+    task_type: Type
+    limit: int | None = Field(
+        default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks at most, if fewer than the type's schedule_limit"
+    )
+    wait: float = Field(default=0, ge=0, le=WAIT_MAX_SECONDS, description="seconds to wait for a task when none is due")
+
+
+class Result(Request):
+    """What became of a held task."""
+
+    task_id: TaskId
+    task_type: str = Field(default="", pattern=rf"^$|{TYPE_PATTERN}", description="as in the id; may be left out")
+    lease: Lease | None = Field(
+        default=None, description="as hold_tasks gave it: who has lost the task since is refused"
+    )
+    status: Status = Field(validation_alias=_names("status", "task_status"))
+    schedule_log: Log | None = None
+    crt_retry_num: int | None = Field(
+        default=None,
+        ge=0,
+        le=RETRIES_MAX,
+        description="with status 1: higher than it was says that the attempt failed, else the next stage is due",
+    )
+    task_stage: Stage | None = Field(default=None, validation_alias=_names("task_stage", "stage"))
+    task_content: Content | None = Field(default=None, validation_alias=_names("task_content", "context"))
+
+
+class Set(Request):
+    """One result."""
+
+    task_data: Result
+
+
+class SetMany(Request):
+    """Many results."""
+
+    task_list: list[Result] = Field(min_length=1, max_length=BATCH_MAX)
+
+
+class Held(Request):
+    """A task that a worker holds."""
+
+    task_id: TaskId
+    lease: Lease
+
+
+class Beats(Request):
+    """Tasks whose leases begin anew."""
+
+    task_list: list[Held] = Field(min_length=1, max_length=BATCH_MAX)
+
+
+class Cancel(Request):
+    """A task that nobody needs any more."""
+
+    task_id: TaskId
+
+
+class OfType(Request):
+    """A type."""
+
+    task_type: Type
+
+
+class Wanted(Request):
+    """Which tasks are listed: all that fit every field that is given."""
+
+    task_type: Type | None = None
+    status: Status | None = None
+    stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
+    limit: int = Field(default=LIST_MAX, ge=1, le=LIST_MAX)
+
+
+class One(Request):
+    """A task."""
+
+    task_id: TaskId

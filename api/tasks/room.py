@@ -1,0 +1,129 @@
+"""The room: where its routes are declared, and what its handlers work with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from aiohttp import web
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from api.routes import Call, Routes
+from api.tasks.archive import Archive
+from api.tasks.calls import Over
+from api.tasks.contents import Contents
+from api.tasks.envelope import TASK_UNKNOWN, render
+from api.tasks.heads import Heads
+from api.tasks.keys import Keys
+from api.tasks.lanes import LaneName, Lanes
+from api.tasks.types import TaskType, Types
+from api.together import Together
+from domain.faults import Missing
+from domain.tasks import ids
+from domain.tasks.carrying import LaneOrder
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Rules, Task
+from infra.services import Services
+from workflows import tasks
+from workflows.tasks import TaskLane
+
+
+class Desk:
+    """What this process knows of tasks, and how it asks for the rest."""
+
+    def __init__(self, services: Services) -> None:
+        self.heads = Heads(services.database)
+        self.lanes = Lanes(services.engine, self.heads.learn)
+        self.types = Types(services.database, services.settings.tasks.lane_max_tasks)
+        self.contents = Contents(services.database)
+        self.archive = Archive(services.database)
+        self.keys = Keys(services.database)
+        self._engine = services.engine
+        self._openings = Together(self._open)
+
+    async def type_of(self, call: Call, task_id: str) -> tuple[TaskId, TaskType]:
+        """The task that an id names, and its type.
+
+        Raises:
+            Missing: It is no id of a task of the caller's project.
+        """
+        named = ids.read(task_id)
+        kind = named and (self.types.known(named.type, call.project_id) or await self.types.reread(named.type))
+        if not named or not kind or kind.project_id != call.project_id or named.pos > kind.end_pos:
+            raise unknown(task_id)
+        return named, kind
+
+    async def find(self, named: TaskId, kind: TaskType) -> Task | None:
+        """A task where it is: in its lane, or, when that has let go of it, in the archive."""
+        task = None
+        if named.pos >= kind.begin_pos:
+            with suppress(Over):
+                task = await self.lanes.read((named.type, named.pos), named.key)
+        return task or await self.archive.task(str(named))
+
+    async def open_next(self, kind: TaskType, pos: int) -> TaskType:
+        """See that there is a lane for new tasks beside this one, which takes none; the type as it is then."""
+        now = await self.types.reread(kind.type)
+        if now is None or now.end_pos == pos:
+            await self.open((kind.type, pos + 1))
+            now = await self.types.reread(kind.type)
+        return now or kind
+
+    async def open(self, lane: LaneName) -> None:
+        """Have a lane take tasks, unless the type is past it."""
+        await self._openings.ask(lane)
+
+    async def _open(self, lane: LaneName) -> None:
+        type_, pos = lane
+        if not await self.types.open_lane(type_, pos):
+            return
+        with suppress(WorkflowAlreadyStartedError):
+            await self._engine.start_workflow(
+                TaskLane.run,
+                # Version 0: it learns the rules with its first group.
+                LaneOrder(type=type_, pos=pos, rules=Rules()),
+                id=ids.lane_id(type_, pos),
+                task_queue=tasks.QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                search_attributes=tasks.attributes(),
+                static_summary=f"lane {pos} of {type_}",
+            )
+
+
+DESK = web.AppKey("tasks_desk", Desk)
+
+
+def _attach(app: web.Application, services: Services) -> None:
+    desk = app[DESK] = Desk(services)
+
+    async def showing(_app: web.Application) -> AsyncIterator[None]:
+        figures = asyncio.create_task(desk.heads.show())
+        yield
+        figures.cancel()
+        with suppress(asyncio.CancelledError):
+            await figures
+
+    app.cleanup_ctx.append(showing)
+
+
+routes = Routes(
+    "tasks",
+    "Tasks wait in queues for workers outside, which hold them, do them and say so.",
+    render=render,
+    attach=_attach,
+)
+
+
+def desk(call: Call) -> Desk:
+    """What this process knows of tasks."""
+    return call.request.app[DESK]
+
+
+def unknown(task_id: str) -> Missing:
+    """What is told of an id that names nothing of this project."""
+    return Missing(
+        TASK_UNKNOWN, f"There is no task {task_id!r} for this key.", "Check the id that create_task answered."
+    )

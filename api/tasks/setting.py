@@ -1,0 +1,143 @@
+"""Setting: what workers say of the tasks that they hold, that they are still at it, and what nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from api.routes import Access, Call
+from api.tasks import figures
+from api.tasks.answers import Created, Outcomes, succeeded
+from api.tasks.calls import Over
+from api.tasks.contents import is_long
+from api.tasks.envelope import SET_REFUSED, TASK_UNKNOWN
+from api.tasks.lanes import Cancelling
+from api.tasks.many import each_of
+from api.tasks.requests import Beats, Cancel, Held, Result, Set, SetMany
+from api.tasks.room import Desk, desk, routes, unknown
+from api.tasks.types import TaskType
+from domain.faults import Conflict, Missing
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Beat, Code, Refs, Setting, Status
+
+_PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
+_EVENTS = {1: "thrown_back", 2: "kept", 3: "succeeded", 4: "failed"}
+_WHY = {
+    Code.FINAL: "has ended already, and nothing changes that",
+    Code.STALE: "is not held under this lease any more: its time was over, or it was never given out",
+    Code.NO_ROOM: "has no room for so long a text right now",
+}
+
+
+@routes.post("/v1/set_task", access=Access.PROJECT, problems=_PROBLEMS)
+async def set_task(call: Call, body: Set) -> Created | web.Response:
+    """Say what became of a held task.
+
+    Status 3 and 4 end it. Status 1 throws it back: with a higher `crt_retry_num` it has failed and waits as the type's
+    retries say, or ends as failed after the last; else it goes on to its next stage, at the queue's tail. Status 2
+    keeps it and begins the lease anew. Fields that are left out stay. Without a `lease` you are taken for the holder.
+    """
+    return succeeded(task_id=await _set(call, body.task_data))
+
+
+@routes.post("/v1/set_tasks", access=Access.PROJECT)
+async def set_many(call: Call, body: SetMany) -> Outcomes:
+    """Say what became of many tasks; each has an outcome of its own."""
+    return await each_of(body.task_list, lambda result: _set(call, result))
+
+
+@routes.post("/v1/heartbeat_tasks", access=Access.PROJECT)
+async def heartbeat(call: Call, body: Beats) -> Outcomes:
+    """Say that you are still at it: the leases of these tasks begin anew.
+
+    An outcome other than 0 tells that the task is not yours any more, as when it was cancelled.
+    """
+    return await each_of(body.task_list, lambda held: _beat(call, held))
+
+
+@routes.post("/v1/cancel_task", access=Access.PROJECT, problems=_PROBLEMS)
+async def cancel(call: Call, body: Cancel) -> Created | web.Response:
+    """Cancel a task.
+
+    It ends as failed, at once; a worker that holds it finds out at its next heartbeat or when it sets the task.
+    """
+    here = desk(call)
+    named, kind = await here.type_of(call, body.task_id)
+    code = await _change(here, kind, named, Cancelling(named.key))
+    if code == Code.MISSING:
+        code = await _code_of_ended(here, body.task_id, Setting(named.key, Status.FAILED))
+    _check(code, body.task_id)
+    figures.TASKS.labels(kind.type, "cancelled").inc()
+    return succeeded(task_id=body.task_id)
+
+
+async def _set(call: Call, result: Result) -> str:
+    here = desk(call)
+    named, kind = await here.type_of(call, result.task_id)
+    if result.task_type and result.task_type != named.type:
+        raise unknown(result.task_id)
+    setting = Setting(
+        named.key,
+        result.status,
+        lease=result.lease,
+        crt_retry_num=result.crt_retry_num,
+        stage=result.task_stage,
+        content=result.task_content,
+        log=result.schedule_log,
+    )
+    await _refer(here, result.task_id, setting, is_long)
+    code = await _change(here, kind, named, setting)
+    if code == Code.NO_ROOM:
+        await _refer(here, result.task_id, setting, bool)
+        code = await _change(here, kind, named, setting)
+    if code == Code.MISSING:
+        code = await _code_of_ended(here, result.task_id, setting)
+    _check(code, result.task_id)
+    figures.TASKS.labels(kind.type, _EVENTS[result.status]).inc()
+    return result.task_id
+
+
+async def _beat(call: Call, held: Held) -> str:
+    here = desk(call)
+    named, kind = await here.type_of(call, held.task_id)
+    code = await _change(here, kind, named, Beat(named.key, held.lease))
+    if code == Code.MISSING and await here.archive.task(held.task_id):
+        code = Code.FINAL
+    _check(code, held.task_id)
+    return held.task_id
+
+
+async def _change(here: Desk, kind: TaskType, named: TaskId, wish: Setting | Beat | Cancelling) -> str:
+    try:
+        return await here.lanes.change((named.type, named.pos), kind.rules, wish)
+    except Over:
+        return Code.MISSING
+
+
+async def _refer(here: Desk, task_id: str, setting: Setting, is_due: Callable[[str], bool]) -> None:
+    """Write texts down that go by reference, and put the references in their place."""
+    if setting.content is not None and not setting.refs & Refs.CONTENT and is_due(setting.content):
+        setting.content = await here.contents.put(task_id, setting.content)
+        setting.refs |= Refs.CONTENT
+    if setting.log is not None and not setting.refs & Refs.LOG and is_due(setting.log):
+        setting.log = await here.contents.put(task_id, setting.log)
+        setting.refs |= Refs.LOG
+
+
+async def _code_of_ended(here: Desk, task_id: str, setting: Setting) -> str:
+    """What is told of a task that its lane has let go of: a set whose answer got lost may come again."""
+    ended = await here.archive.task(task_id)
+    if ended is None:
+        return Code.MISSING
+    given = ((setting.stage, ended.stage), (setting.content, ended.content), (setting.log, ended.log))
+    is_same = setting.status == ended.status and all(said in (None, is_) for said, is_ in given)
+    return Code.SAME if is_same else Code.FINAL
+
+
+def _check(code: str, task_id: str) -> None:
+    """Raise what the caller is told, if it is not that all is well."""
+    if code == Code.MISSING:
+        raise unknown(task_id)
+    if code in _WHY:
+        raise Conflict(SET_REFUSED, f"The task {task_id} {_WHY[code]}.", "Leave it, and hold another one.")

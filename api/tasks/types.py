@@ -1,0 +1,171 @@
+"""Task types: whose each is, how its tasks are scheduled, and which lanes its tasks are in.
+
+Every change is one statement that names what it changes, so that several API processes lose none. What is read is kept
+for half a second: a full lane says so itself, and whatever else is told late is told within a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from api.tasks.envelope import TYPE_TAKEN, TYPE_UNKNOWN
+from api.tasks.requests import TypeConfig
+from api.together import Gathered
+from domain.faults import Conflict, Missing
+from domain.tasks.messages import Rules
+from infra.database import Database
+
+FRESH_SECONDS = 0.5
+TYPES_AT_A_TIME = 200
+
+_COLUMNS = """type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
+    max_processing_time, paused, version, begin_pos, end_pos"""
+_READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
+_OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY type"  # noqa: S608
+_REGISTER = f"""
+    INSERT INTO task_types AS t (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
+        max_processing_time, paused, version, begin_pos, end_pos)
+    VALUES ($1, $2, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
+        false, 1, 1, 1)
+    ON CONFLICT (type) DO UPDATE SET
+        schedule_limit = coalesce($3, t.schedule_limit),
+        schedule_interval = coalesce($4, t.schedule_interval),
+        max_retry_num = coalesce($5, t.max_retry_num),
+        max_retry_interval = coalesce($6, t.max_retry_interval),
+        max_processing_time = coalesce($7, t.max_processing_time),
+        version = t.version + 1,
+        changed_at = now()
+    WHERE t.project_id = $2
+    RETURNING {_COLUMNS}
+"""  # noqa: S608
+_PAUSE = f"""
+    UPDATE task_types SET paused = $3, version = version + 1, changed_at = now()
+    WHERE type = $1 AND project_id = $2 RETURNING {_COLUMNS}
+"""  # noqa: S608
+# A lane that is done is behind `end_pos`, so that nobody who comes late counts it in again.
+_OPEN = """
+    WITH opened AS (
+        UPDATE task_types SET end_pos = $2 WHERE type = $1 AND end_pos <= $2 RETURNING type
+    ), counted AS (
+        INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, timeouts,
+            is_full)
+        SELECT type, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0, false FROM opened ON CONFLICT DO NOTHING
+    )
+    SELECT count(*) > 0 FROM opened
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskType:
+    """A type as it was read last."""
+
+    type: str
+    project_id: str
+    schedule_limit: int
+    schedule_interval: int
+    max_retry_num: int
+    max_retry_interval: int
+    max_processing_time: int
+    begin_pos: int
+    end_pos: int
+    rules: Rules
+    read_at: float
+
+
+class Types:
+    """The types that this process was asked about."""
+
+    def __init__(self, database: Database, lane_max_tasks: int) -> None:
+        self._database = database
+        self._lane_max_tasks = lane_max_tasks
+        self._known: dict[str, TaskType] = {}
+        self._reads = Gathered(self._read, TYPES_AT_A_TIME)
+
+    def known(self, type_: str, project_id: str) -> TaskType | None:
+        """The type, if it was read a moment ago: most calls need not wait."""
+        known = self._known.get(type_)
+        if known is None or known.project_id != project_id or known.read_at + FRESH_SECONDS < time.monotonic():
+            return None
+        return known
+
+    async def get(self, type_: str, project_id: str) -> TaskType:
+        """The type.
+
+        Raises:
+            Missing: The project has no such type.
+        """
+        found = self.known(type_, project_id) or await self.reread(type_)
+        if found is None or found.project_id != project_id:
+            raise Missing(
+                TYPE_UNKNOWN,
+                f"There is no type {type_!r} for this key.",
+                "Register it with POST /v1/register_task_type.",
+            )
+        return found
+
+    async def reread(self, type_: str) -> TaskType | None:
+        """The type as it is now, whosesoever it is."""
+        return await self._reads.ask(type_)
+
+    async def owned(self, project_id: str) -> list[TaskType]:
+        """All types of a project."""
+        async with self._database.connection() as connection:
+            return [self._keep(row) for row in await connection.fetch(_OWNED, project_id)]
+
+    async def register(self, project_id: str, config: TypeConfig) -> TaskType:
+        """Make a type, or change what is given of it.
+
+        Raises:
+            Conflict: Another project has it.
+        """
+        values = (
+            config.schedule_limit,
+            config.schedule_interval,
+            config.max_retry_num,
+            config.max_retry_interval,
+            config.max_processing_time,
+        )
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_REGISTER, config.task_type, project_id, *values)
+        if row is None:
+            raise Conflict(TYPE_TAKEN, f"The name {config.task_type!r} is taken by another project.", "Choose another.")
+        return self._keep(row)
+
+    async def pause(self, project_id: str, type_: str, *, paused: bool) -> TaskType:
+        """Give out no tasks of a type any more, or again.
+
+        Raises:
+            Missing: The project has no such type.
+        """
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_PAUSE, type_, project_id, paused)
+        return self._keep(row) if row else await self.get(type_, project_id)
+
+    async def open_lane(self, type_: str, pos: int) -> bool:
+        """Have new tasks go to this lane; whether it is still to come, or the last one."""
+        async with self._database.connection() as connection:
+            return bool(await connection.fetchval(_OPEN, type_, pos))
+
+    async def _read(self, types: Sequence[str]) -> Mapping[str, TaskType]:
+        async with self._database.connection() as connection:
+            return {row["type"]: self._keep(row) for row in await connection.fetch(_READ, list(types))}
+
+    def _keep(self, row: asyncpg.Record) -> TaskType:
+        known = self._known[row["type"]] = TaskType(
+            **{name: row[name] for name in TaskType.__slots__ if name not in {"rules", "read_at"}},
+            rules=Rules(
+                version=row["version"],
+                schedule_limit=row["schedule_limit"],
+                max_retry_num=row["max_retry_num"],
+                max_retry_interval=row["max_retry_interval"],
+                max_processing_time=row["max_processing_time"],
+                paused=row["paused"],
+                lane_max_tasks=self._lane_max_tasks,
+            ),
+            read_at=time.monotonic(),
+        )
+        return known
