@@ -93,7 +93,7 @@ class Exports:
 
 
 @asynccontextmanager
-async def exporting(settings: Settings, resume_window_seconds: int = 1) -> AsyncIterator[Exports]:
+async def exporting(settings: Settings, resume_window_seconds: int = 5) -> AsyncIterator[Exports]:
     """API, worker, source and project over the test's own parts; by default what failed is soon wiped."""
     async with running_source() as source:
         allowed = source.base.removeprefix("http://")
