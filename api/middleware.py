@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import time
-import uuid
 from http import HTTPStatus
 
 import structlog
@@ -28,6 +28,8 @@ UNROUTED = "none"
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
 
 _SANE_REQUEST_ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
+
+_log = log.get(__name__)
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -77,15 +79,15 @@ def dress_headers(headers: CIMultiDict[str]) -> None:
 def id_of(request: web.BaseRequest) -> str:
     """The caller's request id where it is sane, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
-    return given if _SANE_REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _SANE_REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
 
 
 def _shown(error: Exception, request: web.Request, request_id: str) -> web.StreamResponse:
     problem = problems.of(error, request_id)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.get(__name__).error("request_failed", exc_info=error)
+        _log.error("request_failed", exc_info=error)
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        log.get(__name__).warning("part_unavailable", error=repr(error))
+        _log.warning("part_unavailable", error=repr(error))
     route = request.get(ROUTE)
     response = route.render(problem) if route else problems.respond(problem)
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -96,9 +98,9 @@ def _shown(error: Exception, request: web.Request, request_id: str) -> web.Strea
 def _broken_off(error: Exception, request: web.Request, begun: web.StreamResponse) -> web.StreamResponse:
     """An answer on its way cannot become a problem: it is cut, so that nobody takes half of it for the whole."""
     if isinstance(error, ConnectionError):
-        log.get(__name__).info("caller_gone")
+        _log.info("caller_gone")
     else:
-        log.get(__name__).error("answer_cut", exc_info=error)
+        _log.error("answer_cut", exc_info=error)
     if request.transport is not None:
         request.transport.abort()
     return begun
@@ -109,4 +111,4 @@ def _note(request: web.Request, response: web.StreamResponse, seconds: float) ->
     name = route.name if route else UNROUTED
     REQUESTS.labels(name, str(response.status)).observe(seconds)
     # The path's template, never the address itself: a query may carry what no log should hold.
-    log.get(__name__).info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))
+    _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))

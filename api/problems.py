@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated
 
+import asyncpg
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -30,6 +31,12 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 }
 
 _ENGINE_OUTAGES = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
+_DATABASE_OUTAGES = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+)
 
 
 def _printable(text: str) -> str:
@@ -146,8 +153,11 @@ def is_outage(error: Exception) -> bool:
             return error.status in _ENGINE_OUTAGES
         case DBAPIError():
             return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
+        case asyncpg.InterfaceError():
+            # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
+            return not isinstance(error, ValueError)
         case _:
-            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError))
+            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError, *_DATABASE_OUTAGES))
 
 
 def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:

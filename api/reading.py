@@ -36,7 +36,7 @@ def path(request: web.Request, model: type[Model]) -> Model:
 
 def query(request: web.Request, model: type[Model]) -> Model:
     """The query, each parameter at most once; numbers are read from their text."""
-    values = dict(request.query)
+    values = dict(request.query) if request.query_string else {}
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _unstorable(values)
@@ -71,7 +71,8 @@ async def body(request: web.Request, model: type[Model], settings: ApiSettings) 
     """The JSON body, without coercion: a number in quotes is a string."""
     _check_headers(request, settings.body_max_bytes)
     text = _decoded(await _read(request, settings))
-    if errors := list(_unstorable(_parsed(text))):
+    value = _parsed(text)
+    if not _is_plain(text) and (errors := list(_unstorable(value))):
         refuse("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
@@ -108,8 +109,10 @@ def _check_headers(request: web.Request, max_bytes: int) -> None:
 
 
 async def _read(request: web.Request, settings: ApiSettings) -> bytes:
+    # What came with the head needs no clock.
+    patience = None if request.content.is_eof() else settings.body_timeout_seconds
     try:
-        async with asyncio.timeout(settings.body_timeout_seconds):
+        async with asyncio.timeout(patience):
             return await request.read()
     except TimeoutError:
         raise Refusal(
@@ -147,7 +150,7 @@ def _decoded(raw: bytes) -> str:
 def _parsed(text: str) -> Any:
     """Python's parser is the stricter first reader: pydantic's own takes duplicate names and NaN in silence."""
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_not_a_number)
+        return _strict.decode(text)
     except json.JSONDecodeError as error:
         raise _malformed(f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}.") from None
     except RecursionError:
@@ -167,6 +170,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _not_a_number(name: str) -> NoReturn:
     raise _malformed(f"The body holds {name}, which is not JSON.")
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_a_number)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `_unstorable` can find nothing in it: no escaped character, and too few brackets to be nested deeply."""
+    return "\\u" not in text and text.count("{") + text.count("[") <= JSON_MAX_DEPTH
 
 
 def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[FieldProblem]:

@@ -1,0 +1,65 @@
+"""Logs: every line is one JSON object in one form, whoever wrote it and whatever it tells of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+WRITE = """
+import logging
+import structlog
+from infra import log
+
+log.configure("INFO")
+structlog.contextvars.bind_contextvars(request_id="r-1")
+own = log.get("infra.own")
+own.debug("too_low")
+own.info("seen", count=3)
+own.info("odd", half="\\ud800", huge=2**70, kind=int)
+logging.getLogger("lib.theirs").warning("they say %s", 1, extra={"count": 4})
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    own.error("broken", exc_info=error)
+"""
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, Any]]:
+    """What a process wrote."""
+    done = subprocess.run([sys.executable, "-c", WRITE], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_lines_hold_what_was_bound_and_told(lines: list[dict[str, Any]]) -> None:
+    """Also who wrote them, when, and how grave it is; what is below the level is left out."""
+    seen = next(line for line in lines if line["event"] == "seen")
+
+    assert seen.pop("timestamp").endswith("Z")
+    assert seen == {"event": "seen", "count": 3, "level": "info", "logger": "infra.own", "request_id": "r-1"}
+    assert [line["event"] for line in lines] == ["seen", "odd", "they say 1", "broken"]
+
+
+def test_lines_of_libraries_look_like_ours(lines: list[dict[str, Any]]) -> None:
+    """With their own fields."""
+    theirs = next(line for line in lines if line["logger"] == "lib.theirs")
+
+    assert (theirs["level"], theirs["count"], theirs["request_id"]) == ("warning", 4, "r-1")
+
+
+def test_no_value_loses_a_line(lines: list[dict[str, Any]]) -> None:
+    """Halves of surrogate pairs, huge numbers, anything at all."""
+    odd = next(line for line in lines if line["event"] == "odd")
+
+    assert (odd["half"], odd["huge"], odd["kind"]) == ("\ud800", 2**70, "<class 'int'>")
+
+
+def test_errors_come_with_their_traceback(lines: list[dict[str, Any]]) -> None:
+    """In one line."""
+    broken = next(line for line in lines if line["event"] == "broken")
+
+    assert "ZeroDivisionError: division by zero" in broken["exception"]
