@@ -87,6 +87,8 @@ class Signers:
         url = self._settings.keys_url
         try:
             answer = await self._http.get(url, max_bytes=KEYS_MAX_BYTES, timeout_seconds=KEYS_TIMEOUT_SECONDS)
+            if answer.status != 200:
+                raise ValueError(f"status {answer.status}")
             found = jwt.PyJWKSet.from_dict(msgspec.json.decode(answer.body, type=dict[str, Any]))
         except (Fault, ValueError, jwt.PyJWTError) as error:
             raise ConnectionError(f"The keys at {url} cannot be read ({type(error).__name__}).") from error

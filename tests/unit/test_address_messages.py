@@ -1,0 +1,98 @@
+"""What change messages say: the JSON of each topic, and a sentence for what is none of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from domain.addresses import messages
+from domain.addresses.messages import CreateUpdate, Delete, Message, Swap, Topic, Unreadable
+from domain.addresses.operations import UPRN_MAX
+
+RECORD = {"street": "Main Street", "number": 7}
+TOO_LARGE = UPRN_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "said"),
+    [
+        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2}, Swap(1, 2)),
+        (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2, "delete_after": True, "event_id": "e"}, Swap(1, 2, True, "e")),
+        (Topic.SWAP, {"uprn_1": "000000000123", "uprn_2": str(UPRN_MAX)}, Swap(123, UPRN_MAX)),
+        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": "9", "record": RECORD}, CreateUpdate(1, 9, RECORD)),
+        (Topic.CREATE_UPDATE, {"uprn": 1, "address_id": 9, "record": {}, "new": [1]}, CreateUpdate(1, 9, {})),
+        (Topic.DELETE, {"uprn": 1}, Delete(1)),
+        (Topic.DELETE, {"uprn": 1, "address_id": None, "event_id": None}, Delete(1)),
+        (Topic.DELETE, {"uprn": 1, "address_id": 9}, Delete(1, 9)),
+    ],
+)
+def test_each_topic_has_its_fields(topic: Topic, payload: dict[str, Any], said: Message) -> None:
+    """Large numbers may come as text, and what is not known here is no hindrance."""
+    assert messages.read(topic, json.dumps(payload).encode()) == said
+
+
+@pytest.mark.parametrize(
+    ("topic", "raw", "reason"),
+    [
+        (Topic.DELETE, b"", "The message is empty"),
+        (Topic.DELETE, b"{", "The message is no JSON"),
+        (Topic.DELETE, b'{"uprn": 1}x', "trailing characters"),
+        (Topic.DELETE, b'{"uprn": "\xff"}', "The message is no JSON"),
+        (Topic.DELETE, b'{"uprn": 1, "x": "\\ud800"}', "The message is no JSON"),
+        (Topic.DELETE, b'{"uprn": 1, "x": NaN}', "The message is no JSON"),
+        (Topic.DELETE, b'{"uprn": 1, "x": 1e999}', "The message is no JSON"),
+        (Topic.DELETE, b'{"uprn": 1, "x": "\\u0000"}', r"holds the character \\u0000"),
+        (Topic.DELETE, b'{"uprn": 1, "\\u0000": [1]}', r"holds the character \\u0000"),
+        (Topic.DELETE, b"[1]", r"The message is \[1\]. It must be a JSON object"),
+        (Topic.DELETE, b"null", "The message is null"),
+        (Topic.DELETE, b"{}", "uprn is not there. It must be a whole number from 1 to"),
+        (Topic.DELETE, b'{"uprn": 0}', "uprn is 0"),
+        (Topic.DELETE, b'{"uprn": -1}', "uprn is -1"),
+        (Topic.DELETE, b'{"uprn": 1.0}', r"uprn is 1\.0"),
+        (Topic.DELETE, b'{"uprn": true}', "uprn is true"),
+        (Topic.DELETE, b'{"uprn": "1 "}', 'uprn is "1 "'),
+        (Topic.DELETE, '{"uprn": "١"}'.encode(), "uprn is"),
+        (Topic.DELETE, f'{{"uprn": {TOO_LARGE}}}'.encode(), f"uprn is {TOO_LARGE}"),
+        (Topic.DELETE, f'{{"uprn": "{TOO_LARGE}"}}'.encode(), f"uprn is {TOO_LARGE}"),
+        (Topic.DELETE, b'{"uprn": "' + b"1" * 500 + b'"}', 'uprn is "1+…'),
+        (Topic.DELETE, b'{"uprn": 1, "address_id": "x"}', 'address_id is "x"'),
+        (Topic.DELETE, b'{"uprn": 1, "event_id": 5}', "event_id is 5. It must be text of 1 to 200 characters"),
+        (Topic.DELETE, b'{"uprn": 1, "event_id": ""}', "event_id is"),
+        (Topic.SWAP, b'{"uprn_1": 1}', "uprn_2 is not there"),
+        (Topic.SWAP, b'{"uprn_1": 1, "uprn_2": "01"}', "are both 1. A swap names two different addresses"),
+        (Topic.SWAP, b'{"uprn_1": 1, "uprn_2": 2, "delete_after": 1}', "delete_after is 1. It must be true or false"),
+        (Topic.CREATE_UPDATE, b'{"uprn": 1, "record": {}}', "address_id is not there"),
+        (Topic.CREATE_UPDATE, b'{"uprn": 1, "address_id": 2}', "record is not there"),
+        (Topic.CREATE_UPDATE, b'{"uprn": 1, "address_id": 2, "record": []}', r"record is \[\]. It must be a JSON"),
+    ],
+)
+def test_what_nobody_can_act_on_is_told_by_a_sentence(topic: Topic, raw: bytes, reason: str) -> None:
+    """The sentence has what was received and what is allowed, and never the whole of a large message."""
+    with pytest.raises(Unreadable, match=reason) as caught:
+        messages.read(topic, raw)
+
+    assert len(caught.value.reason) < 300
+
+
+@pytest.mark.parametrize("depth", [messages.DEPTH_MAX + 1, 5_000, 200_000])
+def test_what_is_nested_too_deep_is_unreadable(depth: int) -> None:
+    """Long before a reader of JSON, ours or a module's, would give up."""
+    raw = b'{"uprn": 1, "x": ' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+
+    with pytest.raises(Unreadable, match=r"nested too deep\. At most 100 levels"):
+        messages.read(Topic.DELETE, raw)
+
+
+def test_the_deepest_message_allowed_is_read() -> None:
+    """The limit itself is allowed, and so are many brackets side by side."""
+    inner = b"[" * (messages.DEPTH_MAX - 1) + b"]" * (messages.DEPTH_MAX - 1)
+
+    assert messages.read(Topic.DELETE, b'{"uprn": 1, "x": ' + inner + b"}") == Delete(1)
+    assert messages.read(Topic.DELETE, b'{"uprn": 1, "x": [' + b"[]," * 500 + b"[]]}") == Delete(1)
+
+
+def test_a_backslash_before_u0000_is_no_nul() -> None:
+    """Only the character itself is refused, not text that looks like its escape."""
+    assert messages.read(Topic.DELETE, rb'{"uprn": 1, "x": "\\u0000"}') == Delete(1)

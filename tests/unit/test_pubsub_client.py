@@ -1,0 +1,218 @@
+"""The client of Pub/Sub: what it says, how it fails, and how it shows who it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives import serialization
+
+from domain.addresses.messages import Topic
+from infra.pubsub import Message, PubSub, PubSubFailure, tokens
+from infra.pubsub_settings import METADATA, PubSubSettings
+from sims.pubsub.broker import Broker
+from sims.pubsub.scenario import Scenario
+from sims.pubsub.server import PubSubSim, running_pubsub
+from sims.pubsub.signing import Signer
+from tests.pubsub import PROJECT, Publisher, delete, publisher
+
+NAME = "swaps"
+
+
+def settings(base: str, **changes: Any) -> PubSubSettings:
+    """Settings that lead to this server."""
+    return PubSubSettings(project=PROJECT, base_url=base, **changes)
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[PubSubSim]:
+    """A stand-in that answers empty pulls at once."""
+    async with running_pubsub(Broker(Scenario(wait_seconds=0))) as running:
+        yield running
+
+
+@pytest.fixture
+async def publishing(sim: PubSubSim) -> AsyncIterator[Publisher]:
+    """A publisher, and a subscription of one topic whose messages come again after a tenth of a second."""
+    async with publisher(sim.base) as one:
+        await one.subscribe(Topic.DELETE, NAME, ackDeadlineSeconds=0.1)
+        yield one
+
+
+async def test_messages_are_pulled_as_they_were_published(sim: PubSubSim, publishing: Publisher) -> None:
+    """Their ids, their bytes, and when."""
+    ids = await publishing.publish(Topic.DELETE, delete(1), b"\x00\xff")
+    async with PubSub(settings(sim.base)) as pubsub:
+        received = await pubsub.pull(NAME)
+
+    assert [each.message.message_id for each in received] == ids
+    assert [each.message.data for each in received] == [b'{"uprn": 1}', b"\x00\xff"]
+    assert all(
+        datetime.now(UTC) >= (each.message.published_at or datetime.max.replace(tzinfo=UTC)) for each in received
+    )
+
+
+async def test_what_is_not_acknowledged_comes_again_and_what_is_does_not(sim: PubSubSim, publishing: Publisher) -> None:
+    """Given back it comes at once, forgotten it comes after its deadline, acknowledged never."""
+    ids = await publishing.publish(Topic.DELETE, delete(1), delete(2), delete(3))
+    async with PubSub(settings(sim.base)) as pubsub:
+        first = await pubsub.pull(NAME)
+        await pubsub.acknowledge(NAME, [first[0].ack_id])
+        await pubsub.release(NAME, [first[1].ack_id])
+        assert [each.message.message_id for each in await pubsub.pull(NAME)] == [ids[1]]
+
+        sim.broker.scenario = Scenario(wait_seconds=1)
+        again = {each.message.message_id for _ in range(2) for each in await pubsub.pull(NAME)}
+
+    assert again == {ids[1], ids[2]}
+
+
+async def test_many_acknowledgements_go_out_in_several_calls(
+    sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request has a limit, and none of the ids is left out."""
+    monkeypatch.setattr("infra.pubsub.client.ACKS_MAX", 2)
+    await publishing.publish(Topic.DELETE, *(delete(uprn) for uprn in range(1, 6)))
+    async with PubSub(settings(sim.base)) as pubsub:
+        received = await pubsub.pull(NAME)
+        calls = sim.broker.calls
+        await pubsub.acknowledge(NAME, [each.ack_id for each in received])
+
+    assert sim.broker.calls == calls + 3
+    assert sim.broker.find(f"projects/{PROJECT}/subscriptions/{NAME}").waiting == 0
+
+
+async def test_a_pull_without_messages_is_no_failure(sim: PubSubSim, publishing: Publisher) -> None:
+    """Whether the server says so, or keeps us waiting longer than we like."""
+    sim.broker.scenario = Scenario(wait_seconds=60)
+    async with PubSub(settings(sim.base, timeout_seconds=0.1)) as pubsub:
+        assert await pubsub.pull(NAME) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "sentence"),
+    [
+        ("", "nobody", "Pub/Sub answered 404 to pull of nobody in 'test-project': .*Resource not found"),
+        ("http://127.0.0.1:9", NAME, "Pub/Sub at http://127.0.0.1:9 gave no answer to pull of swaps"),
+    ],
+)
+async def test_a_failure_says_what_was_asked_of_whom(sim: PubSubSim, base: str, name: str, sentence: str) -> None:
+    """Operators read it in the Temporal Web UI."""
+    async with PubSub(settings(base or sim.base)) as pubsub:
+        with pytest.raises(PubSubFailure, match=sentence):
+            await pubsub.pull(name)
+
+
+@pytest.mark.parametrize("answer", ["<html>", '{"receivedMessages": 1}', '{"receivedMessages": [{"ackId": "a"}]}'])
+async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
+    """A proxy's page must not pass for an empty pull."""
+    app = web.Application()
+
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(text=answer)
+
+    app.router.add_post("/{path:.*}", say)
+    async with TestServer(app) as server, PubSub(settings(str(server.make_url("")))) as pubsub:
+        with pytest.raises(PubSubFailure, match="cannot be read"):
+            await pubsub.pull(NAME)
+
+
+@pytest.mark.parametrize(
+    ("told", "moment"),
+    [
+        ("2026-11-20T12:00:00.123456789Z", datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)),
+        ("2026-11-20T12:00:00", datetime(2026, 11, 20, 12, tzinfo=UTC)),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_the_time_of_publishing_is_read_where_it_can_be(told: str, moment: datetime | None) -> None:
+    """Nanoseconds included; what cannot be read holds nothing up."""
+    assert Message(publish_time=told).published_at == moment
+
+
+@pytest.fixture
+async def asked() -> AsyncIterator[tuple[str, list[str]]]:
+    """A server that answers every pull with nothing, and what it was shown."""
+    shown: list[str] = []
+
+    async def pull(request: web.Request) -> web.Response:
+        shown.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    async def token(request: web.Request) -> web.Response:
+        assert request.headers["Metadata-Flavor"] == "Google"
+        return web.json_response({"access_token": f"token-{len(shown)}", "expires_in": 299 if not shown else 3_600})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", pull)
+    app.router.add_get("/token", token)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/"), shown
+
+
+async def test_an_emulator_is_shown_nothing(asked: tuple[str, list[str]]) -> None:
+    """Where nobody asks who we are, nothing is said."""
+    base, shown = asked
+    async with PubSub(settings(base)) as pubsub:
+        await pubsub.pull(NAME)
+
+    assert shown == [""]
+
+
+async def test_a_service_account_signs_for_itself(asked: tuple[str, list[str]], tmp_path: Path) -> None:
+    """One token serves many calls; it is good for Pub/Sub alone, and for an hour."""
+    base, shown = asked
+    signer, path = Signer(), tmp_path / "key.json"
+    pem = signer.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_text(json.dumps({"client_email": "us@x", "private_key": pem.decode(), "private_key_id": "k1"}))
+    async with PubSub(settings(base, key_file=str(path))) as pubsub:
+        await asyncio.gather(pubsub.pull(NAME), pubsub.pull(NAME))
+
+    assert len(set(shown)) == 1
+    token = shown[0].removeprefix("Bearer ")
+    claims = jwt.decode(token, signer.key.public_key(), algorithms=["RS256"], audience=tokens.AUDIENCE)
+    assert jwt.get_unverified_header(token)["kid"] == "k1"
+    assert (claims["iss"], claims["sub"], claims["exp"] - claims["iat"]) == ("us@x", "us@x", 3_600)
+
+
+async def test_the_machine_s_token_is_renewed_before_it_ends(
+    asked: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ends within five minutes is replaced, one that does not is kept."""
+    base, shown = asked
+    monkeypatch.setattr(tokens, "METADATA_URL", f"{base}/token")
+    async with PubSub(settings(base, key_file=METADATA)) as pubsub:
+        for _ in range(3):
+            await pubsub.pull(NAME)
+
+    assert shown == ["Bearer token-0", "Bearer token-1", "Bearer token-1"]
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"client_email": "a", "private_key": "b"}'])
+async def test_a_key_that_cannot_be_used_is_told(content: str | None, tmp_path: Path) -> None:
+    """The sentence names the setting and what the file must hold, and nothing of what it holds."""
+    path = tmp_path / "key.json"
+    if content is not None:
+        path.write_text(content)
+    async with PubSub(settings("http://127.0.0.1:9", key_file=str(path))) as pubsub:
+        with pytest.raises(ConnectionError, match="KEY_FILE must name the JSON file that Google made"):
+            await pubsub.pull(NAME)
+
+
+async def test_a_machine_without_a_metadata_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside Google Cloud a key file is needed."""
+    monkeypatch.setattr(tokens, "METADATA_URL", "http://127.0.0.1:9/token")
+    async with PubSub(settings("http://127.0.0.1:9", key_file=METADATA)) as pubsub:
+        with pytest.raises(ConnectionError, match="name a key file in HAULAGE_ADDRESSES__PUBSUB__KEY_FILE"):
+            await pubsub.pull(NAME)

@@ -1,0 +1,158 @@
+"""Who pushes: only what Google signed for our audience and our account, or our own secret."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from infra.http import GuardedClient
+from infra.pubsub import NotPubSub, Signers, signers
+from infra.pubsub_settings import PushSettings
+from infra.settings import GuardSettings
+from sims.pubsub.server import PubSubSim, running_pubsub
+from sims.pubsub.signing import KEY_ID, Signer
+
+AUDIENCE = "https://haulage.example.com"
+EMAIL = "pusher@project.iam.gserviceaccount.com"
+SECRET = "a-secret-of-ours-1"
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[PubSubSim]:
+    """A stand-in that publishes its keys."""
+    async with running_pubsub() as running:
+        yield running
+
+
+@pytest.fixture
+async def http(sim: PubSubSim) -> AsyncIterator[GuardedClient]:
+    """A client that may reach it."""
+    async with GuardedClient(GuardSettings(allow=[sim.base.removeprefix("http://")])) as client:
+        yield client
+
+
+def guards(http: GuardedClient, sim: PubSubSim, **changes: Any) -> Signers:
+    """What lets pushes in."""
+    given = {"audience": AUDIENCE, "email": EMAIL, "keys_url": sim.keys_url, **changes}
+    return Signers(http, PushSettings(**given))
+
+
+async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: GuardedClient) -> None:
+    """The keys are fetched once for many pushes."""
+    check = guards(http, sim)
+    for _ in range(3):
+        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"email": "stranger@x"}, "another account"),
+        ({"email": None}, "another account"),
+        ({"email_verified": False}, "another account"),
+        ({"email_verified": None}, "another account"),
+        ({"aud": "https://elsewhere.example.com"}, "Audience"),
+        ({"aud": None}, "aud"),
+        ({"iss": "https://evil.example.com"}, "issuer"),
+        ({"exp": int(time.time()) - 3_600}, "expired"),
+        ({"exp": None}, "exp"),
+        ({"iat": int(time.time()) + 3_600}, "iat"),
+    ],
+)
+async def test_any_other_claim_is_refused(
+    sim: PubSubSim, http: GuardedClient, changes: dict[str, Any], reason: str
+) -> None:
+    """Anybody may have a token made out for our audience, or for another's in our account's name."""
+    token = sim.signer.token(**{"email": EMAIL, "audience": AUDIENCE, **changes})
+
+    with pytest.raises(NotPubSub, match=reason):
+        await guards(http, sim).check(token)
+
+
+async def test_another_s_key_and_other_algorithms_are_refused(sim: PubSubSim, http: GuardedClient) -> None:
+    """Nor does a public key pass for a shared secret, or no signature at all for one."""
+    claims = jwt.decode(sim.signer.token(email=EMAIL, audience=AUDIENCE), options={"verify_signature": False})
+    forged = [
+        Signer().token(email=EMAIL, audience=AUDIENCE),
+        jwt.encode(claims, "x" * 64, algorithm="HS256", headers={"kid": KEY_ID}),
+        jwt.encode(claims, "", algorithm="none", headers={"kid": KEY_ID}),
+        "not.a.token",
+        "",
+        "é",
+    ]
+    for token in forged:
+        with pytest.raises(NotPubSub):
+            await guards(http, sim).check(token)
+
+
+async def test_strangers_cannot_make_us_ask_for_keys_again_and_again(
+    sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown key is looked for once in a while; so a new one of Google's is soon known."""
+    check = guards(http, sim)
+    old = sim.signer.token(email=EMAIL, audience=AUDIENCE)
+    await check.check(old)
+    asked = await _count_fetches(check, monkeypatch)
+    unknown = jwt.encode({}, "x" * 64, algorithm="HS256", headers={"kid": "new"})
+    for _ in range(5):
+        with pytest.raises(NotPubSub, match="nobody knows the key"):
+            await check.check(unknown)
+    assert asked == []
+
+    monkeypatch.setattr(signers, "KEYS_PAUSE_SECONDS", -1.0)
+    with pytest.raises(NotPubSub, match="nobody knows the key"):
+        await check.check(unknown)
+    assert len(asked) == 1
+
+
+async def _count_fetches(check: Signers, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    asked: list[int] = []
+    fetch = check._published
+
+    async def counted() -> dict[str, jwt.PyJWK]:
+        asked.append(1)
+        return await fetch()
+
+    monkeypatch.setattr(check, "_published", counted)
+    return asked
+
+
+async def test_without_keys_nobody_is_refused_for_good(http: GuardedClient, sim: PubSubSim) -> None:
+    """Pub/Sub is told to come again, not that it is a stranger."""
+    check = guards(http, sim, keys_url=f"{sim.base}/nothing-here")
+
+    with pytest.raises(ConnectionError, match=r"The keys at .* cannot be read"):
+        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE))
+
+
+async def test_the_secret_opens_and_nothing_near_it_does(sim: PubSubSim, http: GuardedClient) -> None:
+    """Also where no account was agreed on."""
+    check = guards(http, sim, audience="", secret=SecretStr(SECRET))
+    await check.check(SECRET)
+    signed = sim.signer.token(email=EMAIL, audience="")
+    for token in ("", SECRET[:-1], f"{SECRET}x", SECRET.upper(), signed):
+        with pytest.raises(NotPubSub, match="not the secret"):
+            await check.check(token)
+
+
+@pytest.mark.parametrize("changes", [{}, {"audience": AUDIENCE}, {"email": EMAIL}])
+async def test_where_nothing_was_agreed_on_nobody_is_let_in(http: GuardedClient, changes: dict[str, str]) -> None:
+    """An empty secret opens nothing, and an audience without an account is not enough."""
+    closed = Signers(http, PushSettings(**changes))
+    tokens = ["", Signer().token(email=EMAIL, audience=AUDIENCE), Signer().token(email="", audience="")]
+
+    refused = await asyncio.gather(*map(closed.check, tokens), return_exceptions=True)
+
+    assert [type(each) for each in refused] == [NotPubSub] * 3
+
+
+def test_a_secret_that_could_be_guessed_is_refused() -> None:
+    """At the start, not by whoever guesses it."""
+    with pytest.raises(ValidationError, match="fewer than 16 characters"):
+        PushSettings(secret=SecretStr("short"))

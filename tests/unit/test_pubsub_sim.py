@@ -1,0 +1,123 @@
+"""The stand-in Pub/Sub: by default it is fair, and each fault comes by the seed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from sims.pubsub.broker import Broker, Missing, Subscription
+from sims.pubsub.scenario import Scenario
+
+TOPIC = "projects/p/topics/t"
+COUNT = 200
+MESSAGES: list[dict[str, Any]] = [{"data": ""}] * COUNT
+
+
+def subscribed(scenario: Scenario, *, deadline_seconds: float = 60.0) -> tuple[Broker, Subscription, list[str]]:
+    """A broker with one subscription, and messages that were published to it."""
+    broker = Broker(scenario)
+    broker.add_topic(TOPIC)
+    subscription = Subscription("s", TOPIC, deadline_seconds)
+    broker.subscribe(subscription)
+    return broker, subscription, broker.publish(TOPIC, MESSAGES)
+
+
+def drained(broker: Broker, subscription: Subscription, until: int, *, at_most: int = 7) -> list[str]:
+    """Take and acknowledge until so many deliveries were made."""
+    seen: list[str] = []
+    give_up = time.monotonic() + 20
+    while len(seen) < until and time.monotonic() < give_up:
+        taken = broker.take(subscription, at_most)
+        broker.acknowledge(subscription, [ack_id for ack_id, _ in taken])
+        seen += [sent.message_id for _, sent in taken]
+    return seen
+
+
+def test_by_default_messages_come_once_and_in_order() -> None:
+    """What a test finds wrong is then not the stand-in's doing."""
+    broker, subscription, ids = subscribed(Scenario())
+
+    assert drained(broker, subscription, COUNT) == ids
+    assert subscription.waiting == 0
+
+
+def test_messages_are_shuffled_within_reach_and_the_same_for_a_seed() -> None:
+    """Each comes once; none much earlier than it was sent."""
+    runs = [drained(*subscribed(Scenario(reorder=10, seed=seed))[:2], COUNT) for seed in (1, 1, 2)]
+    ids = subscribed(Scenario())[2]
+
+    assert runs[0] == runs[1] != runs[2]
+    assert sorted(runs[0]) == ids != runs[0]
+    assert all(ids.index(each) - place < 10 for place, each in enumerate(runs[0]))
+
+
+def test_a_share_comes_again_after_its_acknowledgement() -> None:
+    """Once more, and then no more."""
+    broker, subscription, ids = subscribed(Scenario(duplicate=0.3, delay_seconds=0, seed=3))
+    seen = _until_empty(broker, subscription)
+
+    again = [each for each in ids if seen.count(each) == 2]
+    assert set(seen) == set(ids)
+    assert len(seen) == COUNT + len(again)
+    assert 0.15 * COUNT < len(again) < 0.45 * COUNT
+
+
+def _until_empty(broker: Broker, subscription: Subscription) -> list[str]:
+    seen: list[str] = []
+    while subscription.waiting:
+        seen += drained(broker, subscription, 1)
+    return seen
+
+
+def test_acknowledgements_get_lost_and_the_messages_come_again() -> None:
+    """After their deadline; in the end each is acknowledged."""
+    broker, subscription, ids = subscribed(Scenario(drop_acks=0.3, seed=4), deadline_seconds=0.01)
+    seen = _until_empty(broker, subscription)
+
+    assert set(seen) == set(ids)
+    assert subscription.dropped > 0
+    assert len(seen) >= COUNT + subscription.dropped
+
+
+def test_a_share_comes_late() -> None:
+    """Behind what was published after it."""
+    broker, subscription, ids = subscribed(Scenario(delay=0.2, delay_seconds=0.05, seed=5))
+    at_once = drained(broker, subscription, COUNT, at_most=COUNT)[:COUNT]
+    late = subscribed(Scenario(delay=0.2, delay_seconds=60, seed=5))[1].later
+
+    assert sorted(at_once) == ids != at_once
+    assert 0.1 * COUNT < len(late) < 0.3 * COUNT
+
+
+def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
+    """The message was offered to somebody else."""
+    broker, subscription, _ = subscribed(Scenario(), deadline_seconds=0.0)
+    (ack_id, sent), *_ = broker.take(subscription, 1)
+    broker.acknowledge(subscription, [ack_id])
+
+    assert subscription.waiting == COUNT
+    assert sent.acks == 0
+
+
+def test_an_extended_lease_lasts() -> None:
+    """Its old deadline no longer counts."""
+    broker, subscription, _ = subscribed(Scenario(), deadline_seconds=0.0)
+    ack_ids = [ack_id for ack_id, _ in broker.take(subscription, 1)]
+    broker.extend(subscription, ack_ids, 60)
+    broker.acknowledge(subscription, ack_ids)
+
+    assert subscription.waiting == COUNT - 1
+
+
+def test_what_does_not_exist_is_missing() -> None:
+    """Topics and subscriptions alike."""
+    broker = Broker()
+    for use in (
+        lambda: broker.publish(TOPIC, MESSAGES),
+        lambda: broker.find("s"),
+        lambda: broker.subscribe(Subscription("s", TOPIC, 1)),
+    ):
+        with pytest.raises(Missing):
+            use()
