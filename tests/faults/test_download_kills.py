@@ -83,7 +83,8 @@ async def _staged_ranges(workflow: WorkflowHandle[Any, Any]) -> list[int]:
         completed = event.activity_task_completed_event_attributes
         for payload in completed.result.payloads:
             result = json.loads(payload.data) if payload.data else None
-            if result and "number" in result:
+            # A slice that was handed back reports too: its range is not complete.
+            if result and result.get("done") and "number" in result:
                 done.append(result["number"])
     return done
 
