@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DBAPIError
 
 from domain.addresses import messages
 from domain.addresses.intake import Taken
@@ -26,6 +26,9 @@ RAW_MAX_BYTES: Final = 1024 * 1024
 LOCK: Final = 0x4861756C61676502
 """The advisory lock of who takes messages in: ids grow in the order of commits, and the cycle goes by ids."""
 KEY_MAX_CHARACTERS: Final = 64
+
+# SQLSTATE's classes of values that cannot be, and of those that are too much.
+_VALUE_ERRORS: Final = frozenset({"22", "54"})
 
 _COLUMNS: Final = {
     "topic": Text,
@@ -135,11 +138,13 @@ class Inbox:
         """What PostgreSQL refuses is put into quarantine, so that it does not hold up what came with it."""
         try:
             return await self._commit(judged)
-        except DataError as error:
+        except DBAPIError as error:
+            if not _is_about_values(error):
+                raise
             if len(judged) > 1:
                 half = len(judged) // 2
                 return (await self._write(judged[:half])).plus(await self._write(judged[half:]))
-            reason = f"PostgreSQL does not take the message: {error.orig}."
+            reason = f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
             return await self._commit([_Unreadable(each.incoming, reason) for each in judged])
 
     async def _commit(self, judged: Sequence[_Readable | _Unreadable]) -> Taken:
@@ -162,6 +167,10 @@ class Inbox:
                 reason=each.reason,
             )
         return Taken(new=new, repeated=len(rows) - new, unreadable=len(unreadable))
+
+
+def _is_about_values(error: DBAPIError) -> bool:
+    return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
 
 
 def _quarantined(unreadable: _Unreadable) -> dict[str, Any]:

@@ -1,0 +1,246 @@
+"""The inbox on a real PostgreSQL: each message is a row once, whatever is delivered again, at once or much later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlmodel import col, select
+
+from activities.addresses import inbox
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses import messages
+from domain.addresses.intake import Taken
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.pubsub import Message
+from infra.tables.addresses import AddressMessage, MessageKey, QuarantinedMessage
+from tests.pubsub import create_update, delete, many, swap
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+LIMIT = 2 * 1024 * 1024
+PUBLISHED = "2026-11-20T12:00:00.5Z"
+
+
+def incoming(payload: Any, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> Incoming:
+    """A message as it was delivered; bytes as they are."""
+    raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return Incoming(topic, Message(message_id=msg_no, data=raw, publish_time=PUBLISHED))
+
+
+def numbered(payloads: Sequence[Any], *, first: int = 1) -> list[Incoming]:
+    """Messages under numbers of their own."""
+    return [incoming(payload, str(number)) for number, payload in enumerate(payloads, first)]
+
+
+@pytest.fixture
+def box(database: Database) -> Inbox:
+    """An inbox over the test's own database."""
+    return Inbox(database, LIMIT)
+
+
+async def rows(database: Database) -> list[AddressMessage]:
+    """The log, in the order of its ids."""
+    async with database.session() as session:
+        return list(await session.exec(select(AddressMessage).order_by(col(AddressMessage.id))))
+
+
+async def quarantined(database: Database) -> list[QuarantinedMessage]:
+    """What could not be read."""
+    async with database.session() as session:
+        return list(await session.exec(select(QuarantinedMessage).order_by(col(QuarantinedMessage.id))))
+
+
+async def test_a_message_becomes_a_row_with_all_that_it_says(database: Database, box: Inbox) -> None:
+    """UPRNs, address, payload as it was sent, event and time; and nothing has happened to it yet."""
+    taken = await box.take_in(
+        [
+            incoming({**swap(3, event_id="e1"), "uprn_2": "0004"}, "11", Topic.SWAP),
+            incoming(b'{"record": {"b": 1.10, "a": "\xc3\xa9"}, "address_id": 9, "uprn": 5}', "12"),
+            incoming(delete(6), "13", Topic.DELETE),
+        ]
+    )
+
+    found = await rows(database)
+    assert taken == Taken(new=3)
+    assert [(row.topic, row.msg_no, row.uprn_1, row.uprn_2, row.address_id, row.event_id) for row in found] == [
+        (Topic.SWAP, "11", 3, 4, None, "e1"),
+        (Topic.CREATE_UPDATE, "12", 5, None, 9, None),
+        (Topic.DELETE, "13", 6, None, None, None),
+    ]
+    assert found[1].payload == {"record": {"b": 1.1, "a": "é"}, "address_id": 9, "uprn": 5}
+    assert all(row.published_at and row.published_at.isoformat() == "2026-11-20T12:00:00.500000+00:00" for row in found)
+    assert {(row.proc_flag, row.retry_times, row.im_ack, row.cycle_id) for row in found} == {(None, 0, None, None)}
+    async with database.session() as session:
+        kept = await session.scalar(text("SELECT payload::text FROM im_infi_addr_sync_log WHERE msg_no = '12'"))
+    assert kept == '{"record": {"b": 1.10, "a": "é"}, "address_id": 9, "uprn": 5}'
+
+
+async def test_ids_follow_the_order_of_delivery(database: Database, box: Inbox) -> None:
+    """Also of messages of different topics in one group."""
+    group = [
+        incoming(create_update(n), str(n)) if n % 2 else incoming(delete(n), str(n), Topic.DELETE)
+        for n in range(1, 301)
+    ]
+    await box.take_in(group)
+
+    assert [row.uprn_1 for row in await rows(database)] == list(range(1, 301))
+
+
+async def test_what_is_delivered_again_changes_nothing(database: Database, box: Inbox) -> None:
+    """In the same group, in the next, and in one that is mixed with new messages."""
+    first = await box.take_in([*numbered(many(3)), *numbered(many(2))])
+    second = await box.take_in(numbered(many(3)))
+    mixed = await box.take_in(numbered(many(5)))
+
+    assert (first, second, mixed) == (
+        Taken(new=3, repeated=2),
+        Taken(repeated=3),
+        Taken(new=2, repeated=3),
+    )
+    assert [row.msg_no for row in await rows(database)] == ["1", "2", "3", "4", "5"]
+
+
+async def test_the_first_of_two_with_one_number_counts(database: Database, box: Inbox) -> None:
+    """Should a number ever stand for two texts, the one that came first is in force."""
+    await box.take_in([incoming(create_update(1)), incoming(create_update(2))])
+
+    assert [row.uprn_1 for row in await rows(database)] == [1]
+
+
+async def test_one_number_in_two_topics_is_two_messages(database: Database, box: Inbox) -> None:
+    """Pub/Sub's numbers are a topic's own."""
+    taken = await box.take_in([incoming(delete(1), "7", Topic.DELETE), incoming(create_update(1), "7")])
+
+    assert taken == Taken(new=2)
+
+
+async def test_what_was_archived_or_forgotten_is_not_taken_in_again(database: Database, box: Inbox) -> None:
+    """The key outlives the row: a copy that comes after the move to the history, or after its end, finds it."""
+    await box.take_in(numbered(many(2)))
+    async with database.session() as session:
+        await session.execute(text("DELETE FROM im_infi_addr_sync_log"))
+
+    assert await box.take_in(numbered(many(2))) == Taken(repeated=2)
+    assert await rows(database) == []
+
+
+async def test_one_event_under_two_numbers_is_one_message(database: Database, box: Inbox) -> None:
+    """A publisher that repeats itself gets a new number each time; its event stays the same."""
+    swaps = [incoming(swap(1, 2, event_id="e"), str(number), Topic.SWAP) for number in (1, 2)]
+    together = await box.take_in(swaps)
+    later = await box.take_in([incoming(swap(1, 2, event_id="e"), "3", Topic.SWAP)])
+    elsewhere = await box.take_in([incoming(delete(1, event_id="e"), "4", Topic.DELETE)])
+    without = await box.take_in([incoming(swap(1, 2), str(number), Topic.SWAP) for number in (5, 6)])
+
+    assert (together, later) == (Taken(new=1, repeated=1), Taken(repeated=1))
+    assert (elsewhere, without) == (Taken(new=1), Taken(new=2))
+
+
+async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Database, box: Inbox) -> None:
+    """With its bytes and the reason; what came with it is taken in."""
+    group = [incoming(create_update(1), "1"), incoming(b"\x00{", "2"), incoming(swap(4, 4), "3", Topic.SWAP)]
+    first, again = await box.take_in(group), await box.take_in(group)
+
+    kept = await quarantined(database)
+    assert (first, again) == (Taken(new=1, unreadable=2), Taken(repeated=1, unreadable=2))
+    assert [(each.topic, each.msg_no, each.raw, each.raw_bytes) for each in kept] == [
+        (Topic.CREATE_UPDATE, "2", b"\x00{", 2),
+        (Topic.SWAP, "3", b'{"uprn_1": 4, "uprn_2": 4}', 26),
+    ]
+    assert "no JSON" in kept[0].reason
+    assert "two different addresses" in kept[1].reason
+
+
+async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(database: Database, box: Inbox) -> None:
+    """And how large it was."""
+    raw = b'{"uprn": 1, "x": "' + b"x" * LIMIT + b'"}'
+    await box.take_in([incoming(raw, "1", Topic.DELETE)])
+
+    (kept,) = await quarantined(database)
+    assert (kept.raw, kept.raw_bytes) == (raw[: inbox.RAW_MAX_BYTES], len(raw))
+    assert f"{len(raw):,} bytes. At most {LIMIT:,} are allowed (HAULAGE_ADDRESSES__MESSAGE_MAX_BYTES)" in kept.reason
+
+
+@pytest.mark.parametrize("msg_no", ["", "1" * 33, "9" * 5_000, "\ud800" * 100])
+async def test_a_number_that_fits_no_column_is_unreadable(database: Database, box: Inbox, msg_no: str) -> None:
+    """It is told from its like by a digest where it is long, and found again."""
+    await box.take_in([incoming(delete(1), msg_no, Topic.DELETE)])
+    await box.take_in([incoming(delete(1), msg_no, Topic.DELETE)])
+
+    (kept,) = await quarantined(database)
+    assert f"The message's id has {len(msg_no)} characters" in kept.reason
+    assert len(kept.msg_no) <= inbox.KEY_MAX_CHARACTERS
+
+
+async def test_what_postgresql_refuses_does_not_hold_up_the_rest(
+    database: Database, box: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should our reading ever let something through, it is found by halves and put away."""
+    monkeypatch.setattr(messages, "_NUL", b"never found")
+    nul = {**create_update(100), "uprn": 100, "event_id": "\0"}
+    group = [*numbered(many(5)), incoming(nul, "100"), *numbered(many(5, first=6), first=6)]
+
+    taken = await box.take_in(group)
+
+    assert taken == Taken(new=10, unreadable=1)
+    assert [row.uprn_1 for row in await rows(database)] == list(range(1, 11))
+    (kept,) = await quarantined(database)
+    assert (kept.msg_no, kept.reason) == (
+        "100",
+        'PostgreSQL does not take the message: invalid byte sequence for encoding "UTF8": 0x00.',
+    )
+
+
+async def test_those_who_take_in_at_once_take_in_once(database: Database) -> None:
+    """Many replicas with overlapping deliveries in different orders: no deadlock, every message once."""
+    groups = [numbered(many(40))[start:] + numbered(many(40))[:start] for start in range(0, 40, 5)]
+    groups += [list(reversed(group)) for group in groups]
+
+    taken = await asyncio.gather(*(Inbox(database, LIMIT).take_in(group) for group in groups))
+
+    assert sum(each.new for each in taken) == 40
+    assert sum(each.repeated for each in taken) == 40 * len(groups) - 40
+    assert sorted(int(row.msg_no) for row in await rows(database)) == list(range(1, 41))
+
+
+async def test_no_id_appears_below_one_that_was_seen(database: Database, box: Inbox) -> None:
+    """A cycle goes by ids, so that a later commit must not bring a lower one."""
+    async with database.session() as holder:
+        # As somebody who takes in, and is slow to commit.
+        await holder.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": inbox.LOCK})
+        other = asyncio.create_task(box.take_in(numbered(many(1, first=2), first=2)))
+        await eventually(lambda: _is_waiting(database))
+        await holder.execute(
+            text(
+                "INSERT INTO im_infi_addr_sync_log (topic, uprn_1, msg_no) VALUES "
+                "('createUpdateInfinityAddress', 1, '1')"
+            )
+        )
+    await other
+
+    assert [row.uprn_1 for row in await rows(database)] == [1, 2]
+
+
+async def _is_waiting(database: Database) -> bool:
+    """Whether somebody waits for an advisory lock."""
+    async with database.session() as session:
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        return bool(await session.scalar(text(waiting)))
+
+
+async def test_keys_say_when_they_were_made(database: Database, box: Inbox) -> None:
+    """Housekeeping goes by that."""
+    await box.take_in([incoming(delete(1, event_id="e"), "1", Topic.DELETE)])
+
+    async with database.session() as session:
+        key = (await session.exec(select(MessageKey))).one()
+        now = await session.scalar(text("SELECT now()"))
+    assert (key.topic, key.msg_no, key.event_id) == (Topic.DELETE, "1", "e")
+    assert key.created_at <= now
