@@ -17,3 +17,18 @@ SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 def intake_id(topic: Topic) -> str:
     """The id of the workflow that pulls a topic."""
     return f"addresses-intake:{topic}"
+
+
+def drift_id(report: str) -> str:
+    """The id of the workflow that compares modules."""
+    return f"addresses-drift:{report}"
+
+
+def drift_key(report: str) -> str:
+    """Where a comparison lies."""
+    return f"addresses-reports/{report}.xlsx"
+
+
+def drift_manifest(key: str) -> str:
+    """Where it is written what a comparison found, after its workbook."""
+    return f"{key}.json"

@@ -1,0 +1,192 @@
+"""The drift report: all four modules compared address by address, in a workbook."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from temporalio import activity
+
+from activities.addresses import scanning
+from activities.addresses.scanning import Pages
+from domain.addresses import drift, places
+from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides, State
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from infra.database import Database
+from infra.heartbeats import beating
+from infra.objects import ObjectStore
+
+CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+SHOWN_MAX: Final = 50_000
+"""Differences that are kept and written down; more are counted."""
+SECOND_LOOKS: Final = 100
+DIGEST_CHARACTERS: Final = 12
+
+_MESSAGES: Final = """
+    SELECT told.uprn, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = told.uprn AND topic <> $2
+            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = told.uprn AND topic <> $2
+        ) AS each
+    ) AS last, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_1 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+            UNION ALL SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_2 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
+        ) AS each
+    ) AS open
+    FROM unnest($1::bigint[]) AS told (uprn)
+    """
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a scan found so far."""
+
+    compared: int = 0
+    live: Counter[Module] = field(default_factory=Counter)
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    different: int = 0
+    shown: list[Difference] = field(default_factory=list)
+
+    def see(self, address_id: int, sides: Sides) -> None:
+        """One more address."""
+        self.compared += 1
+        self.live.update(module for module, side in sides.items() if side.state is State.LIVE)
+        if difference := drift.compare(address_id, sides):
+            self.add(difference)
+
+    def add(self, difference: Difference) -> None:
+        """One more difference."""
+        self.different += 1
+        self.kinds.update(difference.kinds)
+        if len(self.shown) < SHOWN_MAX:
+            self.shown.append(difference)
+
+    def drop(self, difference: Difference) -> None:
+        """It was none: it was under way while we looked."""
+        self.different -= 1
+        self.kinds.subtract(difference.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the log knows of an address that differs."""
+
+    last: int | None
+    """The newest createUpdate or delete of its UPRNs: sent again, it mends it."""
+    open: int | None
+    """A message of them that is not done."""
+
+
+class DriftReporting:
+    """Compares modules."""
+
+    def __init__(self, database: Database, objects: ObjectStore, modules: Pages) -> None:
+        self._database = database
+        self._objects = objects
+        self._modules = modules
+
+    @activity.defn(name="address_drift")
+    async def report(self, order: DriftOrder) -> DriftReport:
+        """Compare all modules, look twice where they differ, and write it down."""
+        findings = Findings()
+        async with beating(lambda: [findings.compared, findings.different]):
+            async with aclosing(scanning.scan(self._modules)) as scanned:
+                async for address_id, sides in scanned:
+                    findings.see(address_id, sides)
+            await self._look_again(findings)
+            return await self._written(order, findings, await self._known(findings.shown))
+
+    async def _look_again(self, findings: Findings) -> None:
+        """Modules were read while cycles ran: what agrees by now did not differ."""
+        seen, findings.shown = findings.shown, []
+        for start in range(0, len(seen), SECOND_LOOKS):
+            before = seen[start : start + SECOND_LOOKS]
+            now = await scanning.looks(self._modules, [each.address_id for each in before])
+            for difference in before:
+                findings.drop(difference)
+                if still := drift.compare(difference.address_id, now[difference.address_id]):
+                    findings.add(still)
+
+    async def _known(self, shown: Sequence[Difference]) -> list[Known]:
+        by_uprn: dict[int, Known] = {}
+        uprns = sorted({uprn for difference in shown for uprn in difference.uprns})
+        async with self._database.connection() as connection:
+            for row in await connection.fetch(_MESSAGES, uprns, Topic.SWAP):
+                by_uprn[row["uprn"]] = Known(row["last"], row["open"])
+        return [
+            Known(
+                _newest(by_uprn[uprn].last for uprn in each.uprns), _newest(by_uprn[uprn].open for uprn in each.uprns)
+            )
+            for each in shown
+        ]
+
+    async def _written(self, order: DriftOrder, findings: Findings, known: Sequence[Known]) -> DriftReport:
+        async with self._database.connection() as connection:
+            made_at = await connection.fetchval("SELECT now()")
+        key = places.drift_key(order.report)
+        report = DriftReport(
+            report=order.report,
+            made_at=made_at,
+            compared=findings.compared,
+            live={module: findings.live[module] for module in Module},
+            different=findings.different,
+            **{kind.value: findings.kinds[kind] for kind in Kind},
+            under_way=sum(each.open is not None for each in known),
+            shown=len(findings.shown),
+            key=key,
+        )
+        book = await asyncio.to_thread(_book, report, findings.shown, known)
+        await self._objects.put(key, book, content_type=CONTENT_TYPE)
+        # Last: whoever finds it finds the workbook too.
+        await self._objects.put(places.drift_manifest(key), report.model_dump_json().encode())
+        return report
+
+
+def _newest(ids: Iterable[int | None]) -> int | None:
+    return max((each for each in ids if each is not None), default=None)
+
+
+def _book(report: DriftReport, shown: Sequence[Difference], known: Sequence[Known]) -> bytes:
+    # Workflows import the steps for their signatures, and must not pay for pandas.
+    import pandas as pd  # noqa: PLC0415
+
+    figures = report.model_dump(mode="json", exclude={"key", "live"})
+    figures |= {f"live in {module}": count for module, count in report.live.items()}
+    rows = [_row(difference, messages) for difference, messages in zip(shown, known, strict=True)]
+    out = io.BytesIO()
+    with pd.ExcelWriter(out, engine="xlsxwriter") as book:
+        pd.DataFrame(list(figures.items()), columns=["figure", "value"]).to_excel(book, sheet_name="drift", index=False)
+        pd.DataFrame(rows, columns=_COLUMNS).to_excel(book, sheet_name="addresses", index=False)
+    return out.getvalue()
+
+
+_COLUMNS: Final = [
+    "address_id",
+    "differs in",
+    *(f"{module} {what}" for module in Module for what in ("state", "uprn", "record")),
+    "last message",
+    "open message",
+]
+
+
+def _row(difference: Difference, known: Known) -> Mapping[str, Any]:
+    # As text: Excel keeps 15 digits of a number.
+    row: dict[str, Any] = {"address_id": str(difference.address_id), "differs in": ", ".join(difference.kinds)}
+    for module, side in difference.sides.items():
+        row[f"{module} state"] = side.state.value
+        row[f"{module} uprn"] = "" if side.uprn is None else str(side.uprn)
+        row[f"{module} record"] = side.digest[:DIGEST_CHARACTERS]
+    return row | {"last message": _text(known.last), "open message": _text(known.open)}
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

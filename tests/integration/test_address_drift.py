@@ -1,0 +1,136 @@
+"""The drift report: what modules have differently is found, explained from the log, and written into a workbook."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.addresses import reporting
+from activities.addresses.reporting import DriftReporting
+from domain.addresses import places
+from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.operations import AddressPage, Module
+from infra.database import Database
+from infra.modules import ModuleFailure, Modules
+from infra.objects import ObjectStore
+from infra.tables.addresses import AddressMessage, ArchivedMessage
+from sims.oss.scenario import Action
+from tests.unit.module_peers import call_fault, modules
+from tests.unit.module_tables import swap, upsert
+
+pytestmark = pytest.mark.stack
+
+ORDER = DriftOrder(report="20261120T120000Z")
+ADDRESSES = 30
+
+
+async def fill(client: Modules) -> None:
+    """The same addresses everywhere: UPRN n is address 100 + n."""
+    for module in Module:
+        await client.apply(module, [upsert(seq, seq, 100 + seq, street=seq) for seq in range(1, ADDRESSES + 1)])
+
+
+def sheet(book: bytes, name: str) -> list[dict[str, Any]]:
+    """A sheet's rows."""
+    header, *rows = openpyxl.load_workbook(io.BytesIO(book))[name].iter_rows(values_only=True)
+    return [dict(zip(map(str, header), row, strict=True)) for row in rows]
+
+
+def message(number: int, uprn: int, **more: Any) -> dict[str, Any]:
+    """A row of the log or of its history."""
+    return {"topic": "createUpdateInfinityAddress", "uprn_1": uprn, "msg_no": str(number), **more}
+
+
+async def test_modules_that_agree_have_no_drift(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
+    """The report counts what was compared."""
+    async with modules(tmp_path, batch=500) as (_, client):
+        await fill(client)
+        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+
+    assert (report.compared, report.different, report.shown) == (ADDRESSES, 0, 0)
+    assert report.live == dict.fromkeys(Module, ADDRESSES)
+    assert sheet(await objects.get(report.key), "addresses") == []
+
+
+async def test_each_difference_is_found_and_explained(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
+    """With what every module has, the message that would mend it, and one that is still under way."""
+    async with database.session() as session:
+        session.add(ArchivedMessage(id=901, proc_flag="Y", **message(1, 1)))
+        session.add(ArchivedMessage(id=902, proc_flag="Y", **message(2, 1)))
+        session.add(AddressMessage(proc_flag="N", **message(3, 2)))
+    async with modules(tmp_path, batch=500) as (oss, client):
+        await fill(client)
+        oss.modules["od"].forget([101])
+        oss.modules["wfm"].spoil([102])
+        await client.apply(Module.IM, [swap(50, 3, 4)])
+
+        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+
+    assert (report.different, report.presence, report.uprn, report.record) == (4, 1, 2, 1)
+    assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
+    manifest = await objects.get(places.drift_manifest(report.key))
+    assert DriftReport.model_validate_json(manifest) == report
+    book = await objects.get(report.key)
+    rows = {row["address_id"]: row for row in sheet(book, "addresses")}
+    assert {row["figure"]: row["value"] for row in sheet(book, "drift")}["different"] == 4
+    assert [rows[id_]["differs in"] for id_ in sorted(rows)] == ["presence", "record", "uprn", "uprn"]
+    assert (rows["101"]["od state"], rows["101"]["ed state"], rows["101"]["last message"]) == ("absent", "live", "902")
+    assert rows["102"]["open message"]
+    assert rows["102"]["wfm record"] != rows["102"]["ed record"] == rows["102"]["od record"]
+    assert (rows["103"]["im uprn"], rows["103"]["ed uprn"]) == ("4", "3")
+
+
+async def test_what_agrees_at_the_second_look_did_not_differ(
+    database: Database, objects: ObjectStore, tmp_path: Path
+) -> None:
+    """Modules are read while cycles run."""
+    async with modules(tmp_path, batch=500) as (_, client):
+        await fill(client)
+        for module in (Module.ED, Module.IM, Module.WFM):
+            await client.apply(module, [swap(50, 3, 4)])
+
+        class Late:
+            """Applies the swap in the last module when all were read."""
+
+            async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
+                if limit == 1:
+                    await client.apply(Module.OD, [swap(50, 3, 4)])
+                return await client.addresses(module, after, limit)
+
+        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, Late()).report, ORDER)
+
+    assert (report.compared, report.different, report.uprn, report.shown) == (ADDRESSES, 0, 0, 0)
+
+
+async def test_more_differences_than_fit_are_counted(
+    database: Database, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workbook has the first of them."""
+    monkeypatch.setattr(reporting, "SHOWN_MAX", 5)
+    async with modules(tmp_path, batch=500) as (oss, client):
+        await fill(client)
+        oss.modules["ed"].spoil(range(111, 121))
+        report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+
+    assert (report.different, report.shown, report.record) == (10, 5, 10)
+    assert [row["address_id"] for row in sheet(await objects.get(report.key), "addresses")] == [
+        "111",
+        "112",
+        "113",
+        "114",
+        "115",
+    ]
+
+
+async def test_a_module_that_is_away_makes_no_report(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
+    """It would look as if it had lost everything."""
+    async with modules(tmp_path, call_fault(Action.ERROR, modules=frozenset({"od"}))) as (_, client):
+        with pytest.raises(ModuleFailure, match="Module od answered GET"):
+            await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
+
+    assert await objects.list("addresses-reports/") == []
