@@ -34,6 +34,7 @@ class IntakeOrder(BaseModel):
 
     topic: Topic
     taken: Taken = Taken()
+    slice_seconds: float = 60.0
 
 
 class PullOrder(BaseModel):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, orders, transfers, webhooks
+from tests.replay.rooms import downloads, housekeeping, intake, orders, transfers, webhooks
 
 ROOMS = {
     "housekeeping": housekeeping,
@@ -18,6 +18,7 @@ ROOMS = {
     "webhooks": webhooks,
     "transfers": transfers,
     "orders": orders,
+    "intake": intake,
 }
 
 

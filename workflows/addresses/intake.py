@@ -13,7 +13,6 @@ with workflow.unsafe.imports_passed_through():
     from domain.addresses.intake import IntakeOrder, PullOrder, PullReport, Taken
 
 ROOM: Final = "addresses"
-SLICE_SECONDS: Final = 60.0
 
 _SLICE_TIMEOUT = timedelta(minutes=10)
 _HEARTBEAT_TIMEOUT = timedelta(seconds=10)
@@ -52,7 +51,7 @@ class AddressIntake:
     async def _pull(self) -> PullReport:
         return await workflow.execute_activity_method(
             AddressPulling.pull,
-            PullOrder(topic=self._order.topic, seconds=SLICE_SECONDS),
+            PullOrder(topic=self._order.topic, seconds=self._order.slice_seconds),
             start_to_close_timeout=_SLICE_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_PATIENTLY,

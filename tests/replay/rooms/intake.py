@@ -1,0 +1,48 @@
+"""Intakes of addresses to be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from temporalio.common import WorkflowIDConflictPolicy
+
+from domain.addresses import places
+from domain.addresses.intake import IntakeOrder, Taken
+from domain.addresses.messages import Topic
+from sims.pubsub.server import running_pubsub
+from tests.pubsub import PROJECT, create_update, publisher
+from tests.replay.recorder import Recorder
+from tests.stack import eventually
+from workflows.addresses import AddressIntake
+
+PORT = 18_978
+SUBSCRIPTION = "recorded"
+VARIABLES: Mapping[str, str] = {
+    "HAULAGE_ADDRESSES__PUBSUB__PROJECT": PROJECT,
+    "HAULAGE_ADDRESSES__PUBSUB__BASE_URL": f"http://127.0.0.1:{PORT}",
+    "HAULAGE_ADDRESSES__PUBSUB__SUBSCRIPTIONS__CREATE_UPDATE": SUBSCRIPTION,
+}
+WORKFLOW = AddressIntake.__name__
+
+
+async def record(recorder: Recorder) -> None:
+    """Pull for some slices, and keep the history of a run that goes on."""
+    async with running_pubsub(port=PORT) as sim, publisher(sim.base) as publishing:
+        await publishing.subscribe(Topic.CREATE_UPDATE, SUBSCRIPTION)
+        # In place of the one that the house keeps: its slices are long, and it would take the messages.
+        handle = await recorder.engine.start_workflow(
+            AddressIntake.run,
+            IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
+            id=places.intake_id(Topic.CREATE_UPDATE),
+            task_queue=places.INTAKE_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+        )
+
+        async def has_taken() -> bool:
+            await publishing.publish(Topic.CREATE_UPDATE, create_update())
+            taken: Taken = await handle.query(AddressIntake.status)
+            return taken.new > 0
+
+        await eventually(has_taken)
+        await recorder.keep(handle.id, WORKFLOW, "pulls", run_id=handle.result_run_id)
+        await handle.terminate()
