@@ -38,19 +38,19 @@ class Calls(Protocol):
 
 
 _READ: Final = """
-    SELECT id, topic, uprn_1, uprn_2, payload, ed_ack, im_ack, wfm_ack, od_ack, wait_reason
+    SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
     FROM im_infi_addr_sync_log
     WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND proc_flag IN ('P', 'N')
     ORDER BY id
     """
 _BESIDE_SWAPS: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched, wait_reason
+    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched, wait_reason::text
     FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
-      AND (topic <> '{Topic.SWAP}' OR id < $2)
+      AND (topic <> '{Topic.SWAP}' OR id < $2 OR {TOUCHED})
     """  # noqa: S608 - constants of ours
 _BESIDE_WRITES: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched, wait_reason FROM im_infi_addr_sync_log
+    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched, wait_reason::text FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND topic = '{Topic.SWAP}' AND {TOUCHED}
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """  # noqa: S608 - constants of ours
@@ -71,7 +71,12 @@ class Message:
         """Whom it may have to queue behind."""
         uprn_2 = self.operation.uprn_2
         uprns = (self.operation.uprn,) if uprn_2 is None else (self.operation.uprn, uprn_2)
-        return Asking(self.operation.seq, self.topic, uprns)
+        return Asking(self.operation.seq, self.topic, uprns, self.is_touched)
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether a module has applied it, or may have."""
+        return len(self.waits_for) < len(Module) or self.reason.is_mark
 
 
 async def apply(database: Database, settings: AddressSettings, modules: Calls, order: ApplyOrder) -> Applied:
@@ -103,14 +108,15 @@ def _message(row: Row) -> Message:
     topic = Topic(row["topic"])
     said = messages.parse(topic, msgspec.json.decode(row["payload"]))
     return Message(
-        operation=_operation(row["id"], said),
+        operation=operation(row["id"], said),
         topic=topic,
         waits_for=[module for module in Module if row[f"{module}_ack"] != "Y"],
         reason=_reason(row),
     )
 
 
-def _operation(log_id: int, said: messages.Message) -> Operation:
+def operation(log_id: int, said: messages.Message) -> Operation:
+    """What the message of this row asks of a module."""
     op_id = message_id(log_id)
     match said:
         case Swap():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import asyncpg
@@ -11,9 +11,8 @@ from domain.addresses import queues, waiting
 from domain.addresses.coalescing import Coalesced, Write, coalesce
 from domain.addresses.cycle import Plan
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module
 from domain.addresses.queues import Pair, Step
-from domain.addresses.waiting import Interrupted, Kind, Reason
+from domain.addresses.waiting import Reason
 from infra.database import Database
 from infra.settings import AddressSettings
 
@@ -28,26 +27,28 @@ TOUCHED: Final = (
     f"OR coalesce(wait_reason ?| ARRAY{list(waiting.MARKS)}, false))"
 )
 """Whether a module has applied it, or may have, in SQL."""
+OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}' AND next_attempt_at IS NULL))"
+"""Whether a cycle has it, in SQL: a swap that has failed stays N while it is tried again."""
 
+_OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
+_RESUME: Final = f"""
+    SELECT id, topic, uprn_1, uprn_2, proc_flag FROM im_infi_addr_sync_log WHERE cycle_id = $1 AND {OWNED} ORDER BY id
+    """  # noqa: S608 - constants of ours
 _READ: Final = f"""
-    SELECT id, uprn_1, uprn_2, proc_flag, cycle_id, {TOUCHED} AS touched,
-        coalesce(wait_reason ->> 'kind', '{Kind.INTERRUPTED}') <> '{Kind.INTERRUPTED}' AS answered
-    FROM im_infi_addr_sync_log
+    SELECT id, uprn_1, uprn_2, proc_flag, {TOUCHED} AS touched FROM im_infi_addr_sync_log
     WHERE topic = $1 AND (proc_flag IS NULL OR proc_flag <> 'Y')
-      AND (proc_flag IS NULL OR proc_flag = 'P'
-        OR (proc_flag = 'N' AND retry_times < $2 AND (next_attempt_at IS NULL OR next_attempt_at <= now())))
+      AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $2 AND next_attempt_at <= now()))
     ORDER BY id LIMIT $3 FOR NO KEY UPDATE
     """  # noqa: S608 - constants of ours
 _TAKE: Final = """
     UPDATE im_infi_addr_sync_log SET proc_flag = 'P', proc_update_date = now(), cycle_id = $2
     WHERE id = ANY($1::bigint[])
     """
-# A swap that has failed stays N while it is tried again, and has no next attempt as long as a cycle has it.
 _TAKE_FAILED: Final = """
     UPDATE im_infi_addr_sync_log SET cycle_id = $2, next_attempt_at = NULL WHERE id = ANY($1::bigint[])
     """
 _MARK: Final = """
-    UPDATE im_infi_addr_sync_log SET wait_reason = coalesce(wait_reason, '{}') || $2::jsonb
+    UPDATE im_infi_addr_sync_log SET wait_reason = coalesce(wait_reason, '{}') || $2::text::jsonb
     WHERE id = ANY($1::bigint[])
     """
 _SUPERSEDE: Final = """
@@ -56,26 +57,27 @@ _SUPERSEDE: Final = """
         next_attempt_at = NULL
     FROM unnest($1::bigint[], $2::bigint[]) AS told (loser, winner) WHERE log.id = told.loser
     """
-_WAITING: Final = """
-    SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log
-    WHERE topic = $1 AND cycle_id = $2 AND (proc_flag = 'P' OR (proc_flag = 'N' AND next_attempt_at IS NULL))
-    ORDER BY id
-    """
+_WAITING: Final = f"""
+    SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log WHERE topic = $1 AND cycle_id = $2 AND {OWNED} ORDER BY id
+    """  # noqa: S608 - constants of ours
 
 
 async def load(database: Database, settings: AddressSettings, cycle_id: str) -> Plan:
-    """Take what a cycle can hold. Whoever asks again under the same id gets it again, and perhaps more."""
+    """Go on with the cycle that was begun and not ended, if there is one; else take what a cycle can hold.
+
+    Nothing comes between what a cycle has begun, so that it ends as if nobody had broken it off.
+    """
     async with database.connection() as connection, connection.transaction():
+        owner = await connection.fetchval(_OWNER)
+        if owner is not None:
+            return _resumed(owner, await connection.fetch(_RESUME, owner), settings)
         swaps, creates, deletes = await _read(connection, settings)
-        left = [_interrupted(row) for row in (*swaps, *creates, *deletes) if _is_left(row, cycle_id)]
-        doubtful = waiting.in_doubt(left)
-        coalesced = coalesce(
-            [Write(row["id"], row["uprn_1"], row["touched"] or row["id"] in doubtful) for row in (*creates, *deletes)]
-        )
-        fresh = [row for row in swaps if row["proc_flag"] != "N"]
+        coalesced = coalesce([Write(row["id"], row["uprn_1"], row["touched"]) for row in (*creates, *deletes)])
+        fresh = [row for row in swaps if row["proc_flag"] is None]
         failed = [row["id"] for row in swaps if row["proc_flag"] == "N"]
-        await _write(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced, doubtful)
+        await _write(connection, cycle_id, [row["id"] for row in fresh], failed, coalesced)
     return Plan(
+        cycle_id=cycle_id,
         swaps=_in_order(fresh, settings),
         writes=queues.side_by_side(_winners(creates, coalesced), settings.run_messages),
         deletes=queues.side_by_side(_winners(deletes, coalesced), settings.run_messages),
@@ -83,6 +85,21 @@ async def load(database: Database, settings: AddressSettings, cycle_id: str) -> 
         loaded=len(swaps) + len(creates) + len(deletes),
         superseded=len(coalesced.superseded),
         runs=settings.runs,
+    )
+
+
+def _resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> Plan:
+    """What is left of a cycle, in the order in which it was going to be applied."""
+    left = {topic: [row for row in rows if row["topic"] == topic] for topic in ORDER}
+    return Plan(
+        cycle_id=cycle_id,
+        swaps=_in_order([row for row in left[Topic.SWAP] if row["proc_flag"] == "P"], settings),
+        writes=queues.side_by_side([row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages),
+        deletes=queues.side_by_side([row["id"] for row in left[Topic.DELETE]], settings.run_messages),
+        waiting=sum(row["proc_flag"] == "N" for row in rows),
+        loaded=len(rows),
+        runs=settings.runs,
+        resumed=True,
     )
 
 
@@ -109,15 +126,11 @@ async def _write(
     fresh: Sequence[int],
     failed: Sequence[int],
     coalesced: Coalesced,
-    doubtful: Collection[int],
 ) -> None:
     """Say in the log whose the messages are, and what is known of them."""
     await connection.execute(_TAKE, [*fresh, *coalesced.winners], cycle_id)
     if failed:
         await connection.execute(_TAKE_FAILED, failed, cycle_id)
-    if doubtful:
-        told = Reason(kind=Kind.INTERRUPTED, unsure=list(Module))
-        await connection.execute(_MARK, list(doubtful), told.written)
     if coalesced.heirs:
         await connection.execute(_MARK, list(coalesced.heirs), Reason(inherits=True).written)
     if coalesced.superseded:
@@ -132,14 +145,3 @@ def _in_order(swaps: Sequence[Row], settings: AddressSettings) -> list[Step]:
 
 def _winners(rows: Sequence[Row], coalesced: Coalesced) -> list[int]:
     return [row["id"] for row in rows if row["id"] in coalesced.winners]
-
-
-def _is_left(row: Row, cycle_id: str) -> bool:
-    """Whether a cycle that was ended from outside had it."""
-    flag, owner = row["proc_flag"], row["cycle_id"]
-    return bool(flag == "P" and owner != cycle_id)
-
-
-def _interrupted(row: Row) -> Interrupted:
-    is_swap = row["uprn_2"] is not None
-    return Interrupted(row["id"], row["cycle_id"], is_swap, is_swap and row["answered"])

@@ -70,6 +70,8 @@ class LoadOrder(_Model):
 class Plan(_Model):
     """What a cycle applies: ids in the log, in steps of one activity each."""
 
+    cycle_id: str = ""
+    """Whose messages these are: a cycle that was broken off keeps its id."""
     swaps: list[Step] = []
     writes: list[Step] = []
     deletes: list[Step] = []
@@ -79,6 +81,7 @@ class Plan(_Model):
     superseded: int = 0
     runs: int = 1
     """How many steps run at a time, where order does not count."""
+    resumed: bool = False
     paused: bool = False
 
 

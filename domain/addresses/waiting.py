@@ -4,11 +4,12 @@ Modules stay equal if all of them apply the messages of a UPRN in the same order
 after must not overtake in the others. A message is *touched* while a module has applied it, or may have, and it is not
 done:
 
-- a swap queues behind an earlier swap of one of its UPRNs that is still going to be tried, or is touched, and behind a
-  touched createUpdate or delete of one of its UPRNs;
+- a swap queues behind whatever touched message shares a UPRN with it, and behind an earlier swap that does and is
+  still going to be tried;
 - a createUpdate or delete queues behind a touched swap of its UPRN, unless it creates what this swap misses.
 
-createUpdates and deletes do not queue behind each other: the last one wins.
+createUpdates and deletes do not queue behind each other: the last one wins. What is touched itself has begun and goes
+on; of two touched swaps the earlier one goes first.
 """
 
 from __future__ import annotations
@@ -34,8 +35,6 @@ class Kind(StrEnum):
     """A module says that it cannot be."""
     FAILED = "failed"
     """A module gave no answer."""
-    INTERRUPTED = "interrupted"
-    """Its cycle was ended from outside."""
 
 
 class Reason(BaseModel):
@@ -67,6 +66,11 @@ class Reason(BaseModel):
         """As the log keeps it."""
         return self.model_dump_json(exclude_defaults=True)
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it makes the message a touched one."""
+        return bool(self.unsure or self.inherits)
+
     def queued(self, behind: int) -> Self:
         """The same message, not sent this time."""
         return self.model_copy(update={"kind": Kind.BEHIND, "module": None, "uprn": None, "behind": behind})
@@ -82,6 +86,7 @@ class Asking(NamedTuple):
     id: int
     topic: Topic
     uprns: tuple[int, ...]
+    touched: bool = False
 
 
 class Neighbour(NamedTuple):
@@ -115,27 +120,12 @@ def _ahead_of(message: Asking, by_uprn: Mapping[int, Sequence[Neighbour]]) -> in
 
 
 def _before_swap(swap: Asking, other: Neighbour) -> bool:
-    if other.is_swap:
-        return other.id < swap.id and (other.due or other.touched)
-    return other.touched
+    is_earlier = other.id < swap.id
+    if not other.is_swap:
+        return other.touched
+    return (other.touched and is_earlier) if swap.touched else (other.touched or (other.due and is_earlier))
 
 
 def _before_write(write: Asking, other: Neighbour) -> bool:
     cures = write.topic is Topic.CREATE_UPDATE and write.uprns[0] in other.missing
-    return other.is_swap and other.touched and not cures
-
-
-class Interrupted(NamedTuple):
-    """A message that a cycle left behind when it was ended from outside."""
-
-    id: int
-    cycle_id: str
-    is_swap: bool
-    answered: bool
-    """Whether it was sent, and all that came back is written."""
-
-
-def in_doubt(left: Sequence[Interrupted]) -> set[int]:
-    """Those that may have been sent, and no answer is written. All swaps have theirs before anything else is sent."""
-    swaps = {each.cycle_id for each in left if each.is_swap and not each.answered}
-    return {each.id for each in left if not each.answered and each.is_swap == (each.cycle_id in swaps)}
+    return other.is_swap and other.touched and not write.touched and not cures

@@ -51,15 +51,14 @@ class AddressCycle:
         cycles = 0
         while True:
             cycles += 1
-            cycle_id = f"{workflow.info().run_id}-{cycles}"
-            plan = await self._load(cycle_id)
+            plan = await self._load(f"{workflow.info().run_id}-{cycles}")
             if not plan.loaded:
                 return self._tell(Phase.IDLE, "", paused=plan.paused)
-            await self._one_after_another(cycle_id, Phase.SWAP, plan.swaps)
-            await self._side_by_side(cycle_id, Phase.WRITE, plan)
-            await self._one_after_another(cycle_id, Phase.WAIT, await self._waiting(cycle_id, plan))
-            await self._side_by_side(cycle_id, Phase.DELETE, plan)
-            await self._archive(cycle_id)
+            await self._one_after_another(plan, Phase.SWAP, plan.swaps)
+            await self._side_by_side(plan, Phase.WRITE, plan.writes)
+            await self._one_after_another(plan, Phase.WAIT, await self._waiting(plan))
+            await self._side_by_side(plan, Phase.DELETE, plan.deletes)
+            await self._archive(plan)
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(CycleOrder(so_far=self._totals))
 
@@ -80,38 +79,37 @@ class AddressCycle:
         self._totals = self._totals.plus(loaded=plan.loaded, superseded=plan.superseded)
         return plan
 
-    async def _waiting(self, cycle_id: str, plan: Plan) -> Sequence[Step]:
+    async def _waiting(self, plan: Plan) -> Sequence[Step]:
         """Swaps that are not done by now, whether this cycle or an earlier one has tried them."""
         if not plan.swaps and not plan.waiting:
             return []
         queued: Queued = await workflow.execute_activity_method(
             CycleSteps.waiting,
-            QueueOrder(cycle_id=cycle_id),
+            QueueOrder(cycle_id=plan.cycle_id),
             start_to_close_timeout=_STEP_TIMEOUT,
             retry_policy=_PATIENTLY,
         )
         return queued.steps
 
-    async def _one_after_another(self, cycle_id: str, phase: Phase, steps: Sequence[Step]) -> None:
+    async def _one_after_another(self, plan: Plan, phase: Phase, steps: Sequence[Step]) -> None:
         for number, step in enumerate(steps, 1):
-            await self._apply(cycle_id, phase, step, f"{number} of {len(steps)}")
+            await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
-    async def _side_by_side(self, cycle_id: str, phase: Phase, plan: Plan) -> None:
+    async def _side_by_side(self, plan: Plan, phase: Phase, steps: Sequence[Step]) -> None:
         """All steps of a phase; when this returns, all have ended."""
-        steps = plan.writes if phase is Phase.WRITE else plan.deletes
         places = asyncio.Semaphore(plan.runs)
 
         async def one(number: int, step: Step) -> None:
             async with places:
-                await self._apply(cycle_id, phase, step, f"{number} of {len(steps)}")
+                await self._apply(plan, phase, step, f"{number} of {len(steps)}")
 
         await asyncio.gather(*(one(number, step) for number, step in enumerate(steps, 1)))
 
-    async def _apply(self, cycle_id: str, phase: Phase, step: Step, which: str) -> None:
-        self._tell(phase, cycle_id)
+    async def _apply(self, plan: Plan, phase: Phase, step: Step, which: str) -> None:
+        self._tell(phase, plan.cycle_id)
         applied: Applied = await workflow.execute_activity_method(
             CycleSteps.apply,
-            ApplyOrder(cycle_id=cycle_id, phase=phase, step=step),
+            ApplyOrder(cycle_id=plan.cycle_id, phase=phase, step=step),
             start_to_close_timeout=_APPLY_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_PATIENTLY,
@@ -119,8 +117,8 @@ class AddressCycle:
         )
         self._totals = self._totals.plus(done=applied.done, failed=applied.failed, superseded=applied.superseded)
 
-    async def _archive(self, cycle_id: str) -> None:
-        self._tell(Phase.ARCHIVE, cycle_id)
+    async def _archive(self, plan: Plan) -> None:
+        self._tell(Phase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             CycleSteps.archive,
             start_to_close_timeout=_STEP_TIMEOUT,
