@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, TypeAdapter
 
-from domain.addresses.operations import AddressPage, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import AddressPage, Kind, Module, Operation, OperationResult, Outcome
 from infra.modules.channel import Channel, ModuleFailure
 from infra.settings import AddressSettings
 
@@ -135,6 +135,8 @@ def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
 
 def _check_apart(operations: Sequence[Operation]) -> None:
     """Operations that share a UPRN must not travel side by side: their order would be anybody's guess."""
-    uprns = [uprn for each in operations for uprn in {each.uprn, each.uprn_2 or each.uprn}]
+    # Purges are about addresses that have no UPRN any more.
+    about = [each for each in operations if each.kind is not Kind.PURGE]
+    uprns = [uprn for each in about for uprn in {each.uprn, each.uprn_2 or each.uprn}]
     if len(set(uprns)) != len(uprns):
         raise ValueError("operations of one call share a UPRN. Send the later one when the earlier one is answered.")

@@ -1,0 +1,237 @@
+"""Logical deletes are checked against the orders of modules, and removed when nobody needs them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import col, select
+from temporalio.testing import ActivityEnvironment
+
+from activities.addresses import purging
+from activities.addresses.purging import LogicalDeletes
+from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
+from domain.addresses.operations import Module
+from infra.database import Database
+from infra.modules import Modules
+from infra.settings import AddressSettings
+from infra.tables.addresses import AddressAction, LogicalDelete
+from sims.oss.scenario import Action, Scenario
+from sims.oss.server import Oss
+from tests.unit.module_peers import call_fault, modules
+from tests.unit.module_tables import delete, upsert
+
+pytestmark = pytest.mark.stack
+
+DELETE_SEQ = 60
+
+
+def listed(address_id: int, uprn: int, log_id: int, busy: Module) -> LogicalDelete:
+    """A row of the list, as the cycle writes it."""
+    flags = {f"{module}_flag": "Y" if module is busy else "N" for module in (Module.OD, Module.WFM, Module.ED)}
+    return LogicalDelete.model_validate(
+        {"address_id": address_id, "uprn": uprn, "log_id": log_id, "create_date": datetime.now(UTC), **flags}
+    )
+
+
+@dataclass
+class Bench:
+    """The modules, the list, and what is done with them."""
+
+    database: Database
+    oss: Oss
+    client: Modules
+
+    async def delete(self, address_ids: Collection[int], busy: Module = Module.OD) -> None:
+        """Create addresses with UPRNs of their own and delete them while one module has orders; list them."""
+        self.oss.modules[busy].begin_orders(address_ids)
+        for module in Module:
+            await self.client.apply(module, [upsert(id_, id_, id_) for id_ in address_ids])
+            await self.client.apply(module, [delete(DELETE_SEQ + id_, id_) for id_ in address_ids])
+        async with self.database.session() as session:
+            session.add_all(listed(id_, id_, DELETE_SEQ + id_, busy) for id_ in address_ids)
+
+    async def check(self, **changes: Any) -> CheckReport:
+        """One check."""
+        return await ActivityEnvironment().run(self._deletes(**changes).check)
+
+    async def purge(self, *address_ids: int) -> PurgeReport:
+        """What an operator orders."""
+        order = PurgeOrder(address_ids=list(address_ids), who="ann", reason="tidy")
+        return await ActivityEnvironment().run(self._deletes().purge, order)
+
+    def _deletes(self, **changes: Any) -> LogicalDeletes:
+        return LogicalDeletes(self.database, self.client, AddressSettings(**changes))
+
+    async def rows(self) -> dict[int, LogicalDelete]:
+        """The list."""
+        async with self.database.session() as session:
+            return {row.address_id: row for row in await session.exec(select(LogicalDelete))}
+
+    async def actions(self) -> list[AddressAction]:
+        """What was done, by whom."""
+        async with self.database.session() as session:
+            return list(await session.exec(select(AddressAction).order_by(col(AddressAction.id))))
+
+    def kept(self) -> dict[str, list[int]]:
+        """The addresses that each module still has."""
+        return {name: [state.address_id for state in module.states()] for name, module in self.oss.modules.items()}
+
+
+@asynccontextmanager
+async def bench(database: Database, folder: Path) -> AsyncIterator[Bench]:
+    """Modules that take batches."""
+    async with modules(folder, batch=500, retries=0) as (oss, client):
+        yield Bench(database, oss, client)
+
+
+async def test_a_check_marks_what_may_be_removed(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page; the flags say who still needs an address, and the first time that nobody did is kept."""
+    monkeypatch.setattr(purging, "BATCH", 2)
+    async with bench(database, tmp_path) as here:
+        await here.delete(range(1, 6))
+        here.oss.modules["od"].end_orders([1, 2, 3])
+        here.oss.modules["ed"].begin_orders([3])
+
+        report = await here.check()
+        before = (await here.rows())[1].removable_at
+        again = await here.check()
+
+        rows = await here.rows()
+        assert (report.listed, report.removable, report.purged, report.unanswered) == (5, 2, 0, [])
+        assert again.removable == 2
+        assert {id_ for id_, row in rows.items() if row.removable_at} == {1, 2}
+        assert {id_: (row.od_flag, row.ed_flag) for id_, row in rows.items() if id_ > 2} == {
+            3: ("N", "Y"),
+            4: ("Y", "N"),
+            5: ("Y", "N"),
+        }
+        assert all(row.checked_at for row in rows.values())
+        assert rows[1].removable_at == before
+        assert here.kept()["od"] == [1, 2, 3, 4, 5]
+
+
+async def test_what_is_needed_again_is_no_longer_removable(database: Database, tmp_path: Path) -> None:
+    """The next check takes the mark back."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1])
+        here.oss.modules["od"].end_orders([1])
+        await here.check()
+        here.oss.modules["wfm"].begin_orders([1])
+        await here.check()
+
+        row = (await here.rows())[1]
+        assert (row.removable_at, row.wfm_flag, row.od_flag) == (None, "Y", "N")
+
+
+async def test_an_operator_purges(database: Database, tmp_path: Path) -> None:
+    """Gone from every module, and written down; what is still needed stays, what is not listed is no matter."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1, 2])
+        here.oss.modules["od"].end_orders([1])
+
+        report = await here.purge(1, 2, 99)
+
+        assert report == PurgeReport(purged=[1], busy=[2])
+        assert here.kept() == {"ed": [], "im": [], "wfm": [], "od": [2]}
+        rows = await here.rows()
+        assert (rows[1].purged_at is not None, rows[2].purged_at, rows[2].od_flag) == (True, None, "Y")
+        (action,) = await here.actions()
+        assert (action.who, action.action, action.address_id, action.reason) == ("ann", "purge", 1, "tidy")
+        assert await here.purge(1) == PurgeReport()
+
+
+async def test_orders_that_come_at_the_last_moment_are_seen(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After all modules were asked, and before they remove: each looks in the transaction that would."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1])
+        here.oss.modules["od"].end_orders([1])
+        asked = Modules.in_flight
+
+        async def and_then(client: Modules, module: Module, ids: Collection[int]) -> set[int]:
+            told = await asked(client, module, ids)
+            here.oss.modules["od"].begin_orders([1])
+            return told
+
+        monkeypatch.setattr(Modules, "in_flight", and_then)
+        report = await here.purge(1)
+
+        assert report == PurgeReport(busy=[1])
+        assert here.kept()["od"] == [1]
+        row = (await here.rows())[1]
+        assert (row.purged_at, row.removable_at, row.od_flag) == (None, None, "Y")
+
+
+async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp_path: Path) -> None:
+    """Even if the list does not know yet."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1])
+        here.oss.modules["od"].end_orders([1])
+        for module in Module:
+            await here.client.apply(module, [upsert(900, 1, 1, street="again")])
+
+        assert await here.purge(1) == PurgeReport(alive=[1])
+        assert here.kept() == {module.value: [1] for module in Module}
+        assert (await here.rows())[1].purged_at is None
+
+
+async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_path: Path) -> None:
+    """Nothing is guessed: neither marked nor removed, and the report names it."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1])
+        here.oss.modules["od"].end_orders([1])
+        here.oss.set(Scenario(rules=(call_fault(Action.ERROR, modules=frozenset({"wfm"})),)))
+
+        report = await here.check(auto_purge=True)
+
+        row = (await here.rows())[1]
+        assert (report.unanswered, report.removable, row.checked_at, row.removable_at) == ([Module.WFM], 0, None, None)
+        assert await here.purge(1) == PurgeReport(failed=[1])
+        assert here.kept()["od"] == [1]
+
+
+async def test_a_purge_that_broke_off_is_finished_by_the_next(database: Database, tmp_path: Path) -> None:
+    """Three modules answered, of the fourth nobody knows: it stays listed until that has answered, too."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1])
+        here.oss.modules["od"].end_orders([1])
+        # The first call to OD asks for its orders, the second is the purge.
+        lost = call_fault(Action.LOST, modules=frozenset({"od"}), skip=1)
+        here.oss.set(Scenario(rules=(lost,)))
+
+        assert await here.purge(1) == PurgeReport(failed=[1])
+        here.oss.set(Scenario())
+        assert await here.purge(1) == PurgeReport(purged=[1])
+        assert here.kept()["od"] == []
+        assert len(await here.actions()) == 1
+
+
+async def test_checks_purge_where_that_is_set(database: Database, tmp_path: Path) -> None:
+    """What is removable goes at once; addresses that had one UPRN in turn go together."""
+    async with bench(database, tmp_path) as here:
+        here.oss.modules["od"].begin_orders([1, 2])
+        for seq, address_id in ((1, 1), (3, 2)):
+            await here.client.apply(Module.OD, [upsert(seq, 7, address_id)])
+            await here.client.apply(Module.OD, [delete(seq + 1, 7)])
+        async with database.session() as session:
+            session.add_all([listed(1, 7, 2, Module.OD), listed(2, 7, 4, Module.OD)])
+        here.oss.modules["od"].end_orders([1, 2])
+
+        report = await here.check(auto_purge=True)
+
+        assert (report.listed, report.removable, report.purged) == (2, 0, 2)
+        assert here.kept()["od"] == []
+        assert [(action.who, action.address_id) for action in await here.actions()] == [
+            ("auto_purge", 1),
+            ("auto_purge", 2),
+        ]
+        assert (await here.check(auto_purge=True)).listed == 0
