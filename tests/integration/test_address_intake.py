@@ -1,0 +1,173 @@
+"""Intake by pulling, through real parts: what was published is in the log once, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from sqlmodel import select
+from temporalio.client import Client
+
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses import places
+from domain.addresses.intake import IntakeOrder, Taken
+from domain.addresses.messages import Topic
+from infra import temporal
+from infra.database import Database
+from infra.pubsub import PubSub, PubSubFailure
+from infra.settings import Settings
+from infra.tables.addresses import AddressMessage, QuarantinedMessage
+from sims.pubsub.scenario import Scenario
+from tests.exports import working
+from tests.pubsub import PubSubWorld, create_update, delete, many, pubsub_world, swap
+from tests.stack import eventually
+from workflows.addresses import AddressIntake, keeping
+
+pytestmark = pytest.mark.stack
+
+QUEUES = (places.INTAKE_QUEUE,)
+GRACEFUL_SECONDS = 10.0
+
+
+async def logged(database: Database) -> list[tuple[str, str]]:
+    """Topic and number of every row."""
+    statement = select(AddressMessage.topic, AddressMessage.msg_no)
+    async with database.session() as session:
+        return sorted((row[0], row[1]) for row in await session.exec(statement))
+
+
+async def quarantined(database: Database) -> list[tuple[str, str]]:
+    """Topic and number of all that could not be read."""
+    statement = select(QuarantinedMessage.topic, QuarantinedMessage.msg_no)
+    async with database.session() as session:
+        return sorted((row[0], row[1]) for row in await session.exec(statement))
+
+
+def named(topic: Topic, ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Numbers with their topic."""
+    return [(topic, each) for each in ids]
+
+
+async def until_all_acknowledged(world: PubSubWorld) -> None:
+    """Wait until Pub/Sub has nothing left to deliver."""
+    await eventually(lambda: world.waiting == 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_each_message_is_in_the_log_once(settings: Settings, database: Database, seed: int) -> None:
+    """Shuffled, late, twice, with acknowledgements that get lost and calls that fail, and poison among them."""
+    scenario = Scenario(
+        seed=seed, reorder=20, duplicate=0.2, delay=0.1, drop_acks=0.1, fail=0.05, wait_seconds=0.2, delay_seconds=0.3
+    )
+    async with pubsub_world(settings, scenario, pull_max=50) as world, working(world.settings, QUEUES):
+        publish = world.publisher.publish
+        good = named(Topic.CREATE_UPDATE, await publish(Topic.CREATE_UPDATE, *many(300)))
+        good += named(Topic.SWAP, await publish(Topic.SWAP, *(swap(n, n + 1) for n in range(1, 101))))
+        good += named(Topic.DELETE, await publish(Topic.DELETE, *(delete(n) for n in range(1, 101))))
+        poison = named(Topic.SWAP, await publish(Topic.SWAP, swap(7, 7), b"\xff", b"{}"))
+        await until_all_acknowledged(world)
+
+    assert await logged(database) == sorted(good)
+    assert await quarantined(database) == sorted(poison)
+
+
+async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a worker dies between its commit and its acknowledgement: it comes again, and is known."""
+    acknowledge = PubSub.acknowledge
+    lost: list[str] = []
+
+    async def fail_first(pubsub: PubSub, subscription: str, ack_ids: Sequence[str]) -> None:
+        if not lost:
+            lost.extend(ack_ids)
+            raise PubSubFailure("the network is down")
+        await acknowledge(pubsub, subscription, ack_ids)
+
+    monkeypatch.setattr(PubSub, "acknowledge", fail_first)
+    async with pubsub_world(settings, deadline_seconds=0.5) as world, working(world.settings, QUEUES):
+        ids = await world.publisher.publish(Topic.CREATE_UPDATE, *many(20))
+        await until_all_acknowledged(world)
+
+    assert lost
+    assert await logged(database) == named(Topic.CREATE_UPDATE, ids)
+
+
+async def test_what_cannot_be_written_is_given_back_at_once(
+    settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker may have a database; nobody waits for the end of a long deadline."""
+    take_in = Inbox.take_in
+    refused: list[Incoming] = []
+
+    async def fail_first(inbox: Inbox, delivered: Sequence[Incoming]) -> Taken:
+        if not refused:
+            refused.extend(delivered)
+            raise ConnectionError("the database is down")
+        return await take_in(inbox, delivered)
+
+    monkeypatch.setattr(Inbox, "take_in", fail_first)
+    async with pubsub_world(settings, deadline_seconds=600) as world, working(world.settings, QUEUES):
+        ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
+        await until_all_acknowledged(world)
+
+    assert refused
+    assert await logged(database) == named(Topic.DELETE, ids)
+
+
+async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Settings, database: Database) -> None:
+    """A pull that waits for messages does not keep it from stopping, and the next one goes on with the same runs."""
+    scenario = Scenario(wait_seconds=60)
+    async with pubsub_world(settings, scenario, deadline_seconds=5) as world:
+        async with working(world.settings, QUEUES) as running:
+            first = await world.publisher.publish(Topic.DELETE, delete(1))
+            await until_all_acknowledged(world)
+            engine = running.services.engine
+            runs = await _runs(engine)
+            begun = time.monotonic()
+            await running.stop()
+            assert time.monotonic() - begun < GRACEFUL_SECONDS
+        second = await world.publisher.publish(Topic.DELETE, delete(2))
+        async with working(world.settings, QUEUES):
+            await until_all_acknowledged(world)
+            assert await _runs(await temporal.connect()) == runs
+
+    assert await logged(database) == named(Topic.DELETE, [*first, *second])
+
+
+async def _runs(engine: Client) -> list[str | None]:
+    """The run of each topic."""
+    return [(await engine.get_workflow_handle(places.intake_id(topic)).describe()).run_id for topic in Topic]
+
+
+async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of each slice: what was new, what had come before, what could not be read."""
+    monkeypatch.setattr(keeping, "Topic", [])  # the worker starts none of its own
+    async with pubsub_world(settings, Scenario(wait_seconds=0.1)) as world, working(world.settings, QUEUES) as running:
+        await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"), create_update(2), b"?")
+        await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"))
+        handle = await running.services.engine.start_workflow(
+            AddressIntake.run,
+            IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=Taken(new=100)),
+            id="intake-test",
+            task_queue=places.INTAKE_QUEUE,
+        )
+
+        async def told() -> bool:
+            return await handle.query(AddressIntake.status) == Taken(new=102, repeated=1, unreadable=1)
+
+        await eventually(told)
+        await handle.terminate()
+
+
+async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> None:
+    """An installation that is pushed to starts none, and one that was switched over ends those that run."""
+    async with working(settings, QUEUES) as running:
+        taken = await running.services.engine.execute_workflow(
+            AddressIntake.run, IntakeOrder(topic=Topic.SWAP), id="intake-test", task_queue=places.INTAKE_QUEUE
+        )
+        found = [each.id async for each in running.services.engine.list_workflows()]
+
+    assert taken == Taken()
+    assert not [each for each in found if each.startswith("addresses-intake")]
