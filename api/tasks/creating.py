@@ -54,7 +54,7 @@ async def _create(call: Call, new: NewTask) -> str:
     here = desk(call)
     kind = here.types.known(new.task_type, call.project_id) or await here.types.get(new.task_type, call.project_id)
     if new.task_id:
-        return await _create_once(here, kind, new)
+        return await _create_once(call, kind, new)
     key = secrets.token_hex(16)
     while True:
         named = TaskId(key, kind.type, kind.end_pos)
@@ -64,9 +64,10 @@ async def _create(call: Call, new: NewTask) -> str:
         kind = await here.open_next(kind, named.pos)
 
 
-async def _create_once(here: Desk, kind: TaskType, new: NewTask) -> str:
+async def _create_once(call: Call, kind: TaskType, new: NewTask) -> str:
     """The task under an id of the caller's: one that we gave, or one that we have written down."""
-    if await _is_known(here, kind, new):
+    here = desk(call)
+    if await _is_known(here, call, new):
         return new.task_id
     digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.task_priority, new.task_content])).digest()
     mark = Mark(str(TaskId(secrets.token_hex(16), kind.type, kind.end_pos)), digest)
@@ -87,16 +88,15 @@ async def _create_once(here: Desk, kind: TaskType, new: NewTask) -> str:
         mark = await here.keys.move(kind.type, new.task_id, mark, str(TaskId(named.key, kind.type, kind.end_pos)))
 
 
-async def _is_known(here: Desk, kind: TaskType, new: NewTask) -> bool:
+async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:
     """Whether this is the id of a task that is there already.
 
     Raises:
         Conflict: It is there, and another one.
     """
     named = ids.read(new.task_id)
-    if named is None or named.type != kind.type or named.pos > kind.end_pos:
-        return False
-    task = await here.find(named, kind)
+    kind = named and await here.type_with(named, call.project_id)
+    task = await here.find(named, kind) if named and kind and kind.type == new.task_type else None
     if task is None:
         return False
     content, _ = await here.contents.texts(new.task_id, task)

@@ -50,10 +50,19 @@ class Desk:
             Missing: It is no id of a task of the caller's project.
         """
         named = ids.read(task_id)
-        kind = named and (self.types.known(named.type, call.project_id) or await self.types.reread(named.type))
-        if not named or not kind or kind.project_id != call.project_id or named.pos > kind.end_pos:
+        kind = named and await self.type_with(named, call.project_id)
+        if not named or not kind:
             raise unknown(task_id)
         return named, kind
+
+    async def type_with(self, named: TaskId, project_id: str) -> TaskType | None:
+        """The type that a task is of, if it is the project's and has come as far as that lane."""
+        kind = self.types.known(named.type, project_id)
+        if kind is None or kind.end_pos < named.pos:
+            kind = await self.types.reread(named.type)
+        if kind is None or kind.project_id != project_id or kind.end_pos < named.pos:
+            return None
+        return kind
 
     async def find(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task where it is: in its lane, or, when that has let go of it, in the archive."""

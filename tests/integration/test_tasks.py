@@ -1,15 +1,22 @@
-"""Tasks through the public API: created, held, set, asked for."""
+"""Tasks through the public API: created, held, set, thrown back, cancelled, asked for."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from api.tasks.answers import HeldTask, TaskAnswer
 from infra.settings import Settings
-from tests.queues import PENDING, RUNNING, SUCCESS, Tasks, tasking
+from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
+from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
+
+LONG = "x" * 5_000
 
 
 @pytest.fixture
@@ -22,7 +29,7 @@ async def queue(settings: Settings) -> AsyncIterator[Tasks]:
 
 async def test_a_task_goes_its_way(queue: Tasks) -> None:
     """Created it is pending, held it is running, and set it has ended, for whoever asks."""
-    task_id = await queue.create(user_id="u1", task_content="{}", task_priority=5)
+    task_id = await queue.create(user_id="u1", task_content="{}", task_priority=5, task_stage="first")
     pending = await queue.task(task_id)
     [held] = await queue.hold()
     running = await queue.task(task_id)
@@ -32,6 +39,263 @@ async def test_a_task_goes_its_way(queue: Tasks) -> None:
     assert task_id.endswith("_video_1")
     assert [task["status"] for task in (pending, running, ended)] == [PENDING, RUNNING, SUCCESS]
     assert held["task_id"] == task_id
-    assert (held["user_id"], held["task_content"], held["task_priority"]) == ("u1", "{}", 5)
+    assert (held["user_id"], held["task_content"], held["stage"]) == ("u1", "{}", "first")
     assert await queue.hold() == []
     assert await queue.counts() == {"task_count": 1, "pending": 0, "running": 0, "success": 1, "failed": 0}
+
+
+async def test_tasks_are_told_as_the_document_says(queue: Tasks) -> None:
+    """Every field is there, and no other."""
+    task_id = await queue.create()
+    [held] = await queue.hold()
+    assert HeldTask.model_validate(held).model_dump().keys() == held.keys()
+    assert TaskAnswer.model_validate(await queue.task(task_id)).model_dump() == await queue.task(task_id)
+
+
+async def test_both_names_of_a_field_are_taken(queue: Tasks) -> None:
+    """The original's documents and its code differ in them."""
+    task_id = await queue.create(context="content", priority=7, stage="s1")
+    [held] = await queue.hold()
+    assert (held["task_content"], held["task_priority"], held["stage"]) == ("content", 7, "s1")
+    said = {"task_id": task_id, "task_status": PENDING, "context": "more", "stage": "s2"}
+    good(await queue.post("set_task", task_data=said))
+    task = await queue.task(task_id)
+    assert (task["task_content"], task["stage"], task["status"]) == ("more", "s2", PENDING)
+
+
+@pytest.mark.parametrize("wrapper", ["task_type_data", "task_config_data", None])
+@pytest.mark.parametrize("route", ["register_task_type", "register_task"])
+async def test_a_type_is_registered_in_every_way_that_is_known(queue: Tasks, route: str, wrapper: str | None) -> None:
+    """Either route, either object, or none."""
+    config = {"task_type": "lark_doc.v2", "schedule_limit": 7}
+    good(await queue.post(route, **({wrapper: config} if wrapper else config)))
+    types = good(await queue.get("get_task_schedule_cfg_list"))["task_schedule_cfg_list"]
+    assert types[0] == {
+        "task_type": "lark_doc.v2",
+        "schedule_limit": 7,
+        "schedule_interval": 10,
+        "max_retry_num": 3,
+        "max_retry_interval": 30,
+        "max_processing_time": 30,
+        "paused": False,
+        "schedule_begin_pos": 1,
+        "schedule_end_pos": 1,
+    }
+
+
+async def test_a_type_with_underscores_is_found_in_its_ids(queue: Tasks) -> None:
+    """The position is what stands behind the last one."""
+    good(await queue.post("register_task_type", task_type_data={"task_type": "a_b_1"}))
+    created = good(await queue.post("create_task", task_data={"task_type": "a_b_1"}))
+    assert created["task_id"].endswith("_a_b_1_1")
+    assert (await queue.task(created["task_id"]))["task_type"] == "a_b_1"
+
+
+async def test_a_lease_that_is_over_refuses_who_had_it(queue: Tasks) -> None:
+    """The task is given to another, and only that one's word counts."""
+    await queue.register(max_processing_time=1, max_retry_interval=0)
+    await queue.create()
+    [stale] = await queue.hold()
+    [fresh] = await queue.hold(wait=10)
+    refused = await queue.set(stale, SUCCESS)
+
+    assert fresh["task_id"] == stale["task_id"]
+    assert (fresh["crt_retry_num"], fresh["lease"] > stale["lease"]) == (1, True)
+    assert refused["code"] == 8041
+    assert refused["msg"].startswith("FAIL_REASON::")
+    good(await queue.set(fresh, SUCCESS))
+
+
+async def test_a_heartbeat_keeps_a_task(queue: Tasks) -> None:
+    """As long as somebody says that it goes on, nobody else gets it."""
+    await queue.register(max_processing_time=2)
+    await queue.create()
+    [held] = await queue.hold()
+    until = time.time() + 4
+    while time.time() < until:
+        beat = good(
+            await queue.post("heartbeat_tasks", task_list=[{"task_id": held["task_id"], "lease": held["lease"]}])
+        )
+        assert [result["code"] for result in beat["results"]] == [0]
+        assert await queue.hold(wait=0.2) == []
+    good(await queue.set(held, SUCCESS))
+    late = await queue.post("heartbeat_tasks", task_list=[{"task_id": held["task_id"], "lease": held["lease"]}])
+    assert late["results"][0]["code"] == 8041
+
+
+async def test_a_failure_waits_and_the_last_one_ends_the_task(queue: Tasks) -> None:
+    """Two retries are three attempts; the pauses are the original's."""
+    await queue.register(max_retry_num=2, max_retry_interval=-1)
+    task_id = await queue.create(task_priority=100)
+    waits = []
+    for attempt in range(3):
+        [held] = await queue.hold(wait=10)
+        assert held["crt_retry_num"] == attempt
+        good(await queue.set(held, PENDING, crt_retry_num=attempt + 1, schedule_log=f"attempt {attempt}"))
+        task = await queue.task(task_id)
+        waits.append(task["order_time"] - time.time())
+        assert await queue.hold() == []
+    assert (task["status"], task["schedule_log"]) == (FAILED, "attempt 2")
+    # Without its priority: else it would be due at once.
+    assert all(0.2 < wait <= 1.1 for wait in waits[:2])
+
+
+async def test_a_stage_goes_to_the_tail(queue: Tasks) -> None:
+    """Whoever came meanwhile goes first."""
+    first, second = await queue.create(), await queue.create()
+    [held] = await queue.hold(limit=1)
+    good(await queue.set(held, PENDING, task_stage="next", crt_retry_num=0))
+    assert [task["task_id"] for task in await queue.hold()] == [second, first]
+
+
+async def test_a_cancelled_task_is_nobody_s(queue: Tasks) -> None:
+    """Pending it is not given out; running its holder is refused. Twice is once."""
+    pending, running = await queue.create(), await queue.create(task_priority=1)
+    [held] = await queue.hold(limit=1)
+    assert held["task_id"] == running
+    for task_id in (pending, running, running):
+        good(await queue.post("cancel_task", task_id=task_id))
+    assert await queue.hold() == []
+    assert (await queue.set(held, SUCCESS))["code"] == 8041
+    assert [(await queue.task(task_id))["status"] for task_id in (pending, running)] == [FAILED, FAILED]
+
+
+async def test_a_caller_may_wait_for_a_task(queue: Tasks) -> None:
+    """It is answered as soon as one comes, and only one of two gets it."""
+    waiting = [asyncio.create_task(queue.hold(wait=20)) for _ in range(2)]
+    begun = time.monotonic()
+    task_id = await queue.create()
+    done, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert [[task["task_id"] for task in each.result()] for each in done] == [[task_id]]
+    assert time.monotonic() - begun < 5
+    second = await queue.create()
+    assert [task["task_id"] for task in await others.pop()] == [second]
+
+
+async def test_who_waits_in_vain_gets_an_empty_list(queue: Tasks) -> None:
+    """When its time is over, and not before."""
+    begun = time.monotonic()
+    assert await queue.hold(wait=0.5) == []
+    assert time.monotonic() - begun >= 0.5
+
+
+async def test_a_paused_type_gives_nothing_out(queue: Tasks) -> None:
+    """All else goes on; resumed, it gives out what has come meanwhile."""
+    await queue.create()
+    [held] = await queue.hold()
+    good(await queue.post("pause_task_type", task_type=queue.type))
+    await queue.create()
+    assert await queue.hold() == []
+    good(await queue.set(held, SUCCESS))
+    assert (await queue.config())["paused"]
+    good(await queue.post("resume_task_type", task_type=queue.type))
+    assert len(await queue.hold(wait=5)) == 1
+
+
+async def test_a_hold_gives_no_more_than_the_type_allows(queue: Tasks) -> None:
+    """Who wants less gets less; the limit of the type is changed while tasks wait."""
+    await queue.register(schedule_limit=3)
+    await queue.create_many(10)
+    assert [len(await queue.hold(**limit)) for limit in ({}, {"limit": 2}, {"limit": 100})] == [3, 2, 3]
+    await queue.register(schedule_limit=100)
+    assert len(await queue.hold()) == 2
+
+
+async def test_long_texts_come_back_whole(queue: Tasks) -> None:
+    """Content and log, live and archived, however they are set."""
+    task_id = await queue.create(task_content=LONG)
+    [held] = await queue.hold()
+    assert held["task_content"] == LONG
+    good(await queue.set(held, PENDING, task_content=LONG + "2", schedule_log="很长" * 500))
+    task = await queue.task(task_id)
+    assert (task["task_content"], task["schedule_log"]) == (LONG + "2", "很长" * 500)
+    await queue.finish(await queue.hold())
+
+    async def archived() -> Any:
+        task = await queue.task(task_id)
+        assert (task["task_content"], task["schedule_log"]) == (LONG + "2", "很长" * 500)
+        listed = good(await queue.get("get_task_list", task_type=queue.type))["task_list"]
+        assert listed == [task]
+        return await is_archived(queue, task_id)
+
+    assert await eventually(archived)
+
+
+async def is_archived(queue: Tasks, task_id: str) -> bool:
+    """Whether the database has it."""
+    async with queue.worker.services.database.connection() as connection:
+        return bool(await connection.fetchval("SELECT true FROM tasks_archive WHERE task_id = $1", task_id))
+
+
+async def test_each_of_many_has_an_outcome_of_its_own(queue: Tasks) -> None:
+    """One that fails takes none of the others with it."""
+    answer = await queue.post(
+        "create_tasks", task_list=[{"task_type": "video"}, {"task_type": "unknown"}, {"task_type": "video"}]
+    )
+    assert [result["code"] for result in answer["results"]] == [0, 8045, 0]
+    assert (answer["code"], answer["msg"]) == (8045, answer["results"][1]["msg"])
+    one, other = await queue.hold()
+    answer = await queue.post(
+        "set_tasks",
+        task_list=[
+            {"task_id": one["task_id"], "lease": one["lease"], "status": SUCCESS},
+            {"task_id": other["task_id"], "lease": other["lease"] + 5, "status": SUCCESS},
+        ],
+    )
+    assert [result["code"] for result in answer["results"]] == [0, 8041]
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "code", "sentence"),
+    [
+        ("create_task", {"task_data": {"task_type": "video", "colour": "red"}}, 8020, "task_data.colour"),
+        ("create_task", {"task_data": {"task_type": "a b"}}, 8020, "task_data.task_type"),
+        ("create_task", {"task_data": {"task_type": "video", "task_priority": -1}}, 8044, "task_data.task_priority"),
+        ("create_task", {"task_data": {"task_type": "video", "user_id": "多" * 100}}, 8020, "300 bytes"),
+        ("create_task", {"task_data": {"task_type": "nothing"}}, 8045, "no type 'nothing'"),
+        ("create_task", {}, 8020, "task_data: this field is missing"),
+        ("hold_tasks", {"task_type": "nothing"}, 8045, "Register it"),
+        ("set_task", {"task_data": {"task_id": "none", "status": 3}}, 8035, "no task 'none'"),
+        ("set_task", {"task_data": {"task_id": f"{'0' * 32}_video_1", "status": 3}}, 8035, "no task"),
+        ("set_task", {"task_data": {"task_id": f"{'0' * 32}_video_9", "status": 3}}, 8035, "no task"),
+        ("cancel_task", {"task_id": f"{'0' * 32}_video_1"}, 8035, "no task"),
+        ("register_task_type", {"task_type_data": {"task_type": "video", "schedule_limit": 0}}, 8020, "outside 1"),
+    ],
+)
+async def test_what_is_wrong_is_told_in_the_envelope(
+    queue: Tasks, route: str, body: dict[str, Any], code: int, sentence: str
+) -> None:
+    """With HTTP 200, the original's number, and a sentence."""
+    answer = await queue.post(route, **body)
+    assert answer["code"] == code
+    assert answer["msg"].startswith("FAIL_REASON::")
+    assert sentence in answer["msg"]
+
+
+async def test_a_body_that_is_no_json_is_told_in_the_envelope(queue: Tasks) -> None:
+    """8022 for text that is none, 8021 for what is no JSON by its header."""
+    for headers, code in (({"Content-Type": "application/json"}, 8022), ({"Content-Type": "text/plain"}, 8021)):
+        reply = await queue.door.ask("POST", "/v1/create_task", key=queue.key, data=b"{", headers=headers)
+        assert (reply.status, reply.body["code"]) == (200, code)
+
+
+async def test_a_caller_without_a_key_is_told_by_the_door(queue: Tasks) -> None:
+    """With 401, as on every other route; only ping needs no key."""
+    reply = await queue.door.ask("POST", "/v1/create_task", json={"task_data": {"task_type": "video"}})
+    ping = await queue.door.ask("GET", "/v1/ping")
+    assert (reply.status, reply.code, ping.status) == (401, "key_missing", 200)
+
+
+async def test_what_another_project_has_is_not_there(queue: Tasks) -> None:
+    """Neither its types nor its tasks; and a name that it has is taken."""
+    task_id = await queue.create()
+    _, key = await queue.door.make_project("stranger")
+    stranger = Tasks(queue.door, key, queue.worker)
+    said = {"task_data": {"task_id": task_id, "status": SUCCESS}}
+    assert (await stranger.get("get_task", task_id=task_id))["code"] == 8035
+    assert (await stranger.post("set_task", **said))["code"] == 8035
+    assert (await stranger.post("cancel_task", task_id=task_id))["code"] == 8035
+    assert (await stranger.post("hold_tasks", task_type=queue.type))["code"] == 8045
+    assert (await stranger.get("get_task_list"))["task_list"] == []
+    assert (await stranger.post("register_task", task_type=queue.type))["code"] == 8048
+    assert (await queue.task(task_id))["status"] == PENDING

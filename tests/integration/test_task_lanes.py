@@ -1,0 +1,276 @@
+"""Tasks over many lanes and from several API processes: nothing is lost, found twice, or told otherwise elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from infra.settings import Settings
+from tests.door import opened
+from tests.queues import FAILED, PENDING, SUCCESS, Tasks, good, tasking
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+LANE_TASKS = 10
+
+
+@pytest.fixture
+async def queue(settings: Settings) -> AsyncIterator[Tasks]:
+    """An API, a worker, and a type of tasks whose lanes are small."""
+    async with tasking(settings, lane_max_tasks=LANE_TASKS) as queue:
+        await queue.register()
+        yield queue
+
+
+@asynccontextmanager
+async def beside(queue: Tasks) -> AsyncIterator[Tasks]:
+    """Another API process."""
+    async with opened(queue.door.settings) as door:
+        yield replace(queue, door=door)
+
+
+def position(task_id: str) -> int:
+    """The lane that an id names."""
+    return int(task_id.rpartition("_")[2])
+
+
+async def span(queue: Tasks) -> tuple[int, int]:
+    """The first lane that is not done, and the last."""
+    config = await queue.config()
+    return config["schedule_begin_pos"], config["schedule_end_pos"]
+
+
+async def finish_all(queue: Tasks) -> int:
+    """Hold and end tasks as long as some are due; how many."""
+    count = 0
+    while held := await queue.hold(wait=1):
+        await queue.finish(held)
+        count += len(held)
+    return count
+
+
+async def test_a_full_lane_hands_on_to_the_next(queue: Tasks) -> None:
+    """No create is refused for it, and all tasks are found wherever they are."""
+    task_ids = await queue.create_many(35)
+    assert Counter(map(position, task_ids)) == {1: 10, 2: 10, 3: 10, 4: 5}
+    assert await span(queue) == (1, 4)
+    assert (await queue.counts())["pending"] == 35
+    assert sorted(task["task_id"] for task in await queue.hold()) == sorted(task_ids)
+
+
+async def test_creates_of_several_processes_all_find_a_lane(queue: Tasks) -> None:
+    """While both roll on, no task is lost or created twice, and no position is skipped."""
+    async with beside(queue) as other:
+        creates = [each.create() for each in (queue, other) for _ in range(60)]
+        task_ids = await asyncio.gather(*creates)
+        listed = good(await other.get("get_task_list", task_type=queue.type))["task_list"]
+    assert sorted(task["task_id"] for task in listed) == sorted(task_ids)
+    assert sorted(set(map(position, task_ids))) == list(range(1, 13))
+    assert await span(queue) == (1, 12)
+    assert (await queue.counts())["task_count"] == 120
+
+
+async def test_holds_of_several_processes_get_different_tasks(queue: Tasks) -> None:
+    """Each task is given out once, whoever asks how often."""
+    task_ids = await queue.create_many(60)
+    async with beside(queue) as other:
+        held: list[str] = []
+
+        async def work(each: Tasks) -> None:
+            while tasks := await each.hold(limit=3, wait=2):
+                held.extend(task["task_id"] for task in tasks)
+
+        await asyncio.gather(*(work(each) for each in (queue, other) for _ in range(5)))
+    assert sorted(held) == sorted(task_ids)
+
+
+async def test_lanes_that_are_done_are_left_behind(queue: Tasks) -> None:
+    """The first position moves on, the last one stays for new tasks, and what was there is still told."""
+    task_ids = await queue.create_many(25)
+    assert await finish_all(queue) == 25
+    await eventually(lambda: _begins_at(queue, 3))
+    assert await span(queue) == (3, 3)
+    assert {(await queue.task(task_id))["status"] for task_id in task_ids} == {SUCCESS}
+    assert await queue.counts() == {"task_count": 25, "pending": 0, "running": 0, "success": 25, "failed": 0}
+    assert position(await queue.create()) == 3
+
+
+async def _begins_at(queue: Tasks, pos: int) -> bool:
+    return (await span(queue))[0] == pos
+
+
+async def test_a_delayed_retry_holds_up_no_newer_lane(queue: Tasks) -> None:
+    """One task of the first lane waits for long; the others are given out and left behind, and it stays found."""
+    await queue.register(max_retry_interval=-300)
+    delayed, *_ = await queue.create_many(30)
+    first, *others = await queue.hold()
+    assert first["task_id"] == delayed
+    good(await queue.set(first, PENDING, crt_retry_num=1))
+    await queue.finish(others)
+    more = await queue.create_many(5)
+    assert sorted(task["task_id"] for task in await queue.hold()) == sorted(more)
+    assert (await queue.task(delayed))["status"] == PENDING
+    # Lanes 2 and 3 are over although the first is not.
+    for pos in (2, 3):
+        await eventually(partial(is_over, queue, pos))
+    assert await span(queue) == (1, 4)
+    assert await queue.counts() == {"task_count": 35, "pending": 1, "running": 5, "success": 29, "failed": 0}
+
+
+async def is_over(queue: Tasks, pos: int) -> bool:
+    """Whether a lane's workflow has ended."""
+    lane = queue.worker.services.engine.get_workflow_handle(f"tasks/video/{pos}")
+    return (await lane.describe()).status is WorkflowExecutionStatus.COMPLETED
+
+
+async def test_a_task_of_high_priority_is_found_first_in_any_lane(queue: Tasks) -> None:
+    """Also by a process that did not create it, once the lane has published its head, which it does in a second."""
+    await queue.create_many(25)
+    urgent = await queue.create(task_priority=1_000)
+    order_time = round((await queue.task(urgent))["order_time"] * 1_000)
+    assert position(urgent) == 3
+
+    async def is_published() -> bool:
+        async with queue.worker.services.database.connection() as connection:
+            head = "SELECT true FROM task_heads WHERE pos = 3 AND next_order_time = $1"
+            return bool(await connection.fetchval(head, order_time))
+
+    await eventually(is_published)
+    async with beside(queue) as other:
+        assert [task["task_id"] for task in await other.hold(limit=1)] == [urgent]
+
+
+async def test_the_same_task_id_is_the_same_task(queue: Tasks) -> None:
+    """From any process, after lanes have rolled on, and after its end; with another content it is an error."""
+    async with beside(queue) as other:
+        twice = await asyncio.gather(
+            *(each.create(task_id="order-17", task_content="a") for each in (queue, other) * 5)
+        )
+        [task_id] = set(twice)
+        await queue.create_many(25)
+        await finish_all(queue)
+        await eventually(lambda: _begins_at(queue, 3))
+        assert await other.create(task_id="order-17", task_content="a") == task_id
+        assert await other.create(task_id=task_id, task_content="a") == task_id
+        for changed in ({"task_content": "b"}, {"task_content": "a", "task_priority": 1}):
+            answer = await other.post("create_task", task_data={"task_type": "video", "task_id": "order-17", **changed})
+            assert (answer["code"], "another user, priority or content" in answer["msg"]) == (8037, True)
+    assert (await queue.counts())["task_count"] == 26
+
+
+async def test_a_task_id_is_kept_while_the_task_is_changed_by_its_worker(queue: Tasks) -> None:
+    """What was asked for is compared with what was asked for, not with what a worker has made of it."""
+    task_id = await queue.create(task_id="order-18", task_content="a")
+    [held] = await queue.hold()
+    good(await queue.set(held, PENDING, task_content="c", crt_retry_num=0))
+    assert await queue.create(task_id="order-18", task_content="a") == task_id
+    assert (await queue.task(task_id))["task_content"] == "c"
+
+
+async def test_an_id_of_a_full_lane_is_a_name_like_any_other(queue: Tasks) -> None:
+    """A caller may choose what looks like our ids; the task goes where there is room, and is the same ever after."""
+    await queue.create_many(15)
+    chosen = f"{'a' * 32}_video_1"
+    task_id = await queue.create(task_id=chosen)
+    assert position(task_id) == 2
+    assert await queue.create(task_id=chosen) == task_id
+    assert (await queue.task(task_id))["status"] == PENDING
+
+
+async def test_counts_agree_at_every_moment(queue: Tasks) -> None:
+    """Created is pending, running, success and failed together, while tasks end, are archived, and lanes close."""
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    created = 0
+    done = asyncio.Event()
+
+    async def watch(number: int, each: Tasks) -> None:
+        while not done.is_set():
+            before = created
+            counts = await each.counts()
+            assert before <= counts["task_count"] <= created + 20
+            seen[number].append(counts["success"] + counts["failed"])
+
+    async with beside(queue) as other, asyncio.TaskGroup() as watching:
+        for number, each in enumerate((queue, other)):
+            watching.create_task(watch(number, each))
+        for _ in range(8):
+            created += len(await queue.create_many(20))
+            await other.finish(await other.hold(wait=20))
+        done.set()
+    # What has ended never becomes less.
+    assert all(ended == sorted(ended) and ended[-1] > ended[0] for ended in seen.values())
+
+
+async def test_a_list_has_each_task_once(queue: Tasks) -> None:
+    """Live and archived ones, those of a status or a stage, the newest first, as many as are wanted."""
+    task_ids = await queue.create_many(15, task_stage="one")
+    held = await queue.hold()
+    await queue.finish(held[:8])
+    await queue.finish(held[8:9], FAILED)
+    good(await queue.set(held[9], PENDING, task_stage="two", crt_retry_num=0))
+
+    async def listed(**query: object) -> list[str]:
+        return [task["task_id"] for task in good(await queue.get("get_task_list", **query))["task_list"]]
+
+    archived = 0
+    while archived < 8:
+        assert sorted(await listed()) == sorted(task_ids)
+        assert len(await listed(task_type="video", status=SUCCESS)) == 8
+        assert await listed(status=FAILED) == [held[8]["task_id"]]
+        assert await listed(stage="two") == [held[9]["task_id"]]
+        newest = good(await queue.get("get_task_list", limit=5))["task_list"]
+        assert len(newest) == 5
+        moments = [task["create_time"] for task in newest]
+        assert moments == sorted(moments, reverse=True)
+        async with queue.worker.services.database.connection() as connection:
+            archived = await connection.fetchval("SELECT count(*) FROM tasks_archive")
+
+
+async def test_settings_of_several_processes_are_all_kept(queue: Tasks) -> None:
+    """Each changes another field at the same moment."""
+    async with beside(queue) as other:
+        await asyncio.gather(
+            queue.register(schedule_limit=11),
+            other.register(schedule_interval=12),
+            queue.register(max_retry_num=13),
+            other.register(max_retry_interval=14),
+            queue.register(max_processing_time=15),
+        )
+    config = await queue.config()
+    assert [
+        config[name]
+        for name in (
+            "schedule_limit",
+            "schedule_interval",
+            "max_retry_num",
+            "max_retry_interval",
+            "max_processing_time",
+        )
+    ] == [11, 12, 13, 14, 15]
+
+
+async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
+    """Depth, age of the oldest, lanes, leases and sizes of groups, by type."""
+    await queue.create_many(15)
+    await queue.hold(limit=3)
+
+    async def figures() -> str:
+        page = str((await queue.door.ask("GET", "/metrics")).body)
+        assert 'haulage_task_depth{is="pending",type="video"} 12.0' in page
+        assert 'haulage_task_depth{is="running",type="video"} 3.0' in page
+        assert 'haulage_task_lanes{type="video"} 2.0' in page
+        assert 'haulage_task_open_lane_events{event="held",type="video"} 3.0' in page
+        return page
+
+    page = await eventually(figures)
+    assert 'haulage_task_oldest_due_seconds{type="video"}' in page
+    assert 'haulage_task_group_requests_count{type="video"}' in page
+    assert 'haulage_tasks_total{event="created",type="video"}' in page
