@@ -14,6 +14,8 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.addresses.cycle import CycleSteps
 from activities.addresses.pulling import AddressPulling
+from activities.addresses.purging import LogicalDeletes
+from activities.addresses.reporting import DriftReporting
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
 from activities.orders import serving
@@ -157,11 +159,25 @@ def _of_tasks(services: Services) -> list[Queue]:
 
 def _of_addresses(services: Services) -> list[Queue]:
     cycle = CycleSteps(services.database, services.engine, services.modules, services.settings.addresses)
+    logical = LogicalDeletes(services.database, services.modules, services.settings.addresses)
     return [
         Queue(
             name=address_places.QUEUE,
-            workflows=[addresses.AddressCycle],
-            activities=[cycle.load, cycle.apply, cycle.waiting, cycle.archive],
+            workflows=[
+                addresses.AddressCycle,
+                addresses.AddressCheck,
+                addresses.AddressPurge,
+                addresses.AddressDrift,
+            ],
+            activities=[
+                cycle.load,
+                cycle.apply,
+                cycle.waiting,
+                cycle.archive,
+                logical.check,
+                logical.purge,
+                DriftReporting(services.database, services.objects, services.modules).report,
+            ],
             slots=20,
         ),
         Queue(
@@ -187,6 +203,9 @@ def workflows() -> list[type]:
         tasks.TaskLane,
         addresses.AddressCycle,
         addresses.AddressIntake,
+        addresses.AddressCheck,
+        addresses.AddressPurge,
+        addresses.AddressDrift,
     ]
 
 

@@ -35,6 +35,7 @@ async def ensure(client: Client, settings: Settings) -> None:
         await client.get_schedule_handle(HOUSEKEEPING).update(lambda found: _updated(found, schedule))
     await orders.ensure_watch(client)
     await addresses.ensure(client, settings.addresses.pause_seconds)
+    await addresses.ensure_checks(client, settings.addresses.check_hours)
 
 
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

@@ -12,11 +12,18 @@ INTAKE_QUEUE: Final = "addresses-intake"
 """Pulling: it has workers' time of its own, so that it never waits for what cycles do."""
 SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
+CHECKS: Final = "addresses-check"
+"""The schedule that checks logical deletes."""
 
 
 def intake_id(topic: Topic) -> str:
     """The id of the workflow that pulls a topic."""
     return f"addresses-intake:{topic}"
+
+
+def purge_id(request_id: str) -> str:
+    """The id of the workflow that purges what a request names."""
+    return f"addresses-purge:{request_id}"
 
 
 def drift_id(report: str) -> str:

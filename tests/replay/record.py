@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, intake, orders, transfers, webhooks
+from tests.replay.rooms import downloads, housekeeping, intake, orders, transfers, upkeep, webhooks
 
 ROOMS = {
     "housekeeping": housekeeping,
@@ -19,6 +19,7 @@ ROOMS = {
     "transfers": transfers,
     "orders": orders,
     "intake": intake,
+    "upkeep": upkeep,
 }
 
 

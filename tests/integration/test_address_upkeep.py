@@ -1,0 +1,86 @@
+"""What is done beside the cycles: checks by schedule, purges and comparisons by order, on a worker of the house."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from domain.addresses import places
+from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.logical import PurgeOrder, PurgeReport
+from domain.addresses.operations import Module
+from infra import temporal
+from infra.database import Database
+from infra.settings import Settings
+from infra.tables.addresses import LogicalDelete
+from sims.oss.server import Oss, running_oss
+from tests.exports import working
+from tests.integration.test_address_purging import listed
+from tests.stack import eventually
+from tests.unit import module_peers
+from workflows.addresses import AddressDrift, AddressPurge, schedules
+
+pytestmark = pytest.mark.stack
+
+
+@asynccontextmanager
+async def serving(settings: Settings, folder: Path) -> AsyncIterator[tuple[Oss, Client]]:
+    """The modules, and a worker of the queue of addresses."""
+    async with running_oss(folder) as oss:
+        addresses = module_peers.settings(oss.base, folder, batch=500)
+        async with working(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+            yield oss, running.services.engine
+
+
+async def test_checks_run_by_schedule(settings: Settings, database: Database, tmp_path: Path) -> None:
+    """The schedule is made once and mended; what it starts marks what may be removed."""
+    async with database.session() as session:
+        session.add(listed(1, 1, 60, Module.OD))
+    async with serving(settings, tmp_path) as (_, engine):
+        await schedules.ensure_checks(engine, 24)
+        handle = await schedules.ensure_checks(engine, 12)
+        await handle.trigger()
+
+        async def marked() -> bool:
+            async with database.session() as session:
+                row = await session.get_one(LogicalDelete, 1)
+                return row.removable_at is not None
+
+        await eventually(marked)
+        spec = (await handle.describe()).schedule.spec
+        await handle.delete()
+
+    assert [interval.every for interval in spec.intervals] == [timedelta(hours=12)]
+
+
+async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database: Database, tmp_path: Path) -> None:
+    """As whoever serves operators orders them."""
+    async with database.session() as session:
+        session.add(listed(1, 1, 60, Module.OD))
+    async with serving(settings, tmp_path) as (_, engine):
+        purge = PurgeOrder(address_ids=[1], who="ann")
+        purged: PurgeReport = await engine.execute_workflow(
+            AddressPurge.run, purge, id=places.purge_id("1"), task_queue=places.QUEUE
+        )
+        report: DriftReport = await engine.execute_workflow(
+            AddressDrift.run, DriftOrder(report="1"), id=places.drift_id("1"), task_queue=places.QUEUE
+        )
+
+    assert purged == PurgeReport(purged=[1])
+    assert (report.compared, report.different) == (0, 0)
+
+
+async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
+    """Whoever prepares the installation again changes nothing of that."""
+    engine = await temporal.connect()
+    handle = await schedules.ensure_checks(engine, settings.addresses.check_hours)
+    await handle.pause()
+    again = await schedules.ensure_checks(engine, settings.addresses.check_hours)
+
+    assert (await again.describe()).schedule.state.paused
+    await again.delete()

@@ -1,0 +1,43 @@
+"""What is done beside the cycles of addresses, to be recorded: each plan has one step, whatever it finds."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from domain.addresses import places
+from domain.addresses.drift import DriftOrder
+from domain.addresses.logical import PurgeOrder
+from domain.addresses.operations import Module
+from sims.oss.server import TOKEN, running_oss
+from tests.replay.recorder import Recorder
+from workflows.addresses import AddressCheck, AddressDrift, AddressPurge
+
+PORT: Final = 18_979
+FOLDER: Final = Path(tempfile.gettempdir()) / "haulage-recorded-modules"
+VARIABLES: Mapping[str, str] = {
+    "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(FOLDER),
+    **{
+        f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__{name}": value
+        for module in Module
+        for name, value in (("BASE_URL", f"http://127.0.0.1:{PORT}/{module}"), ("CREDENTIALS", "oss"))
+    },
+}
+
+
+async def record(recorder: Recorder) -> None:
+    """One of each, over modules without addresses."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "oss.json").write_text(json.dumps({"token": TOKEN}))
+    engine, check, purge, drift = recorder.engine, "check-recorded", places.purge_id("1"), places.drift_id("1")
+    async with running_oss(FOLDER, PORT):
+        await engine.execute_workflow(AddressCheck.run, id=check, task_queue=places.QUEUE)
+        await recorder.keep(check, AddressCheck.__name__, "nothing-listed")
+        order = PurgeOrder(address_ids=[1], who="recorder")
+        await engine.execute_workflow(AddressPurge.run, order, id=purge, task_queue=places.QUEUE)
+        await recorder.keep(purge, AddressPurge.__name__, "not-listed")
+        await engine.execute_workflow(AddressDrift.run, DriftOrder(report="1"), id=drift, task_queue=places.QUEUE)
+        await recorder.keep(drift, AddressDrift.__name__, "no-addresses")
