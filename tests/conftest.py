@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -19,6 +19,7 @@ from temporalio.client import Client
 
 from infra.embedded import Stack, embedded
 from infra.settings import Settings
+from tests import scheduling
 from tests import stack as parts
 
 if TYPE_CHECKING:
@@ -126,6 +127,19 @@ async def objects(stack: Stack, prefix: str) -> AsyncIterator[ObjectStore]:
     store = ObjectStore(stack.settings().objects.model_copy(update={"prefix": prefix}))
     yield store
     await store.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, in whatever order the rest is."""
+    items.sort(key=lambda item: not item.nodeid.startswith(scheduling.LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.OneHouseAtATime:
+    """Give out files in that order, and all houses to one worker."""
+    config.option.loadscopereorder = False
+    return scheduling.OneHouseAtATime(config, log)
 
 
 @pytest.hookimpl(trylast=True)
