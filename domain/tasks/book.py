@@ -254,8 +254,10 @@ class Book:
     def _extend(self, task: Task, seconds: int) -> None:
         """A lease that was asked for is as long as that; else it is never shortened."""
         end = self.now + (seconds or self.rules.max_processing_time) * SECOND
-        task.lease_end = end if seconds else max(end, task.lease_end)
-        self._leases.extend(task)
+        end = end if seconds else max(end, task.lease_end)
+        if end != task.lease_end:
+            task.lease_end = end
+            self._leases.extend(task)
 
     def _fail(self, task: Task, retries: int) -> None:
         """A running task failed, for this time: it waits for its delay, or it has ended."""

@@ -85,17 +85,17 @@ class Refs(IntFlag):
 class Rules(Struct, frozen=True):
     """The configuration of a type, as a lane works by it; it takes up a version that is higher than its own."""
 
-    version: int = 0
-    schedule_limit: int = 100
+    version: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    schedule_limit: Annotated[int, Meta(ge=1, le=HOLD_LIMIT_MAX)] = 100
     """How many tasks a hold gives out at most."""
-    max_retry_num: int = 3
-    max_retry_interval: int = 30
+    max_retry_num: Count = 3
+    max_retry_interval: Annotated[int, Meta(ge=-LEASE_MAX_SECONDS, le=LEASE_MAX_SECONDS)] = 30
     """Seconds: positive, delays double up to it; negative, each delay is so long; 0, at once."""
-    max_processing_time: int = 30
+    max_processing_time: Annotated[int, Meta(ge=1, le=LEASE_MAX_SECONDS)] = 30
     """Seconds that a lease lasts unless a hold asks for another time."""
     paused: bool = False
     """Nothing is given out; the rest goes on."""
-    lane_max_tasks: int = 5_000
+    lane_max_tasks: Annotated[int, Meta(ge=1)] = 5_000
 
 
 class Task(Struct, array_like=True, gc=False):

@@ -13,7 +13,7 @@ SECOND: Final = 1_000
 
 _DOUBLINGS_MAX: Final = 31
 # A task in JSON without its texts: key, numbers at their longest, a stage, brackets and commas.
-_NUMBERS_BYTES: Final = 35 + 8 + 2 + 7 + 2 + 3 * 14 + 17 + 14 + 14
+_NUMBERS_BYTES: Final = 35 + 8 + 2 + 7 + 2 + 3 * 14 + 11 + 14 + 14
 _BARE_BYTES: Final = _NUMBERS_BYTES + STAGE_MAX_BYTES + 3
 _REF_BYTES: Final = REF_CHARACTERS + 3
 

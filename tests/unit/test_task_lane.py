@@ -1,0 +1,406 @@
+"""What a lane promises, rule by rule, and what the original of flowSvr gets wrong about tasks."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from domain.tasks import rules
+from domain.tasks.lane import Lane
+from domain.tasks.messages import (
+    Beat,
+    Code,
+    Group,
+    GroupReply,
+    Hold,
+    Look,
+    NewTask,
+    Refs,
+    Rules,
+    Search,
+    Setting,
+    Status,
+    Task,
+)
+
+START = 1_767_225_600_000
+SECOND = 1_000
+
+
+class Asked:
+    """A lane, a clock, and one who asks."""
+
+    def __init__(self, **rules: Any) -> None:
+        self.lane = Lane(Rules(**rules))
+        self.now = START
+        self.numbers = itertools.count(1)
+
+    def ask(self, **operations: Any) -> GroupReply:
+        """A group at this moment."""
+        return self.lane.act(Group("sender", next(self.numbers), **operations), self.now)
+
+    def create(self, content: str = "{}", **fields: Any) -> str:
+        """A task; its key."""
+        key = uuid.uuid4().hex
+        assert self.ask(creates=[NewTask(key, "user", content, **fields)]).creates == Code.OK
+        return key
+
+    def hold(self, limit: int = 100, seconds: int = 0) -> list[Task]:
+        """What one hold gets."""
+        [held] = self.ask(holds=[Hold(limit, seconds)]).holds
+        return held
+
+    def hold_one(self) -> Task:
+        """The only one that is due."""
+        [held] = self.hold()
+        return held
+
+    def set(self, task: Task, status: int = 0, **said: Any) -> str:
+        """Of a task that is held."""
+        return self.ask(sets=[Setting(task.key, status, said.pop("lease", task.lease), **said)]).sets
+
+    def read(self, key: str) -> Task:
+        """A task that is there."""
+        [task] = self.ask(reads=[key]).reads
+        assert task is not None
+        return task
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += round(seconds * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("interval", "delays"),
+    [
+        (10, [1, 2, 4, 8, 10, 10, 10]),
+        (1, [1, 1, 1]),
+        (0, [0, 0, 0]),
+        (-7, [7, 7, 7]),
+        (2**40, [1, 2, 4, 8]),
+    ],
+)
+def test_delays_double_up_to_a_longest_or_are_all_the_same(interval: int, delays: list[int]) -> None:
+    """Progressive when positive, uniform when negative."""
+    told = [rules.delay(Rules(max_retry_interval=interval), retries) for retries in range(len(delays))]
+
+    assert told == [delay * SECOND for delay in delays]
+
+
+def test_delays_stay_bounded_after_a_million_retries() -> None:
+    """The doubling is clamped, or it would make a number with a million bits."""
+    assert rules.delay(Rules(max_retry_interval=2**62), 1_000_000) == 2**31 * SECOND
+
+
+def test_a_task_goes_ahead_by_its_priority() -> None:
+    """Bug a: the original copies neither priority nor order_time, so all tasks stand at 0."""
+    asked = Asked()
+    plain = asked.create()
+    asked.wait(30)
+    urgent, late = asked.create(priority=60), asked.create(priority=10)
+
+    assert [task.key for task in asked.hold()] == [urgent, plain, late]
+    assert asked.read(urgent).order_time == START - 30 * SECOND
+
+
+def test_those_of_one_moment_go_in_the_order_of_coming() -> None:
+    """Nothing else decides, also in one group."""
+    asked = Asked()
+    keys = [uuid.uuid4().hex for _ in range(20)]
+    asked.ask(creates=[NewTask(key, "user", "") for key in keys])
+
+    assert [task.key for task in asked.hold()] == keys
+
+
+def test_a_retry_is_not_given_out_before_its_delay() -> None:
+    """Bug b: the original asks for no order_time, so that an idle queue retries at once."""
+    asked = Asked(max_retry_interval=-5)
+    asked.create()
+    asked.set(asked.hold_one(), 1, failed=True)
+    asked.wait(4.999)
+
+    assert asked.hold() == []
+    asked.wait(0.001)
+    assert len(asked.hold()) == 1
+
+
+def test_nobody_gets_a_task_that_somebody_has() -> None:
+    """Bug c: the original gives it to both unless both take its lock."""
+    asked = Asked()
+    keys = {asked.create() for _ in range(10)}
+
+    holds = asked.ask(holds=[Hold(4), Hold(4), Hold(4)]).holds
+
+    assert [len(tasks) for tasks in holds] == [4, 4, 2]
+    assert {task.key for tasks in holds for task in tasks} == keys
+
+
+def test_a_task_is_tried_once_more_than_it_has_retries() -> None:
+    """Bug d: the original's time-outs always count to 1, and such tasks never fail."""
+    asked = Asked(max_retry_num=3, max_retry_interval=10, max_processing_time=30)
+    key = asked.create()
+    waits = []
+    for _ in range(4):
+        assert len(asked.hold()) == 1
+        asked.wait(30)
+        task = asked.read(key)
+        waits.append((task.order_time - asked.now) // SECOND)
+        asked.wait(max(0, waits[-1]))
+
+    task = asked.read(key)
+    assert (task.status, task.crt_retry_num) == (Status.FAILED, 3)
+    assert waits[:3] == [1, 2, 4]
+    assert asked.hold() == []
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_without_retries_a_task_fails_at_once(retries: int) -> None:
+    """By time-out and by what the worker says alike."""
+    asked = Asked(max_retry_num=0)
+    key = asked.create()
+    held = asked.hold_one()
+    if retries:
+        asked.set(held, status=1, crt_retry_num=retries)
+    else:
+        asked.wait(31)
+
+    assert asked.read(key).status == Status.FAILED
+
+
+@pytest.mark.parametrize(("seconds", "lasts"), [(0, 30), (5, 5)])
+def test_a_lease_lasts_as_long_as_the_type_or_the_hold_says(seconds: int, lasts: int) -> None:
+    """Bug e: the original turns its default around."""
+    asked = Asked(max_processing_time=30)
+    key = asked.create()
+    asked.hold(seconds=seconds)
+    asked.wait(lasts - 0.001)
+
+    assert asked.read(key).status == Status.RUNNING
+    asked.wait(0.001)
+    assert asked.read(key).status == Status.PENDING
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 3, 4])
+def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
+    """Bug f: the original lets a stale worker overwrite, and tells it that all is well."""
+    asked = Asked(max_retry_interval=0)
+    asked.create()
+    first = msgspec.structs.replace(asked.hold_one())
+    asked.wait(30)
+    late = asked.set(first, status, log="mine")
+    second = asked.hold_one()
+    later = asked.set(first, status, log="mine")
+
+    assert (late, later) == (Code.STALE, Code.STALE)
+    assert (second.log, second.status) == ("", Status.RUNNING)
+    assert asked.ask(beats=[Beat(first.key, first.lease)]).beats == Code.STALE
+
+
+def test_a_zero_and_an_empty_text_are_set() -> None:
+    """Bug f: the original skips zero values, so that no retries can be reset."""
+    asked = Asked(max_retry_interval=0)
+    asked.create(stage="first")
+    asked.set(asked.hold_one(), 1, failed=True)
+    held = asked.hold_one()
+    assert held.crt_retry_num == 1
+
+    assert asked.set(held, status=1, crt_retry_num=0, stage="", content="", log="") == Code.OK
+    again = asked.hold_one()
+    assert (again.crt_retry_num, again.stage, again.content, again.log) == (0, "", "", "")
+
+
+@pytest.mark.parametrize("status", [Status.SUCCESS, Status.FAILED])
+def test_what_has_ended_stays_so(status: Status) -> None:
+    """And whoever says the same once more, for the answer got lost, is told that it is so."""
+    asked = Asked()
+    asked.create()
+    held = asked.hold_one()
+    asked.set(held, status, log="done")
+    other = Status.FAILED if status is Status.SUCCESS else Status.SUCCESS
+
+    assert asked.set(held, status, log="done") == Code.SAME
+    assert asked.set(held, status) == Code.SAME
+    assert asked.set(held, status, log="else") == Code.FINAL
+    assert asked.set(held, other) == Code.FINAL
+    assert asked.set(held, 1) == Code.FINAL
+    assert asked.read(held.key).log == "done"
+
+
+def test_a_repeated_throwing_back_is_the_same() -> None:
+    """Until somebody else has the task."""
+    asked = Asked()
+    asked.create()
+    held = msgspec.structs.replace(asked.hold_one())
+
+    assert asked.set(held, 1, stage="next") == Code.OK
+    assert asked.set(held, 1, stage="next") == Code.SAME
+    assert asked.set(held, 3) == Code.STALE
+    assert len(asked.hold()) == 1
+    assert asked.set(held, 1, stage="next") == Code.STALE
+
+
+def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
+    """As the original's workers do; what nobody holds they cannot set."""
+    asked = Asked()
+    asked.create()
+    held = asked.hold_one()
+
+    assert asked.set(held, 1, lease=None) == Code.OK
+    assert asked.set(held, 3, lease=None) == Code.STALE
+
+
+def test_a_next_stage_waits_at_the_tail_of_the_queue() -> None:
+    """Ahead by its priority, as at its creation: later stages do not starve those that came meanwhile."""
+    asked = Asked()
+    staged = asked.create(priority=5)
+    held = asked.hold_one()
+    asked.wait(10)
+    others = [asked.create(), asked.create(priority=20)]
+    asked.wait(1)
+    asked.set(held, 1, stage="second")
+
+    assert asked.read(staged).order_time == asked.now - 5 * SECOND
+    assert [task.key for task in asked.hold()] == [others[1], staged, others[0]]
+
+
+def test_a_known_key_is_the_same_task() -> None:
+    """Bug i: the original creates it a second time, or answers with an error; and takes the status it is given."""
+    asked = Asked()
+    key = asked.create("{}", priority=3)
+    again = NewTask(key, "user", "{}", 3)
+
+    assert asked.ask(creates=[again, again]).creates == "11"
+    for other in ({"content": "[]"}, {"priority": 4}, {"user_id": "else"}, {"refs": int(Refs.CONTENT)}):
+        assert asked.ask(creates=[msgspec.structs.replace(again, **other)]).creates == Code.CONFLICT
+    assert asked.read(key).status == Status.PENDING
+    asked.set(asked.hold_one(), 3, content="[]")
+    assert asked.ask(creates=[again]).creates == Code.SAME
+
+
+def test_a_read_sees_what_was_done_last() -> None:
+    """Bug j: the original answers from a cache that neither holds nor time-outs renew."""
+    asked = Asked(max_processing_time=1)
+    key = asked.create()
+
+    assert asked.read(key).status == Status.PENDING
+    asked.hold()
+    assert asked.read(key).status == Status.RUNNING
+    asked.wait(1)
+    assert asked.read(key).status == Status.PENDING
+
+
+def test_a_delayed_retry_is_in_nobodys_way() -> None:
+    """Bug k, in one lane: what is due behind it is given out."""
+    asked = Asked(max_retry_interval=-600)
+    asked.create()
+    asked.set(asked.hold_one(), 1, failed=True)
+    due = asked.create()
+
+    assert [task.key for task in asked.hold()] == [due]
+
+
+def test_a_pause_gives_out_nothing_and_takes_everything() -> None:
+    """Creates, sets and time-outs go on."""
+    asked = Asked(max_processing_time=1)
+    asked.create()
+    asked.hold()
+    asked.ask(rules=Rules(version=1, paused=True))
+    key = asked.create()
+    asked.wait(5)
+
+    assert asked.hold() == []
+    assert asked.read(key).status == Status.PENDING
+    assert asked.lane.book.head().pending == 2
+    asked.ask(rules=Rules(version=2))
+    asked.wait(1)
+    assert len(asked.hold()) == 2
+
+
+def test_old_rules_do_not_replace_newer_ones() -> None:
+    """Processes learn of a change at different times."""
+    asked = Asked()
+
+    assert asked.ask(rules=Rules(version=5, schedule_limit=7)).version == 5
+    assert asked.ask(rules=Rules(version=4)).version == 5
+    assert asked.lane.book.rules.schedule_limit == 7
+
+
+@pytest.mark.parametrize(("asked_for", "got"), [(0, 3), (2, 2), (9, 3)])
+def test_a_hold_gets_no_more_than_the_type_allows(asked_for: int, got: int) -> None:
+    """A hold may ask for less."""
+    asked = Asked(schedule_limit=3)
+    for _ in range(5):
+        asked.create()
+
+    assert len(asked.hold(asked_for)) == got
+
+
+def test_a_full_lane_takes_no_more_and_serves_on() -> None:
+    """Also when tasks have gone: new ones belong into the next lane."""
+    asked = Asked(lane_max_tasks=3)
+    keys = [uuid.uuid4().hex for _ in range(5)]
+    reply = asked.ask(creates=[NewTask(key, "user", "") for key in keys])
+    held = asked.hold()
+    asked.set(held[0], 3)
+    asked.lane.book.drop([held[0].key])
+
+    assert (reply.creates, reply.head.full) == ("00033", True)
+    assert asked.ask(creates=[NewTask(keys[4], "user", ""), NewTask(keys[1], "user", "")]).creates == "31"
+    assert not asked.lane.is_done
+    for task in held[1:]:
+        asked.set(task, 4)
+    asked.lane.book.drop(keys)
+    assert asked.lane.is_done
+
+
+def test_a_cancelled_task_has_failed() -> None:
+    """Pending or running; its holder learns it."""
+    asked = Asked()
+    running = asked.create(priority=9)
+    held = asked.hold_one()
+    pending = asked.create()
+
+    assert asked.ask(cancels=[pending, running, "0" * 32]).cancels == Code.OK * 2 + Code.MISSING
+    assert asked.ask(cancels=[pending]).cancels == Code.SAME
+    assert asked.hold() == []
+    assert asked.set(held, 3) == Code.FINAL
+    assert asked.lane.book.head().failed == 2
+
+
+def test_beats_keep_a_task() -> None:
+    """As long as they come."""
+    asked = Asked(max_processing_time=2)
+    key = asked.create()
+    held = asked.hold_one()
+    for _ in range(10):
+        asked.wait(1.5)
+        assert asked.ask(beats=[Beat(key, held.lease)]).beats == Code.OK
+    asked.wait(1.999)
+
+    assert asked.read(key).status == Status.RUNNING
+    asked.wait(0.001)
+    assert asked.read(key).status == Status.PENDING
+
+
+def test_tasks_are_found_by_their_properties() -> None:
+    """The newest first, as many as asked for."""
+    asked = Asked()
+    keys = []
+    for number in range(6):
+        keys.append(asked.create(stage=("a", "b")[number % 2]))
+        asked.wait(1)
+    asked.hold(2)
+
+    def found(**wanted: Any) -> list[int]:
+        return [keys.index(task.key) for task in asked.lane.search(Search(**wanted)).tasks]
+
+    assert found() == [5, 4, 3, 2, 1, 0]
+    assert found(limit=2) == [5, 4]
+    assert found(stage="b") == [5, 3, 1]
+    assert found(status=2, stage="a") == [0]
+    assert found(user_id="else") == []
+    assert [task and task.key for task in asked.lane.look(Look([keys[3], "0" * 32])).tasks] == [keys[3], None]
