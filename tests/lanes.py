@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -95,6 +95,11 @@ class Lanes:
 
     services: Services
     rules: Rules
+    worker: AsyncExitStack
+
+    async def stop(self) -> None:
+        """No worker any more."""
+        await self.worker.aclose()
 
     @property
     def database(self) -> Database:
@@ -139,17 +144,22 @@ class Lanes:
         return row["begin_pos"], row["end_pos"]
 
 
+async def add_type(database: Database) -> None:
+    """A type of tasks, and its first lane."""
+    async with database.session() as session:
+        await session.execute(_PROJECT)
+        await session.execute(_TYPE, {"type": TYPE})
+        await heads.open_lane(session, TYPE, 1)
+
+
 @asynccontextmanager
 async def laning(settings: Settings, **rules: Any) -> AsyncIterator[Lanes]:
     """A worker for lanes over the test's own parts, and a type with these rules."""
     async with services.connect(settings) as running:
-        lanes = Lanes(running, Rules(version=1, **rules))
-        await lanes.rows("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', now()) RETURNING id")
-        async with running.database.session() as session:
-            await session.execute(_TYPE, {"type": TYPE})
-            await heads.open_lane(session, TYPE, 1)
-        async with serving(running):
-            yield lanes
+        await add_type(running.database)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(serving(running))
+            yield Lanes(running, Rules(version=1, **rules), stack)
 
 
 @asynccontextmanager
@@ -160,6 +170,7 @@ async def serving(running: Services) -> AsyncIterator[Worker]:
         yield serving
 
 
+_PROJECT = text("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', now())")
 _TYPE = text(
     "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval, "
     "max_processing_time, paused, version, begin_pos, end_pos) VALUES (:type, 'p', 100, 10, 3, 30, 30, false, 1, 1, 1)"

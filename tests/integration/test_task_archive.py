@@ -1,0 +1,120 @@
+"""What lanes have written down, on a real PostgreSQL: once, in order, whoever writes at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from activities.tasks import archive, heads
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Head, Refs, Status, Task
+from infra.database import Database
+from tests.lanes import TYPE, add_type, new_key
+
+pytestmark = pytest.mark.stack
+
+
+def ended(status: Status = Status.SUCCESS, **fields: Any) -> Task:
+    """A task that has ended."""
+    task = Task(new_key(), "user", 5, status, "last", 2, "{}", "log", 0, 1, 2, 3, lease=4)
+    for name, value in fields.items():
+        setattr(task, name, value)
+    return task
+
+
+async def rows(database: Database, statement: str) -> list[tuple[Any, ...]]:
+    """What the database answers."""
+    async with database.session() as session:
+        return [tuple(row) for row in await session.execute(text(statement))]
+
+
+async def test_a_batch_that_is_written_again_counts_once(database: Database) -> None:
+    """A step whose answer got lost is repeated, perhaps with more, perhaps by two at the same time."""
+    tasks = [ended(), ended(), ended(Status.FAILED)]
+
+    async def write(batch: list[Task]) -> None:
+        async with database.session() as session:
+            await archive.write(session, TYPE, 1, batch)
+
+    await write(tasks[:2])
+    await asyncio.gather(*(write(tasks) for _ in range(5)))
+
+    assert sorted(await rows(database, "SELECT status, tasks FROM task_counts")) == [(3, 2), (4, 1)]
+    assert await rows(database, "SELECT count(*) FROM tasks_archive") == [(3,)]
+
+
+async def test_everything_of_a_task_is_kept(database: Database) -> None:
+    """All that its lane knew of it and that matters when it has ended."""
+    task = ended(content="内容", log="", refs=int(Refs.CONTENT))
+    async with database.session() as session:
+        await archive.write(session, TYPE, 7, [task])
+
+    first = "SELECT task_id, type, pos, user_id, priority, status, stage, crt_retry_num FROM tasks_archive"
+    others = "SELECT content, schedule_log, refs, order_time, create_time, modify_time FROM tasks_archive"
+    assert await rows(database, first) == [(str(TaskId(task.key, TYPE, 7)), TYPE, 7, "user", 5, 3, "last", 2)]
+    assert await rows(database, others) == [("内容", "", 1, 1, 2, 3)]
+
+
+async def test_a_nul_does_not_stop_the_archive(database: Database) -> None:
+    """PostgreSQL has no such character; a lane that came with one would never end."""
+    async with database.session() as session:
+        await archive.write(session, TYPE, 1, [ended(content="a\0b")])
+
+    assert await rows(database, "SELECT content FROM tasks_archive") == [("a\N{REPLACEMENT CHARACTER}b",)]
+
+
+async def test_of_long_texts_only_the_last_stay(database: Database) -> None:
+    """What a stage has replaced is of no use when the task has ended; other tasks' texts are theirs."""
+    task, other = ended(content="c2", log="l1", refs=int(Refs.CONTENT | Refs.LOG)), ended(content="c1")
+    names = [(task, "c1"), (task, "c2"), (task, "l1"), (other, "c1")]
+    live = ended()
+    async with database.session() as session:
+        for owner, ref in [*names, (live, "c1")]:
+            values = {"task_id": str(TaskId(owner.key, TYPE, 1)), "ref": ref}
+            await session.execute(text("INSERT INTO task_contents VALUES (:task_id, :ref, 'long')"), values)
+        await archive.write(session, TYPE, 1, [task, other])
+
+    left = await rows(database, "SELECT task_id, ref FROM task_contents")
+    assert sorted(left) == sorted(
+        [(str(TaskId(owner.key, TYPE, 1)), ref) for owner, ref in [(task, "c2"), (task, "l1"), (live, "c1")]]
+    )
+
+
+async def test_an_older_head_does_not_replace_a_newer_one(database: Database) -> None:
+    """A step of a run that is over may come late."""
+    await add_type(database)
+    async with database.session() as session:
+        await heads.tell(session, TYPE, 1, Head(number=9, due=3, next_order_time=5))
+        await heads.tell(session, TYPE, 1, Head(number=8, due=1))
+
+    assert await rows(database, "SELECT number, due, next_order_time FROM task_heads") == [(9, 3, 5)]
+
+
+async def test_positions_neither_get_lost_nor_go_back(database: Database) -> None:
+    """Bugs g and h: the original saves the row as a whole, from two loops, and may leave a lane behind its begin."""
+    await add_type(database)
+
+    async def begin(pos: int) -> bool:
+        async with database.session() as session:
+            return await heads.open_lane(session, TYPE, pos)
+
+    async def end(pos: int) -> None:
+        async with database.session() as session:
+            await heads.close_lane(session, TYPE, pos)
+
+    await asyncio.gather(*(begin(pos) for pos in (4, 2, 1, 3)))
+    assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(1, 4)]
+    await asyncio.gather(end(2), end(3))
+    assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(1, 4)]
+    await asyncio.gather(end(1), begin(6))
+    assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(4, 6)]
+    assert await rows(database, "SELECT pos FROM task_heads ORDER BY pos") == [(4,), (5,), (6,)]
+    await asyncio.gather(end(6), end(5), end(4))
+
+    assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(7, 7)]
+    assert await rows(database, "SELECT pos, pending FROM task_heads") == [(7, 0)]
+    assert await begin(6)
+    assert await rows(database, "SELECT begin_pos, end_pos FROM task_types") == [(7, 7)]
