@@ -24,8 +24,12 @@ from tests.unit.platform_peers import SMALL_PAGES
 pytestmark = pytest.mark.stack
 
 WORKERS = 4
-ON_THE_WAY_SECONDS = 0.1
+ON_THE_WAY_SECONDS = 0.3
 """How much longer one request may be on its way than another on a busy machine."""
+
+
+LASTING = RateLimit(per_second=1_000, burst=60_000)
+"""What is taken of it counts for a minute, however slow a test is."""
 
 
 @pytest.fixture
@@ -118,7 +122,7 @@ async def wait_until_worthless(permits: Permits) -> None:
 
 async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Limiter]) -> None:
     """Many requests in a row cost few questions; one now and then takes no more than itself from the others."""
-    permits = Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=5_000))
+    permits = Permits(limiters[0], "7", LASTING)
     for _ in range(100):
         await permits.take()
     taken = await limiters[0].count(rate_bucket("7"))
@@ -133,7 +137,7 @@ async def test_batches_grow_with_their_use_and_shrink_without(limiters: list[Lim
 
 async def test_permits_that_were_not_used_in_time_are_worth_nothing(limiters: list[Limiter]) -> None:
     """They count from when they were taken; used later, they would break the rate."""
-    permits = Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=1_000))
+    permits = Permits(limiters[0], "7", LASTING)
     used = 0
     while await limiters[0].count(rate_bucket("7")) <= used:
         await permits.take()

@@ -13,6 +13,7 @@ import pytest
 from domain import faults
 from infra.embedded import processes, record
 from infra.embedded.record import Recorded, Run
+from tests.stack import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -28,12 +29,15 @@ def leave_behind(folder: Path, recorded: Recorded) -> None:
     (folder / "run.json").write_text(Run(parts={"database": recorded}).model_dump_json())
 
 
-async def test_a_leftover_is_ended(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+async def test_a_leftover_is_ended(
+    tmp_path: Path, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a parent-death signal the parts outlive a killed supervisor; the next one ends them."""
-    leave_behind(tmp_path, Recorded.of(child.pid, signal.SIGQUIT))
+    monkeypatch.setattr(record, "GRACE_SECONDS", PATIENCE_SECONDS)
+    leave_behind(tmp_path, Recorded.of(child.pid, signal.SIGTERM))
     with record.held(tmp_path) as run:
         await run.sweep()
-    assert child.wait(5) == -signal.SIGQUIT
+    assert child.wait(PATIENCE_SECONDS) == -signal.SIGTERM
 
 
 async def test_a_process_that_got_the_pid_of_a_leftover_is_spared(
