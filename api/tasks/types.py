@@ -1,11 +1,12 @@
 """Task types: whose each is, how its tasks are scheduled, and which lanes its tasks are in.
 
 Every change is one statement that names what it changes, so that several API processes lose none. What is read is kept
-for half a second: a full lane says so itself, and whatever else is told late is told within a second.
+for a second: a full lane says so itself, and whatever else changes may take so long to be known everywhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,13 @@ from api.tasks.requests import TypeConfig
 from api.together import Gathered
 from domain.faults import Conflict, Missing
 from domain.tasks.messages import Rules
+from infra import log
 from infra.database import Database
 
-FRESH_SECONDS = 0.5
+FRESH_SECONDS = 0.4
+"""From then on a type is read anew, by the way."""
+STALE_SECONDS = 1.0
+"""From then on a call waits for that."""
 TYPES_AT_A_TIME = 200
 
 _COLUMNS = """type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
@@ -58,6 +63,8 @@ _OPEN = """
     SELECT count(*) > 0 FROM opened
 """
 
+_log = log.get(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskType:
@@ -84,13 +91,17 @@ class Types:
         self._lane_max_tasks = lane_max_tasks
         self._known: dict[str, TaskType] = {}
         self._reads = Gathered(self._read, TYPES_AT_A_TIME)
+        self._rereading: dict[str, asyncio.Task[None]] = {}
 
     def known(self, type_: str, project_id: str) -> TaskType | None:
         """The type, if it was read a moment ago: most calls need not wait."""
         known = self._known.get(type_)
-        if known is None or known.project_id != project_id or known.read_at + FRESH_SECONDS < time.monotonic():
+        if known is None or known.project_id != project_id:
             return None
-        return known
+        age = time.monotonic() - known.read_at
+        if age > FRESH_SECONDS and type_ not in self._rereading:
+            self._rereading[type_] = asyncio.create_task(self._reread_aside(type_))
+        return known if age <= STALE_SECONDS else None
 
     async def get(self, type_: str, project_id: str) -> TaskType:
         """The type.
@@ -149,6 +160,14 @@ class Types:
         """Have new tasks go to this lane; whether it is still to come, or the last one."""
         async with self._database.connection() as connection:
             return bool(await connection.fetchval(_OPEN, type_, pos))
+
+    async def _reread_aside(self, type_: str) -> None:
+        try:
+            await self.reread(type_)
+        except Exception as error:  # noqa: BLE001 - whoever needs the type soon asks for it, and is told
+            _log.warning("type_not_read", type=type_, error=repr(error))
+        finally:
+            del self._rereading[type_]
 
     async def _read(self, types: Sequence[str]) -> Mapping[str, TaskType]:
         async with self._database.connection() as connection:

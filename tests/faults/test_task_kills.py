@@ -1,0 +1,223 @@
+"""Parts killed while tasks are created, held and set: each ends once, and nobody gets what another one holds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cli.house import INHERITED, LOOPBACK, ROOT, House, house
+from infra.embedded import NotReady, Part
+from infra.settings import Settings
+from tests import task_checker
+from tests.faults.client import PAUSE_SECONDS, client
+from tests.task_checker import FINAL, Count, Holding, Notes, Saying
+
+VICTIMS = ("api", "api-2", "worker-1", "worker-2", "engine", "database")
+KILLS, KILL_EVERY_SECONDS = 8, 2.5
+PRODUCERS, TASKS_EACH, WORKERS = 6, 60, 8
+LEASE_SECONDS = 6
+LANE_TASKS = 60
+LANES_MIN = PRODUCERS * TASKS_EACH // LANE_TASKS
+PATIENCE_SECONDS = 120.0
+TYPE = "video"
+COUNTED = ("task_count", "pending", "running", "success", "failed")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A house with two API processes and small lanes, and a project there."""
+
+    house: House
+    doors: tuple[str, ...]
+    session: aiohttp.ClientSession
+    notes: Notes = field(default_factory=Notes)
+    turns: itertools.count[int] = field(default_factory=itertools.count)
+
+    async def ask(self, method: str, route: str, **options: Any) -> Json | None:
+        """What either door answers; None if it breaks off, or says that a part is down."""
+        door = self.doors[next(self.turns) % len(self.doors)]
+        try:
+            async with self.session.request(method, f"{door}/v1/{route}", **options) as answer:
+                body: Json = await answer.json(content_type=None)
+        except (aiohttp.ClientError, ConnectionError, ValueError):
+            return None
+        if answer.status >= 500 or body["code"] == 8036:
+            return None
+        assert answer.status == 200, body
+        return body
+
+    async def insist(self, method: str, route: str, **options: Any) -> Json:
+        """Ask until there is an answer."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                if answer := await self.ask(method, route, **options):
+                    return answer
+                await asyncio.sleep(PAUSE_SECONDS)
+
+
+@dataclass
+class Creates:
+    """How many tasks were asked for, and how many of them were answered."""
+
+    sent: int = 0
+    answered: int = 0
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """Everything that `haulage up` starts, and one API process more."""
+    folder = Path(tempfile.mkdtemp(prefix="haulage-faults-"))
+    try:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("HAULAGE_TASKS__LANE_MAX_TASKS", str(LANE_TASKS))
+            async with house(Settings().model_copy(update={"data_dir": folder})) as running, client(running) as caller:
+                other = await _add_api(running)
+                async with aiohttp.ClientSession(headers=caller.session.headers) as session:
+                    yield Scene(running, (running.api, other), session)
+    finally:
+        shutil.rmtree(folder)
+
+
+async def _add_api(running: House) -> str:
+    """A second API process; its address."""
+    port = running.stack.claim_port("api-2", 0)
+    address = f"http://{LOOPBACK}:{port}"
+    own = running.settings.model_copy(update={"api": running.settings.api.model_copy(update={"port": port})})
+    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+
+    async def ready() -> None:
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{address}/livez") as answer:
+                if answer.status != 200:
+                    raise NotReady(f"it answers {answer.status}")
+        except aiohttp.ClientError as error:
+            raise NotReady(str(error)) from error
+
+    await running.stack.add(
+        Part(
+            name="api-2",
+            argv=[sys.executable, "-m", "cli", "api"],
+            env={**inherited, "PYTHONPATH": str(ROOT), **running.stack.environment(own)},
+            folder=ROOT,
+            ready=ready,
+        )
+    )
+    return address
+
+
+@pytest.mark.timeout(420)
+async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(scene: Scene, request: pytest.FixtureRequest) -> None:
+    """With a kill every few seconds, over rolling lanes, two API processes, and callers that repeat what broke off."""
+    chance = random.Random(f"{request.config.getoption('randomly_seed')}/tasks")
+    config = {"task_type": TYPE, "max_processing_time": LEASE_SECONDS, "max_retry_num": 100, "max_retry_interval": 1}
+    assert (await scene.insist("POST", "register_task_type", json={"task_type_data": config}))["code"] == 0
+
+    done, creates = asyncio.Event(), Creates()
+    async with asyncio.TaskGroup() as people:
+        people.create_task(_count(scene, creates, done))
+        for _ in range(WORKERS):
+            people.create_task(_work(scene, random.Random(chance.random()), done))
+        async with asyncio.TaskGroup() as makers:
+            makers.create_task(_wreak(scene.house, chance))
+            for number in range(PRODUCERS):
+                makers.create_task(_produce(scene, creates, random.Random(chance.random()), number))
+        await _ended(scene)
+        done.set()
+
+    listed = await scene.insist("GET", "get_task_list", params={"task_type": TYPE, "limit": 2_000})
+    scene.notes.found = [(task["task_id"], task["status"]) for task in listed["task_list"]]
+    scene.notes.counted = await scene.insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
+    scene.notes.counted = {name: scene.notes.counted[name] for name in COUNTED}
+    assert len(scene.notes.created) == PRODUCERS * TASKS_EACH
+    assert max(int(task_id.rpartition("_")[2]) for task_id in scene.notes.created.values()) >= LANES_MIN
+    # Leases ran out, of workers that were never heard of again or whose answers got lost.
+    assert len(scene.notes.holdings) > len(scene.notes.found)
+    assert task_checker.violations(scene.notes) == []
+
+
+async def _produce(scene: Scene, creates: Creates, chance: random.Random, number: int) -> None:
+    """Create tasks under names of one's own, each until it is answered."""
+    for turn in range(TASKS_EACH):
+        name = f"order-{number}-{turn}"
+        data = {"task_type": TYPE, "task_id": name, "user_id": f"user-{number}", "task_content": name}
+        creates.sent += 1
+        answer = await scene.insist("POST", "create_task", json={"task_data": data})
+        assert answer["code"] == 0, answer
+        creates.answered += 1
+        scene.notes.created[name] = answer["task_id"]
+        await asyncio.sleep(chance.uniform(0.5, 1.5) * KILL_EVERY_SECONDS * KILLS / TASKS_EACH)
+
+
+async def _work(scene: Scene, chance: random.Random, done: asyncio.Event) -> None:
+    """Hold tasks, take a while, and end most of them; some fail, and some are never heard of again."""
+    while not done.is_set():
+        held = await scene.ask("POST", "hold_tasks", json={"task_type": TYPE, "limit": 3, "wait": 1})
+        received_at = time.time()
+        if held is None:
+            await asyncio.sleep(PAUSE_SECONDS)
+            continue
+        assert held["code"] == 0, held
+        tasks: list[Json] = held["task_list"]
+        scene.notes.holdings += [
+            Holding(task["task_id"], task["lease"], received_at, task["lease_end"]) for task in tasks
+        ]
+        for task in tasks:
+            await asyncio.sleep(chance.uniform(0, 0.2))
+            fate = chance.random()
+            if fate > 0.05:
+                await _say(scene, task, 3 if fate > 0.15 else 1)
+
+
+async def _say(scene: Scene, task: Json, status: int) -> None:
+    """Set a task, until that is answered."""
+    said = {"task_id": task["task_id"], "lease": task["lease"], "status": status}
+    if status not in FINAL:
+        said["crt_retry_num"] = task["crt_retry_num"] + 1
+    sent_at = time.time()
+    answer = await scene.insist("POST", "set_task", json={"task_data": said})
+    assert answer["code"] in (0, 8041), answer
+    scene.notes.sayings.append(Saying(task["task_id"], task["lease"], status, sent_at, answer["code"] == 0))
+
+
+async def _count(scene: Scene, creates: Creates, done: asyncio.Event) -> None:
+    """Count, as often as it is answered."""
+    while not done.is_set():
+        before = creates.answered
+        counts = await scene.ask("GET", "get_task_counts_by_type", params={"task_type": TYPE})
+        if counts is not None:
+            ended = counts["success"] + counts["failed"]
+            scene.notes.counts.append(Count(counts["task_count"], ended, before, creates.sent))
+        await asyncio.sleep(0.3)
+
+
+async def _ended(scene: Scene) -> None:
+    """Wait until no task is left to do."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            counts = await scene.insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
+            if not counts["pending"] + counts["running"]:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _wreak(running: House, chance: random.Random) -> None:
+    """Kill a part every few seconds, and the next only when the last one serves again."""
+    for victim in (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS))):
+        await asyncio.sleep(KILL_EVERY_SECONDS)
+        running.stack.kill(victim)
+        await running.stack.ready(victim)
