@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, intake, orders, transfers, upkeep, webhooks
+from tests.replay.rooms import downloads, housekeeping, intake, orders, tasks, transfers, upkeep, webhooks
 
 ROOMS = {
     "housekeeping": housekeeping,
@@ -20,6 +20,7 @@ ROOMS = {
     "orders": orders,
     "intake": intake,
     "upkeep": upkeep,
+    "tasks": tasks,
 }
 
 

@@ -1,0 +1,110 @@
+"""Lanes to be recorded: one of each way that they can take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import text
+
+from domain.tasks import ids
+from domain.tasks.carrying import LaneOrder
+from domain.tasks.messages import Group, Hold, NewTask, Rules, Setting
+from infra.database import Database
+from tests.lanes import AskedLane, new_key, new_tasks
+from tests.replay.recorder import Recorder
+from tests.stack import eventually
+from workflows import tasks
+from workflows.tasks import TaskLane
+
+VARIABLES: Mapping[str, str] = {}
+WORKFLOW = TaskLane.__name__
+EVENTS_MAX = 60
+"""Runs of a few groups go on in another, so that the histories of those that do stay short."""
+_TYPE = text(
+    "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval, "
+    "max_processing_time, paused, version, begin_pos, end_pos) "
+    "VALUES (:type, :project_id, 100, 10, 3, 30, 30, false, 1, 1, 1)"
+)
+
+
+async def record(recorder: Recorder) -> None:
+    """Ask in every way and keep the histories."""
+    await _add_types(recorder, "ended", "timed-out", "past")
+    await _record_ended(recorder)
+    await _record_timed_out(recorder)
+    await _record_past(recorder)
+
+
+async def _record_ended(recorder: Recorder) -> None:
+    """With every kind of operation, some of them twice; and cancelled from outside, which it does not heed."""
+    lane = await _start(recorder, "ended", Rules(lane_max_tasks=20))
+    group = Group(lane.sender, next(lane.numbers), creates=new_tasks(20), holds=[Hold(5), Hold(5)])
+    reply = await lane.send(group)
+    await lane.send(group)
+    [held, others] = reply.holds
+    await lane.ask(rules=Rules(version=2, max_processing_time=60), sets=[Setting(held[0].key, 1, held[0].lease)])
+    await lane.handle.cancel()
+    await lane.finish(held[1:])
+    await lane.finish(others, status=4)
+    await lane.finish(await lane.hold())
+    await lane.handle.result()
+    await recorder.keep(ids.lane_id("ended", 1), WORKFLOW, "ended")
+
+
+async def _record_timed_out(recorder: Recorder) -> None:
+    """By its timer, until the task has failed and the lane has ended."""
+    rules = Rules(lane_max_tasks=1, max_processing_time=1, max_retry_num=1, max_retry_interval=0)
+    lane = await _start(recorder, "timed-out", rules)
+    [task] = new_tasks(1)
+    await lane.create([task])
+    await lane.hold()
+    await eventually(lambda: _is_pending(lane, task))
+    await lane.hold()
+    await lane.handle.result()
+    await recorder.keep(ids.lane_id("timed-out", 1), WORKFLOW, "timed-out")
+
+
+async def record_continued(recorder: Recorder) -> None:
+    """The runs before and after a lane was carried on; the second begins with what the first knew."""
+    await _add_types(recorder, "carried-on")
+    lane = await _start(recorder, "carried-on", Rules(lane_max_tasks=10))
+    first = (await lane.handle.describe()).run_id
+    await lane.create(new_tasks(10))
+    held = await lane.hold()
+    while (await lane.handle.describe()).run_id == first:
+        await lane.ask(cancels=[new_key()])
+    await lane.finish(held)
+    await lane.handle.result()
+    await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "carried-on", run_id=first)
+    await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "began-with-what-was-carried")
+
+
+async def _record_past(recorder: Recorder) -> None:
+    """It takes no more tasks as soon as it learns."""
+    lane = await _start(recorder, "past", Rules())
+    await lane.handle.result()
+    await recorder.keep(ids.lane_id("past", 1), WORKFLOW, "past")
+
+
+async def _add_types(recorder: Recorder, *types: str) -> None:
+    database = Database(recorder.running.settings.database)
+    async with database.session() as session:
+        for type_ in types:
+            await session.execute(_TYPE, {"type": type_, "project_id": recorder.project_id})
+        await session.execute(text("UPDATE task_types SET begin_pos = 9, end_pos = 9 WHERE type = 'past'"))
+    await database.close()
+
+
+async def _start(recorder: Recorder, type_: str, rules: Rules) -> AskedLane:
+    handle = await recorder.engine.start_workflow(
+        TaskLane.run,
+        LaneOrder(type=type_, pos=1, rules=rules),
+        id=ids.lane_id(type_, 1),
+        task_queue=tasks.QUEUE,
+        search_attributes=tasks.attributes(),
+    )
+    return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
+
+
+async def _is_pending(lane: AskedLane, task: NewTask) -> bool:
+    return (await lane.look(task.key)).head.due == 1
