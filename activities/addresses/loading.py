@@ -15,6 +15,7 @@ from domain.addresses.queues import Pair, Step
 from domain.addresses.waiting import Reason
 from infra.database import Database
 from infra.settings import AddressSettings
+from infra.tables.addresses import unfinished
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Row: TypeAlias = "asyncpg.Record"
@@ -34,12 +35,16 @@ _OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"
 _RESUME: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, proc_flag FROM im_infi_addr_sync_log WHERE cycle_id = $1 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants of ours
-_READ: Final = f"""
+# Topics stand in the text, so that each is read from an index of its own.
+_READ: Final = {
+    topic: f"""
     SELECT id, uprn_1, uprn_2, proc_flag, {TOUCHED} AS touched FROM im_infi_addr_sync_log
-    WHERE topic = $1 AND (proc_flag IS NULL OR proc_flag <> 'Y')
-      AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $2 AND next_attempt_at <= now()))
-    ORDER BY id LIMIT $3 FOR NO KEY UPDATE
+    WHERE {unfinished(topic)}
+      AND (proc_flag IS NULL OR (proc_flag = 'N' AND retry_times < $1 AND next_attempt_at <= now()))
+    ORDER BY id LIMIT $2 FOR NO KEY UPDATE
     """  # noqa: S608 - constants of ours
+    for topic in ORDER
+}
 _TAKE: Final = """
     UPDATE im_infi_addr_sync_log SET proc_flag = 'P', proc_update_date = now(), cycle_id = $2
     WHERE id = ANY($1::bigint[])
@@ -115,7 +120,7 @@ async def _read(connection: Connection, settings: AddressSettings) -> list[list[
     found: list[list[Row]] = []
     for topic in ORDER:
         most = settings.threshold if floor else settings.threshold - sum(map(len, found))
-        found.append(await connection.fetch(_READ, topic, settings.retries, most) if most else [])
+        found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
     room = queues.room([len(rows) for rows in found], settings.threshold, floor)
     return [rows[:most] for rows, most in zip(found, room, strict=True)]
 

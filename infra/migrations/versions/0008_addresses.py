@@ -13,6 +13,11 @@ down_revision = "0007"
 
 LOG = "im_infi_addr_sync_log"
 HISTORY = "im_infi_addr_sync_log_his"
+QUEUES = {
+    "swaps": "swapDeleteInfinityAddress",
+    "creates": "createUpdateInfinityAddress",
+    "deletes": "deleteInfinityAddress",
+}
 
 
 def upgrade() -> None:
@@ -83,15 +88,14 @@ def _create_log() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f(f"pk_{LOG}")),
     )
     _index_messages(LOG)
-    op.create_index(
-        f"ix_{LOG}_unfinished",
-        LOG,
-        ["topic", "id"],
-        postgresql_where=sa.text("proc_flag IS NULL OR proc_flag <> 'Y'"),
-    )
-    op.create_index(
-        f"ix_{LOG}_begun", LOG, ["proc_flag", "topic", "id"], postgresql_where=sa.text("proc_flag IS NOT NULL")
-    )
+    for name, topic in QUEUES.items():
+        op.create_index(
+            f"ix_{LOG}_{name}",
+            LOG,
+            ["id"],
+            postgresql_where=sa.text(f"topic = '{topic}' AND (proc_flag IS NULL OR proc_flag <> 'Y')"),
+        )
+    op.create_index(f"ix_{LOG}_begun", LOG, ["proc_flag", "id"], postgresql_where=sa.text("proc_flag IS NOT NULL"))
 
 
 def _create_history() -> None:
