@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import signal
@@ -100,6 +101,8 @@ async def serve(settings: Settings) -> None:
     async with services.connect(settings) as held:
         await migrate.require_head(held.database)
         async with server.listening(build(held), settings.api) as address:
+            # What is loaded by now stays: the collector need not look through it again and again.
+            gc.freeze()
             log.get(__name__).info("api_ready", address=address)
             await stop.wait()
             log.get(__name__).info("api_stopping")

@@ -45,9 +45,10 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, services: 
         inputs["path"] = reading.path(request, route.variables)
     if route.access is Access.OWNER:
         auth.check_owner(caller, inputs["path"].project_id)
-    query = reading.query(request, route.query or Nothing)
     if route.query:
-        inputs["query"] = query
+        inputs["query"] = reading.query(request, route.query)
+    elif request.query_string:
+        reading.query(request, Nothing)
     if route.headers:
         inputs["headers"] = reading.headers(request, route.headers)
     if route.body:

@@ -71,8 +71,7 @@ async def dress(request: web.Request, response: web.StreamResponse) -> None:
 
 def dress_headers(headers: CIMultiDict[str]) -> None:
     """Put the security headers on and take the server's name off."""
-    for name, value in SECURITY_HEADERS.items():
-        headers.setdefault(name, value)
+    headers.merge(SECURITY_HEADERS)
     headers.popall("Server", None)
 
 

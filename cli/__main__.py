@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 
 from api import app as door
 from cli import demo as demonstration
@@ -39,7 +40,7 @@ def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = d
 @app.command()
 def api() -> None:
     """Serve the HTTP API."""
-    process.run(door.serve(_serving()))
+    process.run(door.serve(_serving()), uvloop.new_event_loop)
 
 
 @app.command()

@@ -6,20 +6,26 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from domain.faults import Fault
 
 
-def run(main: Coroutine[Any, Any, int | None]) -> NoReturn:
+def run(
+    main: Coroutine[Any, Any, int | None], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> NoReturn:
     """Run a command to its end and leave at once.
 
     The interpreter may crash while it shuts down after the Temporal client was used (sdk-python #300), so we flush what
     is ours and let the system take the rest.
+
+    Args:
+        loop_factory: Makes the event loop, if it is not to be asyncio's own.
     """
     try:
-        code = asyncio.run(main) or 0
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            code = runner.run(main) or 0
     except Fault as fault:
         print(f"haulage: {fault.record.sentence}", file=sys.stderr)  # noqa: T201 (a command speaks)
         code = 1

@@ -85,6 +85,8 @@ class _Lane:
     """The first window that is not known to be closed."""
     groups: int = 0
     """How many groups that window has taken, as it said last; 0 where it was not asked yet."""
+    crowd: int = 0
+    """How many requests were in the last group."""
     serving: asyncio.Task[None] | None = None
 
     def put(self, waiting: _Waiting) -> None:
@@ -105,6 +107,7 @@ class _Lane:
                 group.append(waiting)
         if self.targets < GROUP_TARGETS_MAX:
             self.full.clear()
+        self.crowd = len(group)
         return group
 
 
@@ -150,7 +153,7 @@ class Joins:
     async def _gather(self, lane: _Lane) -> None:
         """Let requests come together, at a pace that the groups a window takes last as long as it does."""
         left = ids.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
-        pause = joining.pause_seconds(lane.groups, GROUPS_MAX, left)
+        pause = joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
         try:
             async with asyncio.timeout(pause):
                 await lane.full.wait()
@@ -241,6 +244,9 @@ def _grouped(group: list[_Waiting]) -> JoinGroup:
     """The requests of a group, with those that want the same put together."""
     lots: dict[Consignment, Lot] = {}
     for waiting in group:
-        lot = lots.setdefault(waiting.lot.consignment, waiting.lot.model_copy(update={"targets": []}))
-        lot.targets.extend(waiting.lot.targets)
+        wanted = waiting.lot
+        lot = lots.get(wanted.consignment)
+        if lot is None:
+            lot = lots[wanted.consignment] = Lot(consignment=wanted.consignment, file_name=wanted.file_name, targets=[])
+        lot.targets.extend(wanted.targets)
     return JoinGroup(lots=list(lots.values()))

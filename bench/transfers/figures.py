@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
 from bench.report import Figure
-from bench.transfers.rounds import Round
+from bench.transfers.rounds import JOIN_CONNECTIONS, Round
 
 Results = dict[str, list[Round]]
 
@@ -48,7 +48,7 @@ def _reached(rounds: Sequence[Round]) -> Iterator[Figure]:
     targets = f"{rounds[0].targets:,} joins for one file"
     joins = _median(rounds, _joins)
     yield Figure(
-        "ours: joins/s", joins, "1/s", f"{targets}, 128 connections; {_spread(rounds, _joins)}",
+        "ours: joins/s", joins, "1/s", f"{targets}, {JOIN_CONNECTIONS} at a time; {_spread(rounds, _joins)}",
         f"≥ {JOINS_PER_SECOND:,.0f}", joins >= JOINS_PER_SECOND,
     )  # fmt: skip
     seconds = max(each.join_seconds for each in rounds)
@@ -81,8 +81,8 @@ def _told(name: str, rounds: Sequence[Round]) -> Iterator[Figure]:
     of_rounds = f"median of {len(rounds)} rounds"
     figures: dict[str, tuple[Callable[[Round], float], str, str]] = {
         "joins/s": (_joins, "1/s", _spread(rounds, _joins)),
-        "p50 of a join's answer": (lambda each: _percentile(each, 50), "ms", "128 joins at a time"),
-        "p99 of a join's answer": (lambda each: _percentile(each, 99), "ms", "128 joins at a time"),
+        "p50 of a join's answer": (lambda each: _percentile(each, 50), "ms", f"{JOIN_CONNECTIONS} joins at a time"),
+        "p99 of a join's answer": (lambda each: _percentile(each, 99), "ms", f"{JOIN_CONNECTIONS} joins at a time"),
         "CPU for a join": (_join_cpu, "µs", "of all its processes, and of those that serve it"),
         "first GSE task": (lambda each: each.first_task, "s", "after the window's end"),
         "last GSE task": (lambda each: each.last_task, "s", "after the window's end"),

@@ -23,7 +23,8 @@ from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_na
 WINDOW_SECONDS = 15
 PREPARED_PER_SECOND = 10_000
 """So many requests the load generator has ready in a second, also on a busy machine."""
-JOIN_CONNECTIONS = 128
+JOIN_CONNECTIONS = 512
+"""Tens of thousands of hosts ask at once; so many answers are waited for at a time."""
 READ_CONNECTIONS = 16
 READ_SECONDS = 5.0
 WATCHED = 50

@@ -115,11 +115,12 @@ def _number(data: bytes, width: int, secret: bytes = b"") -> int:
     return int.from_bytes(digest) >> (64 - width)
 
 
-def _uuid(bits: int) -> uuid.UUID:
-    """122 bits as a UUID, around its version and variant."""
+def _uuid(bits: int) -> str:
+    """122 bits as a UUID, around its version and variant; written out, because every join makes one."""
     bits, low = _split(bits, _LOW_BITS)
     high, middle = _split(bits, _MIDDLE_BITS)
-    return uuid.UUID(int=high << 80 | _VERSION << 76 | middle << 64 | _VARIANT << 62 | low)
+    text = f"{high << 80 | _VERSION << 76 | middle << 64 | _VARIANT << 62 | low:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _bits(name: uuid.UUID) -> int:

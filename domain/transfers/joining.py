@@ -21,6 +21,9 @@ SHARD_TARGETS: Final = 500
 
 PAUSE_MIN_SECONDS: Final = 0.004
 PAUSE_MAX_SECONDS: Final = 0.25
+CROWD_PAUSE_SECONDS: Final = 0.0001
+CROWD_PAUSE_MAX_SECONDS: Final = 0.04
+"""A group costs 10 ms of processors, whatever its size: where many ask at once, fewer and larger ones are made."""
 
 
 class Lot(BaseModel):
@@ -151,10 +154,14 @@ def batches(shards: list[Shard], targets_max: int) -> Iterator[list[Shard]]:
         yield batch
 
 
-def pause_seconds(groups_used: int, groups_max: int, seconds_left: float) -> float:
+def pause_seconds(groups_used: int, groups_max: int, seconds_left: float, crowd: int) -> float:
     """How long to gather requests for the next group, so that the groups a job takes last as long as its window.
 
     Every API process reckons so by itself: the more of them share a window, the slower each becomes.
+
+    Args:
+        crowd: How many requests were in the group before.
     """
     groups_left = max(1, groups_max - groups_used)
-    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, seconds_left / groups_left))
+    crowded = min(CROWD_PAUSE_MAX_SECONDS, crowd * CROWD_PAUSE_SECONDS)
+    return min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, crowded, seconds_left / groups_left))

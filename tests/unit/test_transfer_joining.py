@@ -103,14 +103,21 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
     assert roll.take(group(1, consignment=wanted(project_id="q"))).joined
 
 
-@given(st.integers(0, 1_500), st.floats(0, 15))
-def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float) -> None:
+@given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
+def test_the_pace_makes_groups_last_as_long_as_the_window(used: int, left: float, crowd: int) -> None:
     """At that pace no window runs out of groups, unless there are hardly any left."""
-    pause = joining.pause_seconds(used, joining.GROUPS_MAX, left)
+    pause = joining.pause_seconds(used, joining.GROUPS_MAX, left, crowd)
 
     assert joining.PAUSE_MIN_SECONDS <= pause <= joining.PAUSE_MAX_SECONDS
     if pause < joining.PAUSE_MAX_SECONDS:
         assert left / pause <= max(1, joining.GROUPS_MAX - used) + 1
+
+
+def test_a_crowd_is_gathered_a_little_longer() -> None:
+    """Who comes alone waits as short as the window's pace allows; hundreds at once share larger groups."""
+    pauses = [joining.pause_seconds(0, joining.GROUPS_MAX, 15, crowd) for crowd in (0, 1, 100, 300, 1_000)]
+
+    assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 
 
 @pytest.mark.parametrize("path", ["", "/", "a/../b", "./a", "a\nb", "a\u2028b"])
