@@ -107,15 +107,24 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be reached: public addresses on `ports`, and what the allow list opens."""
+    """What may be reached: public addresses on `ports`, what the allow list opens, and names that are our own."""
 
     openings: tuple[Opening, ...]
     ports: frozenset[int]
+    own: frozenset[tuple[str, int]] = frozenset()
+    """Names with a port that are reached wherever they lead: the operator's resolver answers for them."""
 
     @classmethod
-    def parse(cls, allow: Iterable[str], ports: Iterable[int]) -> Self:
-        """Read the settings; a wrong entry is a ValueError."""
-        return cls(tuple(map(Opening.parse, allow)), frozenset(ports))
+    def parse(cls, allow: Iterable[str], ports: Iterable[int], own: Iterable[str] = ()) -> Self:
+        """Read the settings; a wrong entry is a ValueError. `own` are addresses like http://api:8080."""
+        ours = [read_url(each) for each in own]
+        openings = [*map(Opening.parse, allow), *(_opening_of(each) for each in ours if not isinstance(each.host, str))]
+        names = {(each.host, each.port) for each in ours if isinstance(each.host, str)}
+        return cls(tuple(openings), frozenset(ports), frozenset(names))
+
+    def is_own(self, target: Target) -> bool:
+        """Whether it is reached wherever its name leads."""
+        return (target.host, target.port) in self.own
 
     def admits(self, address: Address, port: int) -> bool:
         """Whether a connection to this very address and port may be opened."""
@@ -126,6 +135,8 @@ class Rules:
     def check(self, url: str) -> Target:
         """Say where a URL leads, or raise Invalid for what can be told without looking its name up."""
         target = read_url(url)
+        if self.is_own(target):
+            return target
         if isinstance(target.host, str):
             self._check_name(target.host)
         elif not self.admits(target.host, target.port) and not is_public(target.host):
@@ -147,6 +158,10 @@ class Rules:
         inner = "." not in name or name.endswith(_INNER_SUFFIXES)
         if inner and all(opening.port is not None for opening in self.openings):
             raise denied(f"The host name {name} is one of an inner network.")
+
+
+def _opening_of(target: Target) -> Opening:
+    return Opening(ip_network(str(target.host)), target.port)
 
 
 def denied(message: str) -> Invalid:

@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -30,6 +31,8 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 # A path and query in these characters goes out as it was written, because a source may have signed it.
 _QUOTED = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+
+_to_ours: ContextVar[bool] = ContextVar("to_ours", default=False)
 
 _SocketInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
 
@@ -54,13 +57,16 @@ class GuardedClient:
 
     The rules are enforced where the socket is made: there the address is the one that is connected to, whatever a URL's
     spelling, a lying name server or a redirect made of it. Checks before that exist to give a clear sentence early.
+
+    Args:
+        own: Scheme, host and port of our own API, which is reached wherever its name leads.
     """
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, settings: GuardSettings, *, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, settings: GuardSettings, *, own: str = "", resolver: AbstractResolver | None = None) -> None:
         self._settings = settings
-        self._rules = egress.Rules.parse(settings.allow, settings.ports)
+        self._rules = egress.Rules.parse(settings.allow, settings.ports, [own] if own else [])
         self._resolver = resolver
 
     async def __aenter__(self) -> Self:
@@ -123,6 +129,8 @@ class GuardedClient:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
     ) -> AsyncIterator[_Exchange]:
         target = self._admitted(url)
+        # A connection is made in the context of the request that waits for it, and kept for its host and port alone.
+        _to_ours.set(self._rules.is_own(target))
         try:
             async with asyncio.timeout(timeout_seconds) as deadline:
                 with _told_as_faults(target):
@@ -155,7 +163,7 @@ class GuardedClient:
 
     def _open_socket(self, info: _SocketInfo) -> socket.socket:
         family, kind, protocol, _, (address, port, *_) = info
-        if not self._rules.admits(egress.parse_address(str(address)), int(port)):
+        if not _to_ours.get() and not self._rules.admits(egress.parse_address(str(address)), int(port)):
             log.get(__name__).warning("address_denied", address=address, port=port)
             raise _AddressRefused(errno.EACCES, "refused by the egress rules")
         return socket.socket(family, kind, protocol)

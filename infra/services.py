@@ -76,7 +76,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             settings=settings,
             database=database,
             objects=objects,
-            http=await stack.enter_async_context(GuardedClient(settings.opened_guard)),
+            http=await stack.enter_async_context(GuardedClient(settings.guard, own=settings.orders.own_address)),
             sealer=Sealer(settings.secrets),
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(),

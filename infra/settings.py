@@ -27,16 +27,6 @@ def _only_scheme_and_host(value: str) -> str:
 PublicBase = Annotated[str, AfterValidator(_only_scheme_and_host)]
 
 
-def _by_address(value: str) -> str:
-    """The guard opens addresses; what a name leads to may change."""
-    if value:
-        egress.Rules.parse([urlsplit(value).netloc], ())
-    return value
-
-
-OwnAddress = Annotated[PublicBase, AfterValidator(_by_address)]
-
-
 def _by_asyncpg(url: SecretStr) -> SecretStr:
     """PostgreSQL's own spelling of its addresses will do; the driver is our affair."""
     scheme, colon, rest = url.get_secret_value().partition("://")
@@ -251,7 +241,7 @@ class OrderSettings(BaseModel):
     )
     own_address: PublicBase = Field(
         default="",
-        description="our own API as workers reach it, like http://10.1.2.3:8080, opened for /v1/orders/source",
+        description="our own API as workers reach it, like http://api:8080, opened for /v1/orders/source",
     )
     slices_ahead: int = Field(default=64, ge=1, le=500, description="slices of a platform claimed and not read yet")
     serve_seconds: float = Field(
@@ -343,12 +333,6 @@ class Settings(BaseSettings):
     addresses: AddressSettings = AddressSettings()
     tasks: TaskSettings = TaskSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
-
-    @property
-    def opened_guard(self) -> GuardSettings:
-        """The guard, open for our own address too: orders are exported from there."""
-        own = urlsplit(self.orders.own_address).netloc
-        return self.guard.model_copy(update={"allow": [*self.guard.allow, own]}) if own else self.guard
 
 
 @cache

@@ -67,6 +67,19 @@ async def test_canary_sings_when_it_is_reached() -> None:
         assert (got.body, opened.connections) == (b"secret", 1)
 
 
+async def test_our_own_address_may_be_a_name() -> None:
+    """It leads wherever our resolver says, on its port alone; another name to the same place stays closed."""
+    async with peer(says(answer(b"ours"))) as own:
+        settings = GuardSettings(ports=[])
+        async with GuardedClient(settings, own=f"http://api:{own.port}", resolver=Answers(["127.0.0.1"])) as client:
+            got = await read(client, f"http://api:{own.port}/v1/orders/source")
+            with pytest.raises(Invalid):
+                client.check(f"http://api:{own.port + 1}/")
+            with pytest.raises(SourceFault, match="not open"):
+                await read(client, f"http://elsewhere.example.com:{own.port}/")
+        assert (got.body, own.connections) == (b"ours", 1)
+
+
 async def test_rebinding(canary: Peer) -> None:
     """A name that first leads to an admitted server and then to our machine is refused the second time."""
     resolver = Answers(["127.0.0.2"], ["127.0.0.1"])
