@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -38,15 +39,15 @@ class Session(AsyncSession):
 
     execute = PlainSession.execute
 
-    async def copy(self, table: str, columns: Sequence[str], records: Iterable[Sequence[object]]) -> None:
-        """Copy rows into a table, in this transaction: many times faster than to insert them."""
+    async def copy(self, table: str, columns: Sequence[str], rows: bytes) -> None:
+        """Copy rows, packed by infra.packing, into a table in this transaction: many times faster than to insert."""
         connection = await self.connection()
         driver = await _driver(connection)
         if not driver.is_in_transaction():
             # It begins with the first statement that does not go past SQLAlchemy.
             await connection.execute(select(1))
         try:
-            await driver.copy_records_to_table(table, columns=columns, records=records)
+            await driver.copy_to_table(table, source=io.BytesIO(rows), columns=columns, format="binary")
         except BaseException as error:
             # What a broken COPY leaves behind must not reach the next borrower.
             await connection.invalidate()

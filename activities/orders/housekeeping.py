@@ -15,6 +15,8 @@ from infra.services import Services
 from infra.tables.orders import OrderCopy
 
 BATCH: Final = 10_000
+STAGED_DAYS: Final = 7
+"""Longer than a slice may wait between two attempts."""
 
 
 class OrderHousekeeping:
@@ -32,7 +34,8 @@ class OrderHousekeeping:
         while batch := await self._purge_copies():
             activity.heartbeat()
             copies += batch
-        pages = await self._purge_raw()
+        pages = await self._purge_objects(places.RAW, self._settings.raw_kept_days)
+        pages += await self._purge_objects(places.STAGING, STAGED_DAYS)
         if copies or pages:
             log.get(__name__).info("orders_purged", copies=copies, pages=pages)
 
@@ -43,9 +46,9 @@ class OrderHousekeeping:
         async with self._database.session() as session:
             return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
 
-    async def _purge_raw(self) -> int:
-        before = datetime.now(UTC) - timedelta(days=self._settings.raw_kept_days)
-        past = [each.key for each in await self._objects.list(places.RAW) if each.modified < before]
+    async def _purge_objects(self, prefix: str, days: int) -> int:
+        before = datetime.now(UTC) - timedelta(days=days)
+        past = [each.key for each in await self._objects.list(prefix) if each.modified < before]
         for key in past:
             await self._objects.delete(key)
             activity.heartbeat()

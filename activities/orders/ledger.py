@@ -96,7 +96,7 @@ async def due(session: Session, platform: str, track: Track, running: Collection
 
 
 async def sweepable(session: Session, here: Standing, running: Collection[Window], most: int) -> list[Job]:
-    """Slices that were read so long ago that what was late has shown up."""
+    """Slices that were read so long ago that what was late has shown up; one whose sweep failed waits as long again."""
     if not here.settings.sweep_after:
         return []
     before = await database_now(session) - timedelta(seconds=here.settings.sweep_after)
@@ -106,6 +106,7 @@ async def sweepable(session: Session, here: Standing, running: Collection[Window
             OrderSlice.platform == here.row.platform,
             col(OrderSlice.done_at) < before,
             col(OrderSlice.swept_at).is_(None),
+            or_(col(OrderSlice.failed_at).is_(None), col(OrderSlice.failed_at) < before),
         )
         .order_by(col(OrderSlice.done_at))
         .limit(most + len(running))

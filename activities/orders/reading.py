@@ -1,16 +1,17 @@
-"""Reading a window: pass after pass until it is confirmed, or told to be too large for one reading."""
+"""Reading a window: once, and again where it does not agree with its totals; or it is too large for one reading."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-from activities.orders.storing import Copy
-from domain.orders.capability import PagingKind
-from domain.orders.confirming import Passes, Verdict
+from activities.orders.storing import DIGEST_BYTES, Copy
+from domain.orders.capability import Detail, PagingKind, QueryField
+from domain.orders.confirming import Pass, Passes, Verdict
 from domain.orders.windows import Window
 from infra.platforms import Connector, Page, PlatformFailure, PlatformLied, TooManyRows
 
@@ -35,24 +36,29 @@ class Harvest:
     total: int | None = None
     passes: int = 0
     outside: int = 0
+    undated: int = 0
 
-    def add(self, page: Page, asked_at: datetime) -> None:
+    def add(self, page: Page) -> None:
         """Take in a page."""
-        self.sheets.append(Sheet(page.number, asked_at, page.body))
+        self.sheets.append(Sheet(page.number, page.asked_at, page.body))
         self.outside += page.outside
+        self.undated += page.undated
+        copies, asked_at = self.copies, page.asked_at
         for order in page.orders:
             copy = Copy(order, asked_at)
-            before = self.copies.get(order.order_id)
-            if before is None or copy.rank > before.rank:
-                self.copies[order.order_id] = copy
+            before = copies.setdefault(order.order_id, copy)
+            if before is not copy and copy.rank > before.rank:
+                copies[order.order_id] = copy
+
+    def times(self) -> list[datetime]:
+        """When the orders were modified, in order of time."""
+        return sorted(copy.order.modified_at for copy in self.copies.values())
 
     @property
     def digest(self) -> bytes:
-        """Tells two readings of a window apart: which orders it held, and how new each was."""
-        summary = hashlib.blake2b(digest_size=16)
-        for order_id, copy in sorted(self.copies.items()):
-            summary.update(f"{order_id}\n{copy.order.modified_at.isoformat()}\n{copy.order.version}\n".encode())
-        return summary.digest()
+        """Tells two readings of a window apart: which copies they held."""
+        copies = sorted(copy.digest for copy in self.copies.values())
+        return hashlib.blake2b(b"".join(copies), digest_size=DIGEST_BYTES).digest()
 
 
 class TooLarge(Exception):
@@ -75,42 +81,32 @@ class Reading:
 
     async def once(self) -> Harvest:
         """One pass, for who only wants to see whether there is anything new."""
-        await self._pass(await self._counted(), opposite=False)
-        self.harvest.passes = 1
+        await self._pass(self._window, await self._counted(), opposite=False)
         return self.harvest
 
     async def confirmed(self) -> Harvest:
-        """Pass after pass until the window is confirmed.
+        """Read until the window is confirmed: where a pass does not agree with the totals around it, what differs.
 
         Raises:
             TooLarge: It must be split.
             PlatformLied: What it tells does not come to agree with its totals.
         """
-        harvest, verdict = self.harvest, Verdict.AGAIN
-        total = await self._counted()
-        passes = Passes(has_totals=total is not None, moves=self._is_numbered)
-        while verdict is Verdict.AGAIN:
-            ids = await self._pass(total, opposite=self._is_numbered and len(passes.done) % 2 == 1)
-            after = await self._connector.count(self._window)
-            verdict = passes.add(total, ids, after)
-            total = after
-        harvest.total, harvest.passes = total, len(passes.done)
-        if verdict is Verdict.UNSTABLE:
-            told = "; ".join(f"{each.before} before, {each.distinct} told, {each.after} after" for each in passes.done)
-            raise PlatformLied(
-                f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()} does not come to rest: "
-                f"{told}. A longer settle_lag or a shorter interval may help; else redo or skip the slice."
-            )
-        return harvest
+        passes = Passes(has_totals=self._connector.capability.total is not None, moves=self._is_numbered)
+        verdict = await self._compared(passes, self._window, await self._counted())
+        if verdict is Verdict.AGAIN:
+            if self._tells_parts():
+                await self._mend_halves(self._window)
+            else:
+                await self._repeat(passes, self._window)
+        return self.harvest
 
-    async def whole(self, copies: list[Copy]) -> list[Copy]:
+    async def whole(self, detail: Detail, copies: list[Copy]) -> list[Copy]:
         """The same orders, each told whole where the list tells only parts."""
         turns = asyncio.Semaphore(DETAILS_AT_ONCE)
 
         async def ask(copy: Copy) -> Copy:
             async with turns:
-                asked_at = self._now()
-                return Copy(await self._connector.detail(copy.order), asked_at)
+                return Copy(*await self._connector.detail(detail, copy.order.order_id))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -119,28 +115,75 @@ class Reading:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
+    def _tells_parts(self) -> bool:
+        """Whether totals of parts of the window can be held against the orders that we were told for them."""
+        by_modification = self._connector.capability.query.field is QueryField.MODIFIED
+        has_totals = self._connector.capability.total is not None
+        return has_totals and by_modification and not self.harvest.outside and not self.harvest.undated
+
+    async def _mend_halves(self, window: Window) -> None:
+        """Look which half has moved; orders move a few at a time, so most of a window is not told twice."""
+        halves = window.halves(self._connector.capability.query.window_min_seconds)
+        if halves is None:
+            await self._repeat(Passes(has_totals=True, moves=self._is_numbered), window)
+            return
+        for half in halves:
+            await self._mend(half)
+
+    async def _mend(self, window: Window) -> None:
+        total = await self._connector.count(window)
+        if total == self._held(window):
+            return
+        if total is not None and total > self._connector.capability.paging.size:
+            await self._mend_halves(window)
+        else:
+            await self._repeat(Passes(has_totals=True, moves=self._is_numbered), window)
+
+    def _held(self, window: Window) -> int:
+        asked, times = self._connector.bounds(window), self.harvest.times()
+        return bisect_right(times, asked.last) - bisect_left(times, asked.first)
+
+    async def _repeat(self, passes: Passes, window: Window) -> None:
+        """Pass after pass, until they agree."""
+        verdict = Verdict.AGAIN
+        while verdict is Verdict.AGAIN:
+            total = passes.done[-1].after if passes.done else await self._connector.count(window)
+            verdict = await self._compared(passes, window, total)
+        if verdict is Verdict.UNSTABLE:
+            raise _restless(window, passes.done)
+
+    async def _compared(self, passes: Passes, window: Window, before: int | None) -> Verdict:
+        opposite = self._is_numbered and len(passes.done) % 2 == 1
+        ids = await self._pass(window, before, opposite=opposite)
+        after = await self._connector.count(window)
+        self.harvest.total = after if window == self._window else self.harvest.total
+        return passes.add(before, ids, after)
+
     async def _counted(self) -> int | None:
         total = await self._connector.count(self._window)
         if total is not None and self._rows_max is not None and total > self._rows_max:
             raise TooLarge
         return total
 
-    async def _pass(self, total: int | None, *, opposite: bool) -> set[str]:
+    async def _pass(self, window: Window, total: int | None, *, opposite: bool) -> set[str]:
         ids: set[str] = set()
-        asked_at = self._now()
+        self.harvest.passes += 1
         try:
-            async for page in self._connector.pages(self._window, opposite=opposite, total=total):
-                self.harvest.add(page, asked_at)
-                ids.update(order.order_id for order in page.orders)
+            async for page in self._connector.pages(window, opposite=opposite, total=total):
+                self.harvest.add(page)
+                ids.update([order.order_id for order in page.orders])
                 if self._rows_max is not None and len(ids) > self._rows_max:
                     raise TooLarge
-                asked_at = self._now()
         except TooManyRows:
             if self._rows_max is None:
                 raise
             raise TooLarge from None
         return ids
 
-    def _now(self) -> datetime:
-        """The platform's time: workers' clocks may differ from each other."""
-        return datetime.now(UTC) + self._connector.skew
+
+def _restless(window: Window, done: list[Pass]) -> PlatformLied:
+    told = "; ".join(f"{each.before} before, {each.distinct} told, {each.after} after" for each in done)
+    return PlatformLied(
+        f"The window {window.start.isoformat()} to {window.end.isoformat()} does not come to rest: "
+        f"{told}. A longer settle_lag or a shorter interval may help; else redo or skip the slice."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from domain.orders import places, windows
 from domain.orders.steps import Report, ReportOrder
 from domain.orders.windows import Window
 from infra.heartbeats import beating
+from infra.platforms import Pace
 from infra.services import Services
 from infra.tables.orders import Order
 
 CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-IDS_MAX: Final = 1_000_000
-"""A sheet holds no more rows."""
+SHEET_ROWS: Final = 1_000_000
+"""A sheet holds hardly more; what is beyond stands on the next."""
+IDS_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class OrderReporting:
     async def _told(self, here: Standing, day: Window) -> Side:
         lines: dict[str, Line] = {}
         for window in windows.clipped(day.start, day.end, here.settings.interval, 86_400):
-            harvest = await Reading(self._steps.connector(here), window, None).once()
+            connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
+            harvest = await Reading(connector, window, None).once()
             for copy in harvest.copies.values():
                 if day.holds(copy.order.modified_at):
                     lines[copy.order.order_id] = Line(copy.order.modified_at, copy.order.version)
@@ -80,11 +84,14 @@ class OrderReporting:
             return {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
 
     async def _newer(self, platform: str, ids: set[str]) -> Side:
-        statement = select(Order.order_id, Order.modified_at, Order.version).where(
-            Order.platform == platform, col(Order.order_id).in_(sorted(ids)[:IDS_MAX])
-        )
+        lines: dict[str, Line] = {}
         async with self._database.session() as session:
-            return {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
+            for batch in batches(sorted(ids), IDS_AT_ONCE):
+                statement = select(Order.order_id, Order.modified_at, Order.version).where(
+                    Order.platform == platform, col(Order.order_id).in_(batch)
+                )
+                lines |= {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
+        return lines
 
     async def _written(self, order: ReportOrder, here: Standing, told: Side, stored: Side, newer: Side) -> Report:
         ours = {**stored, **newer}
@@ -104,7 +111,7 @@ class OrderReporting:
             only_here=len(only_here),
             key=key,
         )
-        book = await asyncio.to_thread(_book, report, told, stored, missing, only_here)
+        book = await asyncio.to_thread(workbook, report, told, stored, missing, only_here)
         await self._objects.put(key, book, content_type=CONTENT_TYPE)
         # Last: whoever finds it finds the workbook too.
         await self._objects.put(places.report_manifest(key), report.model_dump_json().encode())
@@ -115,7 +122,8 @@ def _is_older(ours: Line | None, told: Line) -> bool:
     return ours is None or (ours.modified_at, ours.version) < (told.modified_at, told.version)
 
 
-def _book(report: Report, told: Side, stored: Side, missing: Sequence[str], only_here: Sequence[str]) -> bytes:
+def workbook(report: Report, told: Side, stored: Side, missing: Sequence[str], only_here: Sequence[str]) -> bytes:
+    """The figures, the counts by hour, and the ids that differ."""
     # Workflows import the steps for their signatures, and must not pay for pandas.
     import pandas as pd  # noqa: PLC0415
 
@@ -125,9 +133,16 @@ def _book(report: Report, told: Side, stored: Side, missing: Sequence[str], only
     with pd.ExcelWriter(out, engine="xlsxwriter") as book:
         pd.DataFrame(list(figures.items()), columns=["figure", "value"]).to_excel(book, sheet_name="day", index=False)
         pd.DataFrame(hours).to_excel(book, sheet_name="hours", index=False)
-        pd.DataFrame(_rows(missing, told)).to_excel(book, sheet_name="missing", index=False)
-        pd.DataFrame(_rows(only_here, stored)).to_excel(book, sheet_name="only here", index=False)
+        for heading, ids, side in (("missing", missing, told), ("only here", only_here, stored)):
+            for number, batch in enumerate(batches(ids, SHEET_ROWS) or [()], 1):
+                name = heading if number == 1 else f"{heading} {number}"
+                pd.DataFrame(_rows(batch, side)).to_excel(book, sheet_name=name, index=False)
     return out.getvalue()
+
+
+def batches(ids: Sequence[str], most: int) -> list[Sequence[str]]:
+    """The ids, so many at a time."""
+    return [ids[start : start + most] for start in range(0, len(ids), most)]
 
 
 def _by_hour(told: Side, stored: Side) -> Mapping[str, Sequence[int]]:
@@ -141,9 +156,8 @@ def _by_hour(told: Side, stored: Side) -> Mapping[str, Sequence[int]]:
 
 
 def _rows(ids: Sequence[str], side: Side) -> Mapping[str, Sequence[Any]]:
-    shown = ids[:IDS_MAX]
     return {
-        "order_id": shown,
-        "modified_at": [side[order_id].modified_at.isoformat() for order_id in shown],
-        "version": [side[order_id].version for order_id in shown],
+        "order_id": ids,
+        "modified_at": [side[order_id].modified_at.isoformat() for order_id in ids],
+        "version": [side[order_id].version for order_id in ids],
     }

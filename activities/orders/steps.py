@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.orders import configuration, ledger, raw, storing, troubles
+from activities.orders import configuration, ledger, raw, staging, storing, troubles
 from activities.orders.configuration import Standing
 from activities.orders.credentials import keyring
 from activities.orders.reading import Harvest, Reading, TooLarge
@@ -14,6 +14,7 @@ from activities.orders.storing import Change, Copy
 from domain.orders import lateness, places
 from domain.orders.config import Effective
 from domain.orders.marks import Track
+from domain.orders.retrying import Setback, Trouble
 from domain.orders.steps import (
     Alarm,
     Alarms,
@@ -34,7 +35,7 @@ from infra import log, metrics
 from infra.database import Session
 from infra.heartbeats import beating
 from infra.limits import Limiter
-from infra.platforms import Connector, Platforms
+from infra.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from infra.services import Services
 from infra.tables.orders import OrderPlatform, OrderSlice
 
@@ -76,13 +77,13 @@ class OrderSteps:
 
     @activity.defn(name="order_fail")
     async def fail(self, order: FailOrder) -> Alarms:
-        """Put a slice into the failed set, and say whom to tell; a sweep that failed is only noted."""
+        """Put a slice into the failed set, and say whom to tell; a sweep that failed is noted, and made again later."""
         async with self._database.session() as session:
             here = await configuration.standing(session, order.platform, lock=True)
             if order.purpose is Purpose.SWEEP:
                 row = await ledger.find(session, order.platform, order.window, lock=True)
-                if row is not None:
-                    row.swept_at = await ledger.database_now(session)
+                if row is not None and row.done_at is not None:
+                    row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
                     session.add(row)
                 return Alarms()
             is_failed = await ledger.fail(session, order.platform, order.window, order.fault)
@@ -137,7 +138,7 @@ class PlatformSteps:
     @activity.defn(name="order_read")
     async def read(self, order: ReadOrder) -> Read:
         """One attempt at a slice: read, confirm, and commit orders and ledger row in one transaction."""
-        async with beating():
+        async with beating(at_once=False):
             with troubles.told():
                 return await self._read(order)
 
@@ -146,9 +147,27 @@ class PlatformSteps:
             here = await configuration.standing(session, order.platform)
             if not await self._begun(session, here, order):
                 return Read(ending=Ending.OVER)
+        tape = await staging.taken_up(self._objects, order, here.capability)
+        try:
+            return await self._attempt(here, order, tape)
+        except PlatformFailure as failure:
+            raise troubles.stopped(await self._stopped(order, tape, failure)) from None
+
+    async def _stopped(self, order: ReadOrder, tape: Tape, failure: PlatformFailure) -> Setback:
+        """Keep what was told, where the next attempt may build on it."""
+        setback = troubles.setback_of(failure)
+        if troubles.goes_on(failure):
+            place = await staging.kept(self._objects, order, tape)
+            return setback.model_copy(update={"place": place, "gained": tape.gained})
+        if tape.has_begun and setback.trouble is Trouble.REFUSED:
+            # It answered before: perhaps no more is refused than a token that leads nowhere any more.
+            return setback.model_copy(update={"trouble": Trouble.FAILED})
+        return setback
+
+    async def _attempt(self, here: Standing, order: ReadOrder, tape: Tape) -> Read:
         halves = order.window.halves()
         reading = Reading(
-            self.connector(here, order),
+            self.connector(here, order, tape),
             order.window.begun_earlier(order.settings.overlap),
             order.settings.max_rows_per_slice if halves else None,
         )
@@ -157,14 +176,19 @@ class PlatformSteps:
         except TooLarge:
             return await self._split(order, halves or ())
         copies = await self._whole(here, reading, list(harvest.copies.values()))
-        return await self._commit(here, order, harvest, copies)
+        read = await self._commit(here, order, harvest, copies)
+        await staging.cleared(self._objects, order)
+        return read
 
-    def connector(self, here: Standing, order: ReadOrder | None = None) -> Connector:
+    def connector(
+        self, here: Standing, order: ReadOrder | None = None, tape: Tape | None = None, pace: Pace | None = None
+    ) -> Connector:
         """What speaks to the platform, as fast as is configured."""
         settings = order.settings if order else here.settings
         keys = keyring(self._settings.credentials_folder, settings.credentials)
         capability = settings.adjusted(here.capability)
-        return self._platforms.connector(capability, here.account, keys)
+        pace = Pace.within(settings.timeout) if order else pace
+        return self._platforms.connector(capability, here.account, keys, tape=tape, pace=pace)
 
     async def _begun(self, session: Session, here: Standing, order: ReadOrder) -> bool:
         """Take the slice; a complete one that is read again is nobody's."""
@@ -179,11 +203,12 @@ class PlatformSteps:
 
     async def _whole(self, here: Standing, reading: Reading, copies: list[Copy]) -> list[Copy]:
         """Orders that are told in part are asked for one by one, but only those that are newer than ours."""
-        if here.capability.detail is None:
+        detail = here.capability.detail
+        if detail is None:
             return copies
         async with self._database.session() as session:
             ours = await storing.known(session, here.account, copies)
-        return await reading.whole([copy for copy in copies if copy.order.order_id not in ours])
+        return await reading.whole(detail, [copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split(self, order: ReadOrder, halves: tuple[Window, ...]) -> Read:
         async with self._database.session() as session:
@@ -210,6 +235,7 @@ class PlatformSteps:
                 row.done_at = await ledger.database_now(session)
             elif order.purpose is Purpose.SWEEP:
                 row.swept_at, row.missed = await ledger.database_now(session), result.missed
+                row.failed_at, row.fault = None, None
                 _learn(platform, here, row, order.window, changes)
             session.add(row)
             await ledger.complete(session, platform)

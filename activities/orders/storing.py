@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
 from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, bindparam, text
 
 from domain.orders.capability import Order
+from infra import packing
 from infra.database import Session
 from infra.platforms import Account
 from infra.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
+DIGEST_BYTES: Final = 16
 
-_COLUMNS: Final = (
-    *("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision"),
-)
+COLUMNS: Final = (*("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision"),)
+_STATE: Final = struct.Struct(f">iqiqi{DIGEST_BYTES}si")
+_TAIL: Final = struct.Struct(">iqiq")
 _TIMES = ARRAY(DateTime(timezone=True))
 _ACCOUNT = (bindparam("platform", type_=Text), bindparam("shop", type_=Text))
 # Order by order, by the primary key. Were the platform named to the planner, it would take one that was set up after
@@ -57,12 +62,17 @@ _REPLACE = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, gc=False):
     """An order as it was told, and when it was asked for, by the platform's clock."""
 
     order: Order
     asked_at: datetime
+    digest: bytes = b""
+    """Tells two copies apart."""
+
+    def __post_init__(self) -> None:
+        """Take the digest once."""
+        self.digest = hashlib.blake2b(self.order.raw, digest_size=DIGEST_BYTES).digest()
 
     @property
     def rank(self) -> tuple[datetime, int, datetime]:
@@ -71,8 +81,7 @@ class Copy:
 
     def replaces(self, stored: Stored) -> bool:
         """Whether it is newer: of two copies of the same second and version, the one that was asked for later."""
-        told = digest(self.order)
-        return told != stored.digest and (*self.rank, told) > (*stored.rank, stored.digest)
+        return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +92,7 @@ class Stored:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """An order that a commit made or replaced."""
 
     modified_at: datetime
@@ -108,8 +116,7 @@ async def merge(session: Session, account: Account, revision: int, copies: Seque
     new = [each for each in copies if each.order.order_id not in found]
     newer = [each for each in copies if (old := found.get(each.order.order_id)) and each.replaces(old)]
     if new:
-        records = [_record(account, revision, each) for each in sorted(new, key=lambda each: each.order.order_id)]
-        await session.copy(OrderRow.__tablename__, _COLUMNS, records)
+        await session.copy(OrderRow.__tablename__, COLUMNS, await asyncio.to_thread(packed, account, revision, new))
     for batch in _batches(newer):
         await _replace(session, account, revision, batch)
     changes = [Change(each.order.modified_at, None) for each in new]
@@ -144,26 +151,44 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
     columns = {
         "modified": [order.modified_at for order in orders],
         "versions": [order.version for order in orders],
-        "digests": [digest(order) for order in orders],
-        "raws": [_text(order) for order in orders],
+        "digests": [each.digest for each in batch],
+        "raws": [_text(order.raw) for order in orders],
         "asked": [each.asked_at for each in batch],
     }
     await session.execute(_REPLACE, {**whose, **columns})
 
 
-def _record(account: Account, revision: int, copy: Copy) -> tuple[object, ...]:
-    order = copy.order
-    state = (order.modified_at, order.version, digest(order), _text(order))
-    return (account.platform, account.shop, order.order_id, *state, copy.asked_at, revision)
+def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
+    """New orders as COPY takes them in, in the order of their key."""
+    head = packing.count(len(COLUMNS)) + packing.text(account.platform.encode()) + packing.text(account.shop.encode())
+    rows = []
+    for copy in sorted(copies, key=_order_id):
+        order, raw = copy.order, _utf8(copy.order.raw)
+        state = _STATE.pack(
+            *(8, packing.micros(order.modified_at)),
+            *(8, order.version),
+            *(DIGEST_BYTES, copy.digest),
+            len(raw),
+        )
+        tail = _TAIL.pack(8, packing.micros(copy.asked_at), 8, revision)
+        rows.append(b"".join((head, packing.text(order.order_id.encode()), state, raw, tail)))
+    return packing.table(rows)
 
 
-def _text(order: Order) -> str:
-    return order.raw.decode(errors="replace")
+def _order_id(copy: Copy) -> str:
+    return copy.order.order_id
 
 
-def digest(order: Order) -> bytes:
-    """Tells two copies apart."""
-    return hashlib.blake2b(order.raw, digest_size=16).digest()
+def _utf8(raw: bytes) -> bytes:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _text(raw).encode()
+    return raw
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
 
 
 def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:

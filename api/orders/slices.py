@@ -124,7 +124,7 @@ async def redo(call: Call, path: SlicePath) -> ShownSlice:
             task_queue=places.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(platform.project_id),
+            search_attributes=attributes(platform.project_id, "running"),
             static_summary=f"redo {job.window}",
         )
     except WorkflowAlreadyStartedError:

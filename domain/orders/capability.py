@@ -105,6 +105,9 @@ class Paging(_Record):
     next: JsonPath | None = Field(default=None, description="where the next cursor or token is told")
     more: JsonPath | None = Field(default=None, description="where it is told whether there are more pages")
     rows_max: int | None = Field(default=None, ge=1, description="rows of one query after which the platform stops")
+    token_seconds: Seconds | None = Field(
+        default=None, description="how long a cursor, token or link is good; a reading that waits longer begins again"
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -50,7 +50,7 @@ class Options(BaseModel):
     starttime: StartTime | None = Field(
         default=None, max_length=40, description="a moment, or “last 3 months”; resolved once, kept"
     )
-    interval: int | None = Field(default=None, ge=1, le=86_400, description="seconds of a slice")
+    interval: int | None = Field(default=None, ge=1, le=2_678_400, description="seconds of a slice")
     timeout: int | None = Field(default=None, ge=1, le=86_400, description="seconds after which an attempt is ended")
     retries: int | None = Field(default=None, ge=0, le=100, description="retries of a slice after its first attempt")
     retryintv: float | None = Field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -73,11 +74,21 @@ class Reader:
 
     def read(self, text: bytes | msgspec.Raw) -> dict[str, Any]:
         """The value of each name; raises Unreadable."""
+        root = self.root(text)
+        if root is None:
+            return dict.fromkeys(self._picks)
+        return {name: pick(root) for name, pick in self._picks.items()}
+
+    def root(self, text: bytes | msgspec.Raw) -> Any:
+        """What a `pick` takes its value from, or None; raises Unreadable."""
         try:
-            root = self._decoder.decode(text)
+            return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreadable(str(error)) from None
-        return {name: pick(root) for name, pick in self._picks.items()}
+
+    def pick(self, name: str) -> Pick:
+        """What takes the value of one name from a root; of a name that was not wanted, None."""
+        return self._picks.get(name, _nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,7 @@ class _Leaf:
 class _Compiled:
     type: Any
     picks: Mapping[str, Pick]
+    """Each takes a value that is there, never None."""
 
 
 def _plant(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
@@ -110,8 +122,8 @@ def _plant(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any)
 def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     if isinstance(node, _Leaf):
         # Raw takes in a null by itself and knows no union.
-        kind = node.type if node.type is msgspec.Raw else node.type | None
-        return _Compiled(kind, {node.name: _unless_null})
+        is_raw = node.type is msgspec.Raw
+        return _Compiled(node.type if is_raw else node.type | None, {node.name: _unless_null if is_raw else _itself})
     kinds = {type(step) for step in node}
     if len(kinds) > 1:
         raise BadPath(
@@ -144,13 +156,34 @@ def _compile_list(node: dict[Step, Any]) -> _Compiled:
     )
 
 
-def _unless_null(value: Any) -> Any:
-    return None if isinstance(value, msgspec.Raw) and value == _NULL else value
+def _nothing(value: Any) -> Any:
+    return None
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _unless_null(value: msgspec.Raw) -> Any:
+    return None if value == _NULL else value
 
 
 def _through(attribute: str, pick: Pick) -> Pick:
-    return lambda node: None if node is None else pick(getattr(node, attribute))
+    get = attrgetter(attribute)
+    if pick is _itself:
+        # Read from every row: no frame of Python's.
+        return get
+
+    def read(node: Any) -> Any:
+        value = get(node)
+        return None if value is None else pick(value)
+
+    return read
 
 
 def _at(place: int, pick: Pick) -> Pick:
-    return lambda items: pick(items[place]) if items and len(items) > place else None
+    def read(items: Any) -> Any:
+        value = items[place] if len(items) > place else None
+        return None if value is None else pick(value)
+
+    return read

@@ -99,6 +99,8 @@ class Moments(BaseModel):
 
 def _with_zone(text: str | int) -> datetime:
     moment = datetime.fromisoformat(str(text))
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} tells no zone")
     return moment.astimezone(UTC)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
 from domain.orders import windows
 from domain.orders.windows import Window
 
@@ -16,9 +18,22 @@ PLATFORM_QUEUES: Final = "orders-*"
 """In place of a queue's name: those of all platforms."""
 WATCH: Final = "orders-watch"
 RAW: Final = "orders-raw/"
+STAGING: Final = "orders-staging/"
+"""What attempts were told that had to stop."""
 
 _PREFIX: Final = "orders-"
 _DESK: Final = ":desk"
+
+
+class Place(BaseModel):
+    """Where a reading stopped: what it had been told by then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    older: str | None = None
+    """What this one replaces; it may go when this one is taken up."""
+    kept_at: AwareDatetime
 
 
 def slice_queue(platform: str) -> str:
@@ -57,6 +72,11 @@ def raw_key(platform: str, window: Window, reading: str) -> str:
     day = window.start.date().isoformat()
     name = f"{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
     return f"{RAW}platform={platform}/day={day}/{name}.parquet"
+
+
+def staging_key(platform: str, window: Window, reading: str) -> str:
+    """Where it lies what an attempt was told before it had to stop."""
+    return f"{STAGING}{platform}/{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
 
 
 def report_key(platform: str, day: str) -> str:

@@ -238,6 +238,7 @@ AMAZON: Final = Capability(
         size=100,
         size_max=100,
         next="$.payload.NextToken",
+        token_seconds=86_400,
     ),
     clock=Clock(path="/", counted=False),
     rate=RateLimit(per_second=0.0167, burst=20),

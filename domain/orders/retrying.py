@@ -8,9 +8,14 @@ from typing import Final
 from pydantic import BaseModel
 
 from domain.faults import FaultRecord
+from domain.orders.places import Place
 
 WAITS_MAX: Final = 1_000
-"""So often a platform may tell a slice to wait before that counts as a failure."""
+WAITED_MAX_SECONDS: Final = 2 * 86_400.0
+"""So often and so long a slice may wait without being told anything more; then each wait is a failure. A daily quota
+is there again within that time."""
+WAIT_MAX_SECONDS: Final = 86_400.0
+"""No wait is longer, whatever a platform asks for."""
 CRASHES_MAX: Final = 10
 """So many workers may die with a slice before it is taken for the cause."""
 
@@ -34,6 +39,10 @@ class Setback(BaseModel):
     trouble: Trouble
     fault: FaultRecord
     wait_seconds: float = 0.0
+    place: Place | None = None
+    """Where the next attempt can go on."""
+    gained: int = 0
+    """Answers that it was told, more than the attempts before."""
 
 
 class Ladder(BaseModel):
@@ -41,20 +50,25 @@ class Ladder(BaseModel):
 
     failures: int = 0
     waits: int = 0
+    """In a row, without being told anything more."""
+    waited_seconds: float = 0.0
     crashes: int = 0
 
     def pause_after(self, setback: Setback, retries: int, retryintv: float) -> float | None:
         """How long to wait before the next attempt; None where there is none, and the slice has failed."""
+        if setback.gained:
+            self.waits, self.waited_seconds = 0, 0.0
+        wait_seconds = min(setback.wait_seconds, WAIT_MAX_SECONDS)
         match setback.trouble:
             case Trouble.REFUSED:
                 return None
-            case Trouble.TOLD_TO_WAIT if self.waits < WAITS_MAX:
-                self.waits += 1
-                return max(setback.wait_seconds, 0.1)
+            case Trouble.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
+                self.waits, self.waited_seconds = self.waits + 1, self.waited_seconds + wait_seconds
+                return max(wait_seconds, 0.1)
             case Trouble.CRASHED if self.crashes < CRASHES_MAX:
                 self.crashes += 1
                 return 0.0
         self.failures += 1
         if self.failures > retries:
             return None
-        return max(self.failures * retryintv, setback.wait_seconds)
+        return max(self.failures * retryintv, wait_seconds)

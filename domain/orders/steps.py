@@ -10,6 +10,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from domain.faults import FaultRecord
 from domain.orders.config import Effective
 from domain.orders.marks import Track
+from domain.orders.places import Place
+from domain.orders.retrying import Ladder
 from domain.orders.windows import Window
 from domain.sealed import Sealed
 
@@ -79,11 +81,21 @@ class Claimed(_Model):
     """Whether this run's time is over already: its slices are read again, and no mark moves."""
 
 
+class SoFar(_Model):
+    """Where a slice stands that goes on in another run."""
+
+    attempt: int
+    ladder: Ladder
+    place: Place | None
+
+
 class SliceOrder(Named):
     """One slice's workflow."""
 
     project_id: str
     job: Job
+    so_far: SoFar | None = None
+    """What the runs before this one came to, where their history had grown long."""
 
 
 class ReadOrder(Named):
@@ -92,6 +104,8 @@ class ReadOrder(Named):
     window: Window
     purpose: Purpose
     settings: Effective
+    place: Place | None = None
+    """Where the attempt before had to stop."""
     holder: str
     """Names the attempt: who comes later has another one, and what this one still writes changes nothing."""
 

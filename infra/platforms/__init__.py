@@ -7,18 +7,22 @@ from infra.platforms.failures import (
     PlatformFailure,
     PlatformLied,
     PlatformRefused,
+    PlatformSlow,
     TokenExpired,
     TooManyRows,
 )
+from infra.platforms.pace import Pace
 from infra.platforms.permits import Permits, PlatformGate, day_bucket, rate_bucket
 from infra.platforms.platforms import Platforms
 from infra.platforms.reading import Page
+from infra.platforms.tape import Tape
 
 __all__ = [
     "Account",
     "Connector",
     "Credentials",
     "Keyring",
+    "Pace",
     "Page",
     "Permits",
     "PlatformBusy",
@@ -26,8 +30,10 @@ __all__ = [
     "PlatformGate",
     "PlatformLied",
     "PlatformRefused",
+    "PlatformSlow",
     "Platforms",
     "Span",
+    "Tape",
     "TokenExpired",
     "TooManyRows",
     "day_bucket",

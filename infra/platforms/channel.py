@@ -17,8 +17,17 @@ from domain.orders.jsonpath import Reader, Unreadable
 from infra import log
 from infra.http import Answer, GuardedClient
 from infra.platforms.access import Account, Credentials, Keyring, sign
-from infra.platforms.failures import PlatformBusy, PlatformFailure, PlatformLied, PlatformRefused, TokenExpired
+from infra.platforms.failures import (
+    PlatformBusy,
+    PlatformFailure,
+    PlatformLied,
+    PlatformRefused,
+    PlatformSlow,
+    TokenExpired,
+)
+from infra.platforms.pace import Pace
 from infra.platforms.permits import PlatformGate
+from infra.platforms.tape import Tape, question
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
@@ -35,14 +44,32 @@ class Told:
 
     answer: Answer
     values: Mapping[str, Any]
+    asked_at: datetime
+    """When it was asked for, by the platform's clock."""
 
 
 class Channel:
-    """Asks one account, with credentials that it renews once when they have expired."""
+    """Asks one account, with credentials that it renews once when they have expired.
+
+    Args:
+        gate: Shared by all channels of this process to the account.
+        keyring: Where its credentials are read.
+        tape: What was told to this piece of work before; what is told now is kept there, too.
+        pace: How much time it has.
+    """
 
     def __init__(
-        self, http: GuardedClient, gate: PlatformGate, capability: Capability, account: Account, keyring: Keyring
+        self,
+        http: GuardedClient,
+        gate: PlatformGate,
+        capability: Capability,
+        account: Account,
+        keyring: Keyring,
+        tape: Tape,
+        pace: Pace,
     ) -> None:
+        self.tape = tape
+        self._pace = pace
         self._http = http
         self._gate = gate
         self._capability = capability
@@ -77,7 +104,9 @@ class Channel:
 
     async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> Answer:
         """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
-        answer = await self._send(self._account.base_url.rstrip("/") + path, parameters, counted=counted)
+        if counted:
+            await self._take_turn()
+        answer = await self._exchange(self._account.base_url.rstrip("/") + path, parameters)
         if answer.status in BUSY_STATUSES:
             raise self._failure(answer, self._read_error(answer))
         return answer
@@ -86,6 +115,14 @@ class Channel:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
     async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
+        asked = question(url, parameters)
+        if kept := self.tape.heard(asked):
+            return self._told(kept.answer, reader, kept.asked_at)
+        told = await self._ask_anew(url, parameters, reader)
+        self.tape.keep(asked, told.asked_at, told.answer)
+        return told
+
+    async def _ask_anew(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
@@ -101,17 +138,30 @@ class Channel:
         """One bad answer among many pages must not send a whole window back to its beginning."""
         for pause_seconds in RETRY_PAUSES_SECONDS:
             try:
-                return self._told(await self._send(url, parameters), reader)
+                return await self._ask_once(url, parameters, reader)
             except PlatformBusy as busy:
                 asked = busy.retry_after_seconds
                 if asked is not None and asked > PATIENCE_SECONDS:
                     raise
                 await asyncio.sleep(pause_seconds if asked is None else asked)
-        return self._told(await self._send(url, parameters), reader)
+        return await self._ask_once(url, parameters, reader)
 
-    async def _send(self, url: str, parameters: Mapping[str, str], *, counted: bool = True) -> Answer:
-        if counted:
-            await self._gate.permits.take()
+    async def _ask_once(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
+        await self._take_turn()
+        asked_at = datetime.now(UTC) + self.skew
+        return self._told(await self._exchange(url, parameters), reader, asked_at)
+
+    async def _take_turn(self) -> None:
+        if self._pace.is_over:
+            raise PlatformSlow(f"{self} did not tell the whole slice within its timeout.")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._gate.permits.take(self._pace.patience_seconds)
+        finally:
+            self._pace.spend(clock() - began)
+
+    async def _exchange(self, url: str, parameters: Mapping[str, str]) -> Answer:
         self._credentials = self._credentials or await self._keyring(False)
         signed = sign(self._capability.access, self._credentials, parameters, datetime.now(UTC) + self.skew)
         query = urlencode(signed.parameters)
@@ -129,7 +179,7 @@ class Channel:
             self.set_clock(date)
         return answer
 
-    def _told(self, answer: Answer, reader: Reader) -> Told:
+    def _told(self, answer: Answer, reader: Reader, asked_at: datetime) -> Told:
         if answer.status != 200:
             raise self._failure(answer, self._read_error(answer))
         try:
@@ -141,7 +191,7 @@ class Channel:
             ) from None
         if values.get(CODE) not in (None, 0, "", "0"):
             raise self._failure(answer, values)
-        return Told(answer, values)
+        return Told(answer, values, asked_at)
 
     def _read_error(self, answer: Answer) -> Mapping[str, Any]:
         try:

@@ -8,15 +8,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from domain.orders.capability import NEXT, TOTAL, Capability, Direction, Order, PagingKind
+from domain.orders.capability import NEXT, TOTAL, Capability, Detail, Direction, Order, PagingKind
 from domain.orders.jsonpath import Path, Reader
-from infra.http import GuardedClient
 from infra.platforms import walks
-from infra.platforms.access import Account, Keyring
+from infra.platforms.access import Account
 from infra.platforms.channel import Channel, date_of
 from infra.platforms.failures import PlatformLied, PlatformRefused, TooManyRows
-from infra.platforms.permits import PlatformGate
 from infra.platforms.reading import Asked, Page, Rows
+from infra.platforms.tape import Tape
 
 _TIME, _ROW = "time", "row"
 
@@ -34,19 +33,11 @@ class Span(Protocol):
 
 
 class Connector:
-    """Reads one account.
+    """Reads one account."""
 
-    Args:
-        gate: Shared by all connectors of this process to the account.
-        keyring: Where its credentials are read.
-    """
-
-    def __init__(
-        self, http: GuardedClient, gate: PlatformGate, capability: Capability, account: Account, keyring: Keyring
-    ) -> None:
+    def __init__(self, channel: Channel, capability: Capability, account: Account) -> None:
         self.capability = capability
-        self._account = account
-        self._channel = Channel(http, gate, capability, account, keyring)
+        self._channel = channel
         self._fixed = {
             **capability.query.parameters,
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
@@ -82,7 +73,7 @@ class Connector:
         total, query = self.capability.total, self.capability.query
         if total is None:
             return None
-        parameters = {**self._query(self._asked(window), page=None), **total.parameters}
+        parameters = {**self._query(self.bounds(window), page=None), **total.parameters}
         reader = self._rows.reader
         if total.path and total.value:
             reader = Reader({TOTAL: (Path.parse(total.value), int | str), **self.capability.error_paths()})
@@ -104,7 +95,7 @@ class Connector:
             TooManyRows: The platform does not tell the window's last rows; what came so far is right but not all.
             PlatformFailure: As the name says.
         """
-        paging, asked = self.capability.paging, self._asked(window)
+        paging, asked = self.capability.paging, self.bounds(window)
         match paging.kind:
             case PagingKind.NUMBER if (paging.direction is Direction.BACKWARD) != opposite:
                 walk = walks.backwards(self._numbered(asked), paging, await self._last_page(window, total))
@@ -121,26 +112,27 @@ class Connector:
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._too_many(rows)
 
-    async def detail(self, order: Order) -> Order:
-        """The whole order, where the list tells only a part of each."""
-        detail = self.capability.detail
-        if detail is None:
-            return order
-        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self.capability.error_paths()})
-        parameters = {**detail.parameters, detail.id_parameter: order.order_id}
-        row = (await self._channel.ask(detail.path, parameters, reader)).values[_ROW]
-        if row is None:
-            raise PlatformRefused(
-                f"{self._channel} has no order {order.order_id}, which it told before. Look into it there."
-            )
-        whole = self._rows.order(row)
-        if whole.order_id != order.order_id:
-            raise PlatformLied(f"{self._channel} told order {whole.order_id} when asked for {order.order_id}.")
-        return whole
+    @property
+    def tape(self) -> Tape:
+        """What it has been told."""
+        return self._channel.tape
 
-    def _asked(self, window: Span) -> Asked:
-        first, last = self.capability.bounds(window.start, window.end)
-        return Asked(first, last)
+    def bounds(self, window: Span) -> Asked:
+        """What is asked for so that no order of a window is left out: both ends belong to it."""
+        return Asked(*self.capability.bounds(window.start, window.end))
+
+    async def detail(self, detail: Detail, order_id: str) -> tuple[Order, datetime]:
+        """A whole order, where the list tells only a part of each, and when it was asked for."""
+        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self.capability.error_paths()})
+        parameters = {**detail.parameters, detail.id_parameter: order_id}
+        told = await self._channel.ask(detail.path, parameters, reader)
+        row = told.values[_ROW]
+        if row is None:
+            raise PlatformRefused(f"{self._channel} has no order {order_id}, which it told before. Look into it there.")
+        whole = self._rows.order(row)
+        if whole.order_id != order_id:
+            raise PlatformLied(f"{self._channel} told order {whole.order_id} when asked for {order_id}.")
+        return whole, told.asked_at
 
     def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
@@ -173,7 +165,7 @@ class Connector:
             told = await self._channel.ask(
                 self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
             )
-            page = self._rows.page(place, told.answer, told.values, asked)
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             return walks.Step(page, self._rows.has_more(told.values))
 
         return read
@@ -186,7 +178,7 @@ class Connector:
             if token is not None and paging.kind is PagingKind.TOKEN:
                 parameters = {**self._fixed, paging.parameter: token}
             told = await self._channel.ask(query.path, parameters, self._rows.reader)
-            page = self._rows.page(place, told.answer, told.values, asked)
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             following: Any = told.values[NEXT]
             more = self._rows.has_more(told.values)
             return walks.Step(page, more, None if more is False or following in (None, "") else str(following))
@@ -201,7 +193,7 @@ class Connector:
                 told = await self._channel.ask(query.path, self._query(asked, page=None), self._rows.reader)
             else:
                 told = await self._channel.follow(link, self._rows.reader)
-            page = self._rows.page(place, told.answer, told.values, asked)
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
             return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
 
         return read

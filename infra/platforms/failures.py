@@ -24,6 +24,10 @@ class PlatformBusy(PlatformFailure):
         self.retry_after_seconds = retry_after_seconds
 
 
+class PlatformSlow(PlatformFailure):
+    """It did not tell everything in the time that an attempt has; what it told is kept."""
+
+
 class PlatformRefused(PlatformFailure):
     """Asking again would not help before somebody mends the request, the account or the address."""
 

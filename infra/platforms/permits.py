@@ -19,6 +19,7 @@ HELD_SHARE: Final = 1 / 20
 HELD_MIN_SECONDS: Final = 0.05
 HELD_MAX_SECONDS: Final = 1.0
 SHORTEST_WAIT_SECONDS: Final = 0.001
+PATIENCE_SECONDS: Final = 5.0
 BATCH_SHARE: Final = 1 / 4
 """How much of a burst one process takes at a time."""
 
@@ -49,16 +50,12 @@ class Permits:
     more than `burst + per_second × t` requests. What is taken counts from then on, used or not; it must be used within
     `held_seconds`, by which the window is longer, so that a permit used late breaks no rate. A batch grows only while
     all of the one before are used in time: permits that expire are lost to everybody.
-
-    Args:
-        patience_seconds: What to wait at most here; a longer wait is told, so that it can be a timer elsewhere.
     """
 
-    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, patience_seconds: float = 5.0) -> None:
+    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit) -> None:
         self.rate = rate
         self._limiter = limiter
         self._platform = platform
-        self._patience_seconds = patience_seconds
         window_seconds = rate.burst / rate.per_second
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
@@ -69,10 +66,10 @@ class Permits:
         self._good_until = -math.inf
         self._turn = asyncio.Lock()
 
-    async def take(self) -> None:
-        """Wait for one permit; raises PlatformBusy if that would take long."""
+    async def take(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait for one permit; raises PlatformBusy if that would take longer: then it can be a timer elsewhere."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + self._patience_seconds
+        deadline = clock() + patience_seconds
         async with self._turn:
             if self._left and clock() < self._good_until:
                 self._left -= 1

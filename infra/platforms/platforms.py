@@ -6,8 +6,11 @@ from domain.orders.capability import Capability, RateLimit
 from infra.http import GuardedClient
 from infra.limits import Limiter
 from infra.platforms.access import Account, Keyring
+from infra.platforms.channel import Channel
 from infra.platforms.connector import Connector
+from infra.platforms.pace import Pace
 from infra.platforms.permits import Permits, PlatformGate
+from infra.platforms.tape import Tape
 
 
 class Platforms:
@@ -19,12 +22,25 @@ class Platforms:
         self._gates: dict[str, PlatformGate] = {}
 
     def connector(
-        self, capability: Capability, account: Account, keyring: Keyring, *, rate: RateLimit | None = None
+        self,
+        capability: Capability,
+        account: Account,
+        keyring: Keyring,
+        *,
+        rate: RateLimit | None = None,
+        tape: Tape | None = None,
+        pace: Pace | None = None,
     ) -> Connector:
-        """A connector for one piece of work; `rate` is what the configuration allows, by default the platform's."""
-        return Connector(
-            self._http, self._gate(account.platform, rate or capability.rate), capability, account, keyring
-        )
+        """A connector for one piece of work.
+
+        Args:
+            rate: What the configuration allows, by default the platform's.
+            tape: What it was told before it had to stop.
+            pace: How much time it has, by default no end of it, but little patience.
+        """
+        gate = self._gate(account.platform, rate or capability.rate)
+        channel = Channel(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
+        return Connector(channel, capability, account)
 
     def _gate(self, platform: str, rate: RateLimit) -> PlatformGate:
         gate = self._gates.get(platform)

@@ -26,6 +26,8 @@ class Page:
     """Of the pages of one walk, in the order they were read, from 0."""
     orders: Sequence[Order]
     body: bytes
+    asked_at: datetime
+    """When it was asked for, by the platform's clock."""
     total: int | None
     """How many rows the window holds, where the answer tells it."""
     outside: int
@@ -49,10 +51,11 @@ class Rows:
         self._capability = capability
         self._account = account
         self.reader = Reader(capability.page_paths())
-        self._row = Reader(capability.row_paths())
+        self._row = row = Reader(capability.row_paths())
+        self._id, self._modified, self._version = row.pick(ID), row.pick(MODIFIED), row.pick(VERSION)
         self._moment = capability.rows.moments.reader()
 
-    def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked) -> Page:
+    def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked, asked_at: datetime) -> Page:
         """What an answer tells; raises PlatformLied where it tells no orders."""
         raw = values[ROWS]
         if raw is None:
@@ -62,14 +65,14 @@ class Rows:
                     "If it leaves empty lists out, say so in its record (rows.absent_when_empty)."
                 )
             raw = []
-        outside = undated = 0
-        orders = []
+        read, first, last = self._order, asked.first, asked.last
+        orders, undated = [], 0
         for text in raw:
-            order, is_dated = self._order(text, asked.first)
+            order, is_dated = read(text, first)
             orders.append(order)
             undated += not is_dated
-            outside += not asked.first <= order.modified_at <= asked.last
-        return Page(number, orders, answer.body, self.total(answer, values), outside, undated)
+        outside = sum(not first <= order.modified_at <= last for order in orders)
+        return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
 
     def order(self, text: msgspec.Raw) -> Order:
         """An order that was asked for by its id."""
@@ -97,22 +100,19 @@ class Rows:
 
     def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
         try:
-            values = self._row.read(text)
-            told = values[MODIFIED]
-            moment = undated_as if told in (None, "") else self._moment(told)
+            root = self._row.root(text)
+            if root is None:
+                raise Unreadable("null")
+            told = self._modified(root)
+            is_dated = told is not None and told != ""
+            moment = self._moment(told) if is_dated else undated_as
         except (Unreadable, ValueError, OverflowError) as error:
             raise self._unreadable(text, str(error)) from None
-        if values[ID] in (None, ""):
+        order_id, account = self._id(root), self._account
+        if order_id is None or order_id == "":
             raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
-        order = Order(
-            self._account.platform,
-            self._account.shop,
-            str(values[ID]),
-            moment,
-            values.get(VERSION) or 0,
-            bytes(text),
-        )
-        return order, told not in (None, "")
+        version = self._version(root) or 0
+        return Order(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
 
     def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
         excerpt = bytes(text)[:300].decode(errors="replace")

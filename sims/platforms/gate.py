@@ -43,7 +43,8 @@ class Throttle:
                 wait = self._day[0] + DAY_SECONDS - now
         if not wait and rate is not None:
             full_at = max(now, self._full_at) + 1 / rate
-            wait = max(0.0, full_at - now - self._limits.burst / rate)
+            # Rounded: what floats lose must not refuse the first of all.
+            wait = round(max(0.0, full_at - now - self._limits.burst / rate), 6)
             if not wait:
                 self._full_at = full_at
         if wait:

@@ -46,6 +46,9 @@ class Faults(_Part):
     token_requests: int | None = Field(default=None, ge=1, description="requests after which a token has expired")
     token_dead: bool = Field(default=False, description="no token is good, nor are newer ones")
     repeat_token_at: int | None = Field(default=None, ge=1, description="the page of a walk that leads to itself")
+    page_token_seconds: float | None = Field(
+        default=None, gt=0, description="amazon: after so long, by the platform's clock, a page's token leads nowhere"
+    )
     total_off: int = Field(default=0, description="how far totals are wrong")
     ignore_filter: bool = False
     ignore_page: bool = False

@@ -137,12 +137,10 @@ async def test_a_merge_whose_transaction_fails_leaves_nothing(database: Database
 
 async def test_a_copy_belongs_to_its_transaction_from_the_first_statement(database: Database) -> None:
     """Also where nothing came before it."""
-    record = ("7", "shop", "a", NOON, 1, b"digest", "{}", NOON, 1)
-    columns = ("platform", "shop", "order_id", "modified_at", "version", "digest", "raw", "asked_at", "revision")
 
     async def copy_and_fail() -> None:
         async with database.session() as session:
-            await session.copy("orders", columns, [record])
+            await session.copy("orders", storing.COLUMNS, storing.packed(OURS, 1, [copy("a")]))
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):

@@ -31,6 +31,12 @@ async def record(names: Sequence[str]) -> None:
     async with recording(variables) as recorder:
         for room in rooms:
             await room.record(recorder)
+    if orders in rooms:
+        async with recording(variables, orders.EVENTS_MAX) as recorder:
+            await orders.record_continued(recorder)
+    if tasks in rooms:
+        async with recording(variables, tasks.EVENTS_MAX) as recorder:
+            await tasks.record_continued(recorder)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from temporalio.client import Client
 
 from cli.house import House, house
 from infra import temporal
+from infra.embedded import flags
+from infra.embedded.flags import Flag
 from infra.settings import Settings
 from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver
 
+_CONTINUE = "limit.historyCount.suggestContinueAsNew"
 HISTORIES = Path(__file__).parent / "histories"
 
 
@@ -43,13 +47,20 @@ class Recorder:
 
 
 @asynccontextmanager
-async def recording(variables: Mapping[str, str]) -> AsyncIterator[Recorder]:
-    """Start everything, with these settings."""
-    with tempfile.TemporaryDirectory() as folder:
+async def recording(variables: Mapping[str, str], events_max: int | None = None) -> AsyncIterator[Recorder]:
+    """Start everything, with these settings.
+
+    Args:
+        events_max: After so many events a run is asked to continue as new, by default as many as everywhere.
+    """
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         async with running_receiver() as receiver, running_platforms() as platforms:
             allowed = json.dumps([each.base.removeprefix("http://") for each in (receiver, platforms)])
             credentials = {"HAULAGE_ORDERS__CREDENTIALS_FOLDER": folder}
             os.environ.update(variables, **credentials, HAULAGE_GUARD__ALLOW=allowed)
+            if events_max is not None:
+                soon = Flag(_CONTINUE, events_max, "Runs that go on in another.", "Short histories.")
+                patch.setattr(flags, "ENGINE_DYNAMIC", (*flags.ENGINE_DYNAMIC, soon))
             settings = Settings().model_copy(update={"data_dir": Path(folder)})
             async with house(settings) as running, aiohttp.ClientSession(base_url=running.api) as session:
                 engine = await temporal.connect(running.stack.environment(running.settings))

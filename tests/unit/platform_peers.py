@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from domain.orders.windows import Window
 from domain.quotas import Rate, Slot, Verdict
 from infra.http import GuardedClient
 from infra.limits import Limiter
-from infra.platforms import Account, Connector, Credentials, Page, Platforms
+from infra.platforms import Account, Connector, Credentials, Page, Platforms, Tape
 from infra.settings import GuardSettings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
@@ -50,6 +50,8 @@ class Bench:
     platform: Platform
     connector: Connector
     limiter: OpenLimiter
+    again: Callable[[Tape], Connector]
+    """Another connector, which goes on from what one was told."""
     renewals: list[bool] = field(default_factory=list)
 
     def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> Window:
@@ -82,8 +84,12 @@ async def bench(record: Capability | None = None, /, address: str = "", **scenar
         account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN}
-        connector = Platforms(http, limiter).connector(record or known[kind], account, keyring, rate=QUICK)
-        yield Bench(address, platform, connector, limiter, renewals)
+        every = Platforms(http, limiter)
+
+        def again(tape: Tape) -> Connector:
+            return every.connector(record or known[kind], account, keyring, rate=QUICK, tape=tape)
+
+        yield Bench(address, platform, again(Tape()), limiter, again, renewals)
 
 
 def orders(pages: Sequence[Page]) -> list[Order]:

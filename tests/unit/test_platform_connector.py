@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from domain.orders.capability import Capability
+from domain.orders.platforms import TAOBAO
 from domain.orders.windows import Window
 from infra.platforms import PlatformRefused, TooManyRows
 from sims.platforms import checker
@@ -170,7 +171,8 @@ async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
     """Taobao's list leaves out what its detail call tells."""
     async with bench(kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = orders(await here.read(here.window(300)))
-        whole = await here.connector.detail(part)
+        assert TAOBAO.detail
+        whole, _ = await here.connector.detail(TAOBAO.detail, part.order_id)
         assert (whole.order_id, whole.modified_at) == (part.order_id, part.modified_at)
         assert b"customer" not in part.raw
         assert b'"customer"' in whole.raw
@@ -181,8 +183,9 @@ async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
     async with bench(kind="taobao", orders=50, span_seconds=600) as here:
         [part, *_] = orders(await here.read(here.window(300)))
         here.platform.market.shown.version[int(part.order_id) - 2**53 - 1] = 0
+        assert TAOBAO.detail
         with pytest.raises(PlatformRefused, match="trade-not-exist"):
-            await here.connector.detail(part)
+            await here.connector.detail(TAOBAO.detail, part.order_id)
 
 
 async def test_a_filter_that_is_not_heeded_is_noticed() -> None:

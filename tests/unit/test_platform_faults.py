@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
 
     async def endless(place: int, number: int) -> walks.Step:
         read.append(number)
-        return walks.Step(Page(place, [], b"{}", None, 0, 0), has_more=True)
+        return walks.Step(Page(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
 
     with pytest.raises(PlatformLied, match="101 pages without an order"):
         async for _ in walks.forwards(endless, PLAIN.paging):

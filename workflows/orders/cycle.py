@@ -179,7 +179,7 @@ class OrderCycle:
                 id_reuse_policy=reuse,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
-                search_attributes=attributes(project_id),
+                search_attributes=attributes(project_id, "running"),
                 static_summary=f"{job.purpose} reading of {job.window}",
             )
         return None
@@ -208,12 +208,12 @@ class OrderCycle:
         return self._status
 
 
-def attributes(project_id: str) -> TypedSearchAttributes:
+def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
     """What the room's workflows are found by in the engine."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(temporal.ROOM, ROOM),
             SearchAttributePair(temporal.PROJECT, project_id),
-            SearchAttributePair(temporal.STATE, "pending"),
+            SearchAttributePair(temporal.STATE, state),
         ]
     )

@@ -14,13 +14,24 @@ from temporalio.exceptions import TimeoutError as EngineTimeout
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import OrderSteps, PlatformSteps
-    from activities.orders.troubles import SETBACK_TYPE
+    from activities.orders.troubles import SETBACK_TYPE, TIMEOUT_HINT
     from domain.faults import FaultRecord
     from domain.orders import places
     from domain.orders.config import Effective
     from domain.orders.marks import Track
     from domain.orders.retrying import Ladder, Setback, Trouble
-    from domain.orders.steps import Ending, FailOrder, Named, Purpose, Read, ReadOrder, Sliced, SliceOrder, SliceStatus
+    from domain.orders.steps import (
+        Ending,
+        FailOrder,
+        Named,
+        Purpose,
+        Read,
+        ReadOrder,
+        Sliced,
+        SliceOrder,
+        SliceStatus,
+        SoFar,
+    )
     from infra import temporal
     from workflows.orders import alarms
     from workflows.outcomes import fault_of
@@ -40,14 +51,17 @@ class OrderSlice:
 
     @workflow.init
     def __init__(self, order: SliceOrder) -> None:
+        before = order.so_far or SoFar(attempt=0, ladder=Ladder(), place=None)
         self._order = order
-        self._attempt = 0
+        self._attempt = before.attempt
+        self._ladder = before.ladder
+        self._place = before.place
+        self._state = "running"
         self._status = SliceStatus(purpose=order.job.purpose)
 
     @workflow.run
     async def run(self, order: SliceOrder) -> Sliced:
         """Read this as the story."""
-        ladder = Ladder()
         while True:
             settings = await self._settings()
             try:
@@ -55,13 +69,17 @@ class OrderSlice:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                setback = _setback_of(error)
-            pause = ladder.pause_after(setback, settings.retries, settings.retryintv)
+                setback = self._setback_of(error)
+            self._place = setback.place
+            pause = self._ladder.pause_after(setback, settings.retries, settings.retryintv)
             self._tell("failed" if pause is None else "pausing", pause, setback.fault)
             if pause is None:
                 return await self._failed(setback.fault)
             if pause:
                 await workflow.sleep(pause)
+            if workflow.info().is_continue_as_new_suggested():
+                so_far = SoFar(attempt=self._attempt, ladder=self._ladder, place=self._place)
+                workflow.continue_as_new(order.model_copy(update={"so_far": so_far}))
 
     @workflow.query
     def status(self) -> SliceStatus:
@@ -69,7 +87,8 @@ class OrderSlice:
         return self._status
 
     async def _settings(self) -> Effective:
-        return await workflow.execute_activity_method(
+        """What is in force; read here at once, so that a slice costs the engine one step less."""
+        return await workflow.execute_local_activity_method(
             OrderSteps.settings,
             Named(platform=self._order.platform),
             start_to_close_timeout=_STEP_SECONDS,
@@ -88,6 +107,7 @@ class OrderSlice:
                 window=job.window,
                 purpose=job.purpose,
                 settings=settings,
+                place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
             ),
             task_queue=places.slice_queue(self._order.platform),
@@ -114,6 +134,21 @@ class OrderSlice:
         await alarms.tell(told.alarms)
         return Sliced(done=False, fault=fault)
 
+    def _setback_of(self, error: ActivityError) -> Setback:
+        """What an attempt that did not come to its end means; one that was lost leaves the place of the one before."""
+        cause, place = error.cause, self._place
+        if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
+            told = Setback.model_validate(cause.details[0])
+            return told.model_copy(update={"place": place}) if told.trouble is Trouble.CRASHED else told
+        if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
+            fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
+            return Setback(trouble=Trouble.CRASHED, fault=fault, place=place)
+        if isinstance(cause, EngineTimeout):
+            message = "The slice was not read within its timeout."
+            fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
+            return Setback(trouble=Trouble.FAILED, fault=fault, place=place)
+        return Setback(trouble=Trouble.FAILED, fault=fault_of(error), place=place)
+
     def _ended(self, read: Read) -> Sliced:
         self._tell(read.ending, None, None)
         return Sliced(done=read.ending is not Ending.OVER, orders=read.orders, halves=len(read.halves))
@@ -123,20 +158,7 @@ class OrderSlice:
         self._status = SliceStatus(
             purpose=self._order.job.purpose, attempt=self._attempt, pause_seconds=pause, fault=fault
         )
-        workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
+        if state != self._state:
+            self._state = state
+            workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         workflow.set_current_details(f"**{state}**, attempts: {self._attempt}. {fault.sentence if fault else ''}")
-
-
-def _setback_of(error: ActivityError) -> Setback:
-    """What an attempt that did not come to its end means."""
-    cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
-        return Setback.model_validate(cause.details[0])
-    if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
-        fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-        return Setback(trouble=Trouble.CRASHED, fault=fault)
-    if isinstance(cause, EngineTimeout):
-        message = "The slice was not read within its timeout."
-        hint = "Raise `timeout`, or shorten `interval` or lower `max_rows_per_slice` so that slices are smaller."
-        return Setback(trouble=Trouble.FAILED, fault=FaultRecord(code="slice_timeout", message=message, hint=hint))
-    return Setback(trouble=Trouble.FAILED, fault=fault_of(error))

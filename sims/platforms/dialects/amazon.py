@@ -51,13 +51,13 @@ class Amazon(Dialect):
             raise Refusal(self.error(400, "refused", "MarketplaceIds is missing"))
         size = self.whole(query, "MaxResultsPerPage", 100, 100)
         if "NextToken" in query:
-            first_us, last_us, key, page = self._opened(query["NextToken"])
+            first_us, last_us, key, page, told_us = self._opened(market, query["NextToken"])
         else:
             first_us, last_us = (
                 self.moment(query, "LastUpdatedAfter", _UTC),
                 self.moment(query, "LastUpdatedBefore", _UTC),
             )
-            key, page = -1, 0
+            key, page, told_us = -1, 0, market.now_us
             if last_us > market.now_us - _NEWEST_US:
                 raise Refusal(self.error(400, "refused", "LastUpdatedBefore must be 2 minutes before now"))
         window = self.bounds(market, first_us, last_us)
@@ -65,20 +65,23 @@ class Amazon(Dialect):
         token = b""
         if len(numbers) == size:
             page += 1
-            following = [first_us, last_us, market.key(numbers[-1]), page]
+            following = [first_us, last_us, market.key(numbers[-1]), page, market.now_us]
             if page - 1 == market.scenario.faults.repeat_token_at:
-                following = [first_us, last_us, key, page - 1]
+                following = [first_us, last_us, key, page - 1, told_us]
             token = b'"NextToken":"%b",' % sealed(following).encode()
         rows = self.rows(market, numbers, self._row)
         before = self._stamp(last_us)
         return Reply(b'{"payload":{"Orders":[%b],%b"LastUpdatedBefore":"%b"}}' % (rows, token, before))
 
-    def _opened(self, token: str) -> list[int]:
+    def _opened(self, market: Market, token: str) -> list[int]:
         try:
-            first_us, last_us, key, page = opened(token)
+            first_us, last_us, key, page, told_us = opened(token)
         except (ValueError, TypeError):
             raise Refusal(self.error(400, "refused", "NextToken is invalid")) from None
-        return [first_us, last_us, key, page]
+        good_seconds = market.scenario.faults.page_token_seconds
+        if good_seconds is not None and market.now_us - told_us > good_seconds * MICRO:
+            raise Refusal(self.error(400, "refused", "NextToken has expired"))
+        return [first_us, last_us, key, page, told_us]
 
     def _row(self, market: Market, number: int) -> bytes:
         version = market.shown.version[number]

@@ -43,7 +43,7 @@ PLAIN = Capability(
     ),
     total=Total(value="$.total", parameters={"page": "1", "page_size": "1"}),
     clock=Clock(path=CLOCK, value="$.now_ms", moments=Moments(form=Form.EPOCH_MS)),
-    rate=RateLimit(per_second=10_000, burst=10_000),
+    rate=RateLimit(per_second=1_000, burst=10_000),
     rows=Rows(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
     access=Access(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
 )

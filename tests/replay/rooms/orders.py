@@ -27,6 +27,8 @@ VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN_SECONDS = 7_200
 CREDENTIALS = "recorded"
+EVENTS_MAX = 20
+"""Runs of a few events go on in another, so that the histories of those that do stay short."""
 
 
 async def record(recorder: Recorder) -> None:
@@ -35,6 +37,28 @@ async def record(recorder: Recorder) -> None:
     await _record_slices(recorder)
     await _record_report(recorder)
     await _record_watch(recorder)
+
+
+async def record_continued(recorder: Recorder) -> None:
+    """Runs whose history has grown long: the first of each."""
+    busy = Faults(busy=1, only_first=4, busy_seconds=3)
+    await _set_up(recorder, "waits", Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=busy), interval=3_600)
+    await _set_up(recorder, "long", Scenario(orders=300, span_seconds=SPAN_SECONDS))
+    for number in ("waits", "long"):
+        cycle = await recorder.engine.start_workflow(
+            OrderCycle.run,
+            CycleOrder(platform=number),
+            id=f"{places.schedule_id(number)}-recorded",
+            task_queue=places.QUEUE,
+            search_attributes=attributes(recorder.project_id),
+        )
+        await cycle.result()
+    await recorder.keep(cycle.id, OrderCycle.__name__, "continued", run_id=cycle.first_execution_run_id)
+    [waited, *_] = await _slices(recorder, "waits", 9)
+    workflow_id = places.slice_id("waits", waited)
+    runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
+    first = min(runs, key=lambda each: each.start_time)
+    await recorder.keep(workflow_id, OrderSlice.__name__, "continued", run_id=first.run_id)
 
 
 async def _record_cycles(recorder: Recorder) -> None:

@@ -1,0 +1,49 @@
+"""What an attempt was told before it had to stop, kept in the store for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from domain.orders import places
+from domain.orders.capability import Capability
+from domain.orders.places import Place
+from domain.orders.steps import ReadOrder
+from infra import log
+from infra.objects import ObjectMissing, ObjectStore
+from infra.platforms import Tape
+
+
+async def taken_up(objects: ObjectStore, order: ReadOrder, capability: Capability) -> Tape:
+    """What was told before; nothing where it has grown too old, and a platform's tokens lead nowhere any more."""
+    place, good_seconds = order.place, capability.paging.token_seconds
+    if place is None:
+        return Tape()
+    age = datetime.now(UTC) - place.kept_at
+    if good_seconds is not None and age > timedelta(seconds=good_seconds):
+        log.get(__name__).info("order_place_expired", platform=order.platform, window=str(order.window))
+        return Tape()
+    try:
+        body = await objects.get(place.key)
+    except ObjectMissing:
+        return Tape()
+    if place.older is not None:
+        await objects.delete(place.older)
+    return await asyncio.to_thread(Tape.decoded, body)
+
+
+async def kept(objects: ObjectStore, order: ReadOrder, tape: Tape) -> Place | None:
+    """Keep what has been told, so that it need not be asked for again."""
+    if not tape.gained:
+        return order.place
+    key = places.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
+    body = await asyncio.to_thread(tape.encoded)
+    await objects.put(key, body)
+    return Place(key=key, older=order.place.key if order.place else None, kept_at=datetime.now(UTC))
+
+
+async def cleared(objects: ObjectStore, order: ReadOrder) -> None:
+    """Remove what nobody needs any more."""
+    for key in (order.place.key, order.place.older) if order.place else ():
+        if key is not None:
+            await objects.delete(key)

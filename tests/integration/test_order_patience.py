@@ -1,0 +1,139 @@
+"""Slices of platforms that are slow, or fail for a while: they keep their place, and what failed is made again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from domain.orders import places
+from domain.orders.capability import Capability, RateLimit
+from domain.orders.platforms import AMAZON
+from infra.settings import Settings
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Changes, Faults, Limits, Scenario
+from tests.orders import CREDENTIALS, Orders, ordering, since, told
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
+TIMEOUT_SECONDS = 6
+RATE = 1.5
+SLOW = RateLimit(per_second=RATE, burst=1)
+
+
+def paged(record: Capability, size: int) -> Capability:
+    """A record of small pages and a slow rate, as a kind of its own."""
+    paging = record.paging.model_copy(update={"size": size})
+    return record.model_copy(update={"kind": "plain", "paging": paging, "rate": SLOW})
+
+
+async def begun(orders: Orders, capability: Capability, scenario: Scenario) -> Platform:
+    """A platform whose slices take several times as long as one attempt may take."""
+    platform = orders.play(scenario)
+    await orders.set_up(capability=capability)
+    starttime = since(platform, seconds=SPAN_SECONDS)
+    await orders.configure(starttime=starttime, interval=3_400, settle_lag=180, timeout=TIMEOUT_SECONDS)
+    return platform
+
+
+async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
+    """O1, O8: it is stopped again and again, no page is asked for twice, and no wait counts as a failure."""
+    async with ordering(settings) as orders:
+        scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, limits=Limits(per_second=RATE, burst=1))
+        platform = await begun(orders, paged(PLAIN, 5), scenario)
+
+        ended = await orders.fetch()
+
+        [row] = await orders.slices()
+        assert (ended.finished, ended.failed) == (1, 0)
+        assert row.attempts > 1
+        assert row.pages == -(-(row.orders or 0) // 5)
+        # The clock is asked again and again; beside that, each page once, and the count before and after.
+        asked_for_clock = platform.calls["told"] - (row.pages or 0) - 2
+        assert 0 <= asked_for_clock <= 5
+        assert platform.throttle.refused == 0
+        assert told(await orders.findings()) == NOTHING
+        assert await orders.services.objects.list(places.STAGING) == []
+
+
+async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
+    """A token that leads nowhere any more sends a slice back to its beginning, not into the failed set."""
+    async with ordering(settings) as orders:
+        scenario = Scenario(
+            kind="amazon",
+            orders=60,
+            span_seconds=SPAN_SECONDS,
+            limits=Limits(per_second=RATE, burst=1),
+            faults=Faults(page_token_seconds=600),
+        )
+        platform = await begun(orders, paged(AMAZON, 5), scenario)
+        cycle = await orders.cycle()
+        await eventually(lambda: platform.calls["told"] >= 4)
+        platform.market.clock.advance(601)
+
+        await cycle.result()
+        await orders.fetch()
+
+        assert platform.calls["400"] == 1
+        assert await orders.is_complete()
+        assert told(await orders.findings()) == NOTHING
+
+
+async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(settings: Settings) -> None:
+    """A token that expires in mid-run, and a file that is renewed some time later: nothing fails for good."""
+    async with ordering(settings) as orders:
+        scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, faults=Faults(token_requests=8))
+        platform = orders.play(scenario)
+        await orders.set_up(capability=PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 5})}))
+        await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=3_500, retryintv=1, retries=9)
+        cycle = await orders.cycle()
+
+        async def is_done() -> bool:
+            folder = orders.door.settings.orders.credentials_folder
+            renewed = platform.dialect.credentials(platform.tokens.good)
+            (folder / f"{CREDENTIALS}.json").write_text(json.dumps(renewed))
+            return all(row.done_at for row in await orders.slices())
+
+        await eventually(lambda: platform.calls["401"] >= 2)
+        await eventually(is_done)
+        await cycle.result()
+
+        assert platform.tokens.generation > 1
+        assert told(await orders.findings()) == NOTHING
+
+
+async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
+    """O2: what showed up late is found in the end, although the first sweeps failed."""
+    async with ordering(settings) as orders:
+        platform = orders.play(Scenario(orders=50, span_seconds=SPAN_SECONDS))
+        starttime = since(platform, seconds=SPAN_SECONDS)
+        await orders.set_up()
+        await orders.configure(starttime=starttime, interval=3_500)
+        market = platform.market
+        market.create(market.now_us - 1_800_000_000, late_us=1_900_000_000)
+        await orders.fetch()
+        market.clock.advance(400)
+        market.tick()
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1), "changes": Changes()}))
+        await orders.configure(starttime=starttime, interval=3_500, sweep_after=1, retries=0)
+
+        async def failed() -> bool:
+            await orders.fetch()
+            [row, *_] = await orders.slices()
+            return row.failed_at is not None
+
+        await eventually(failed)
+        [row, *_] = await orders.slices()
+        assert (row.swept_at, bool(row.done_at)) == (None, True)
+        assert (await orders.status())["failed"] == 0
+
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        await orders.swept()
+
+        [row, *_] = await orders.slices()
+        assert (row.missed, row.failed_at, row.fault) == (1, None, None)
+        assert told(await orders.findings()) == NOTHING

@@ -1,0 +1,96 @@
+"""A reading that had to stop goes on where it was: what was told is not asked for again, and nothing is lost by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from infra.platforms import PlatformRefused, PlatformSlow, Tape
+from infra.platforms.pace import READING_SHARE, WAITING_SHARE, Pace
+from sims.platforms import checker
+from sims.platforms.scenario import Changes, Faults, Kind
+from tests.unit.platform_peers import KINDS, bench, copies
+
+CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
+
+
+def stored(tape: Tape) -> Tape:
+    """As another process finds it."""
+    return Tape.decoded(tape.encoded())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: Kind) -> None:
+    """It stops after each page, what it was told goes through the store, and another process goes on."""
+    async with bench(kind=kind, **CROWDED) as here:
+        window = here.window(1_200, until_seconds_ago=600)
+        await here.connector.now()
+        before = here.platform.calls["told"]
+        whole = await here.read(window)
+        asked, tape, pages = here.platform.calls["told"] - before, Tape(), 0
+        done = False
+        while not done:
+            connector, pages = here.again(stored(tape)), pages + 1
+            seen = []
+            async for page in connector.pages(window):
+                seen.append(page)
+                if len(seen) == pages:
+                    break
+            done, tape = len(seen) < pages, connector.tape
+        assert [page.body for page in seen] == [page.body for page in whole]
+        assert here.platform.calls["told"] - before == 2 * asked
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(seed: int) -> None:
+    """Numbered pages from the last to the first are safe however long a pass takes."""
+    changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
+    async with bench(seed=seed, changes=changes, **CROWDED) as here:
+        window = here.window(1_200, until_seconds_ago=600)
+        walk = here.connector.pages(window)
+        first = [await anext(walk) for _ in range(3)]
+        connector = here.again(stored(here.connector.tape))
+        pages = [page async for page in connector.pages(window)]
+        known = checker.truth(here.platform.ledger())
+        findings = checker.check(here.truth(window), copies(pages), known=known)
+        assert [page.body for page in pages[:3]] == [page.body for page in first]
+        assert (findings.lost, findings.invented) == ([], [])
+
+
+async def test_a_token_that_has_expired_is_refused() -> None:
+    """By the platform itself: what was kept leads nowhere, and the reading must begin again."""
+    async with bench(kind="amazon", faults=Faults(page_token_seconds=60), **CROWDED) as here:
+        window = here.window(3_600)
+        await anext(here.connector.pages(window))
+        here.platform.market.clock.advance(61)
+        with pytest.raises(PlatformRefused, match="NextToken has expired"):
+            [page async for page in here.again(stored(here.connector.tape)).pages(window)]
+        assert await here.read(window)
+
+
+async def test_an_attempt_stops_before_it_is_ended() -> None:
+    """What it was told by then is on its tape; so is when it asked."""
+    async with bench(**CROWDED) as here:
+        window = here.window(1_200)
+        walk = here.connector.pages(window)
+        page = await anext(walk)
+        here.connector._channel._pace.until = 0.0  # its time is over
+        with pytest.raises(PlatformSlow):
+            await anext(walk)
+        again = here.again(stored(here.connector.tape))
+        here.platform.market.clock.advance(1_000)
+        assert (await anext(again.pages(window))).asked_at == page.asked_at
+
+
+async def test_the_time_of_an_attempt_is_shared_out() -> None:
+    """Half of it may go by waiting for turns, and a part is left for the commit."""
+    pace = Pace.within(100)
+    assert pace.patience_seconds == 100 * WAITING_SHARE
+    assert not pace.is_over
+    pace.spend(30)
+    pace.spend(30)
+    assert pace.patience_seconds == 0
+    pace.until -= timedelta(seconds=100 * READING_SHARE).total_seconds()
+    assert pace.is_over
