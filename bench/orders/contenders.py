@@ -27,8 +27,9 @@ ROOM: Final = "orders"
 PAGE_SIZE: Final = 1_000
 LAG_SECONDS: Final = 180
 """What everybody is told of how late orders may show up."""
-INTERVAL_SECONDS: Final = 86_400
-MAX_ROWS: Final = 20_000
+INTERVAL_DAYS: Final = 3
+"""A history is read in long slices, by us and by whoever else reads in slices."""
+MAX_ROWS: Final = 100_000
 CREDENTIALS: Final = "bench"
 POLL_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 3_600.0
@@ -85,7 +86,7 @@ class Ours:
         made = await _json(session.post("/v1/projects", json={"name": "bench"}))
         config = {
             "starttime": START.isoformat(),
-            "interval": INTERVAL_SECONDS,
+            "interval": INTERVAL_DAYS * 86_400,
             "max_rows_per_slice": MAX_ROWS,
             "settle_lag": LAG_SECONDS,
             # One slice at a time on each worker: read quickly, it changes less meanwhile, and is sooner confirmed.
@@ -114,7 +115,7 @@ class _OurFetch:
 
     async def run(self) -> Took:
         clock = asyncio.get_running_loop().time
-        until = _whole_days(await _platform_now(self._platform) - timedelta(seconds=LAG_SECONDS))
+        until = _whole_slices(await _platform_now(self._platform) - timedelta(seconds=LAG_SECONDS))
         async with parts.used(self._running) as use:
             began = clock()
             await (self._trigger() if self._begun else self._set_up())
@@ -224,8 +225,8 @@ class _AirbyteFetch:
     async def run(self) -> Took:
         until = await _platform_now(self.platform)
         window = (_stamp(START), _stamp(until))
-        arguments = (self.platform.url, str(self.folder), *window, str(LAG_SECONDS), str(PAGE_SIZE))
-        return await _peer(self.running, "airbyte_cdk", arguments, until)
+        sizes = (f"P{INTERVAL_DAYS}D", str(LAG_SECONDS), str(PAGE_SIZE))
+        return await _peer(self.running, "airbyte_cdk", (self.platform.url, str(self.folder), *window, *sizes), until)
 
     async def copies(self) -> list[Copy]:
         """As a destination that merges by id would keep them, but what came twice unchanged stays twice."""
@@ -261,8 +262,9 @@ async def _platform_now(platform: Platform) -> datetime:
     return datetime.fromisoformat(await platform.now())
 
 
-def _whole_days(moment: datetime) -> datetime:
-    return START + (moment - START) // timedelta(days=1) * timedelta(days=1)
+def _whole_slices(moment: datetime) -> datetime:
+    length = timedelta(days=INTERVAL_DAYS)
+    return START + (moment - START) // length * length
 
 
 def _stamp(moment: datetime) -> str:

@@ -24,7 +24,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN_SECONDS = 90 * 86_400
 CHANGES = Changes(per_second=100, created_share=0.2, late_share=0.2, late_seconds=60)
 """While somebody reads: two orders in ten are new, two changes in ten show up to a minute late."""
-SETTLED_SECONDS = 2 * 86_400
+SETTLED_SECONDS = 7 * 86_400
 _LEDGER = msgspec.json.Decoder(dict[str, Any])
 
 

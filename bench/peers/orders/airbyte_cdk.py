@@ -42,8 +42,8 @@ SCHEMA = {
 }
 
 
-def manifest(url: str, start: str, lag_seconds: int, page_size: int) -> dict[str, Any]:
-    """What the builder calls a connector: windows of a day, both ends included, pages by their number."""
+def manifest(url: str, start: str, step: str, lag_seconds: int, page_size: int) -> dict[str, Any]:
+    """What the builder calls a connector: windows of a step, both ends included, pages by their number."""
     form = "%Y-%m-%dT%H:%M:%SZ"
     cursor = {
         "type": "DatetimeBasedCursor",
@@ -52,7 +52,7 @@ def manifest(url: str, start: str, lag_seconds: int, page_size: int) -> dict[str
         "cursor_datetime_formats": [form],
         "start_datetime": {"type": "MinMaxDatetime", "datetime": start, "datetime_format": form},
         "end_datetime": {"type": "MinMaxDatetime", "datetime": "{{ config['now'] }}", "datetime_format": form},
-        "step": "P1D",
+        "step": step,
         "cursor_granularity": "PT1S",
         "lookback_window": f"PT{lag_seconds}S",
         "start_time_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "from"},
@@ -134,6 +134,6 @@ def run(connector: dict[str, Any], now: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    base, target, begin, platform_now, lag, size = sys.argv[1:]
+    base, target, begin, platform_now, length, lag, size = sys.argv[1:]
     with metered():
-        run(manifest(base, begin, int(lag), int(size)), platform_now, Path(target))
+        run(manifest(base, begin, length, int(lag), int(size)), platform_now, Path(target))
