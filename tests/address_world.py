@@ -80,7 +80,7 @@ class Fault(StrEnum):
     LOST = "lost"
     """It is done, no answer."""
     LATE = "late"
-    """No answer; it is done later, when nobody waits for it any more."""
+    """No answer; it is done later, when nobody waits for it any more, but before the next call."""
 
 
 class Effect(NamedTuple):
@@ -111,6 +111,7 @@ class Modules:
         self.calls.append((module, tuple(each.op_id for each in operations)))
         uprns = [uprn for each in operations for uprn in (each.uprn, each.uprn_2) if uprn]
         assert len(uprns) == len(set(uprns)), "operations of one call share a UPRN"
+        self.arrive(module)
         fault = self.faults.pop(0) if self.faults else None
         if fault in (Fault.AWAY, Fault.LATE):
             self.on_the_way += [Effect(module, each) for each in operations if fault is Fault.LATE]
@@ -119,11 +120,14 @@ class Modules:
         self.fuse.burn()
         return [_failed(each) for each in operations] if fault is Fault.LOST else results
 
-    def arrive(self) -> None:
-        """What was on the way gets there."""
+    def arrive(self, *modules: Module) -> None:
+        """What was on the way to these modules, or to all, gets there."""
         late, self.on_the_way = self.on_the_way, []
         for effect in late:
-            self._one(effect.module, effect.operation)
+            if modules and effect.module not in modules:
+                self.on_the_way.append(effect)
+            else:
+                self._one(effect.module, effect.operation)
 
     def _one(self, module: Module, operation: Operation) -> OperationResult:
         if {(module, operation.uprn), (module, operation.uprn_2)} & self.broken:

@@ -15,7 +15,7 @@ import asyncpg
 import msgspec
 
 from activities.addresses import settling
-from activities.addresses.loading import TOUCHED
+from activities.addresses.loading import OWNED, TOUCHED
 from domain.addresses import messages, waiting
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
@@ -37,12 +37,10 @@ class Calls(Protocol):
         ...
 
 
-_READ: Final = """
+_READ: Final = f"""
     SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
-    FROM im_infi_addr_sync_log
-    WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND proc_flag IN ('P', 'N')
-    ORDER BY id
-    """
+    FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
+    """  # noqa: S608 - constants of ours
 _BESIDE_SWAPS: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched, wait_reason::text
     FROM im_infi_addr_sync_log
@@ -99,7 +97,7 @@ async def apply(database: Database, settings: AddressSettings, modules: Calls, o
 
 
 async def _messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[Message]:
-    """What is not done of a group; nothing, if another cycle has it by now."""
+    """What is left of a group; nothing, if its cycle is over."""
     async with database.connection() as connection:
         return [_message(row) for row in await connection.fetch(_READ, ids, cycle_id)]
 
@@ -164,7 +162,7 @@ async def _held(
 def _neighbour(row: Row) -> Neighbour:
     is_swap = row["topic"] == Topic.SWAP
     uprns = (row["uprn_1"], row["uprn_2"]) if is_swap else (row["uprn_1"],)
-    return Neighbour(row["id"], is_swap, uprns, row["due"], row["touched"], tuple(_reason(row).missing))
+    return Neighbour(row["id"], is_swap, uprns, row["due"], row["touched"], tuple(_reason(row).cures))
 
 
 async def _sent(modules: Calls, asked: Sequence[Message]) -> Answers:

@@ -33,7 +33,8 @@ OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}'
 
 _OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
 _RESUME: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, proc_flag FROM im_infi_addr_sync_log WHERE cycle_id = $1 AND {OWNED} ORDER BY id
+    SELECT id, topic, uprn_1, uprn_2, wait_reason IS NULL AS fresh FROM im_infi_addr_sync_log
+    WHERE cycle_id = $1 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants of ours
 # Topics stand in the text, so that each is read from an index of its own.
 _READ: Final = {
@@ -94,14 +95,14 @@ async def load(database: Database, settings: AddressSettings, cycle_id: str) -> 
 
 
 def _resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> Plan:
-    """What is left of a cycle, in the order in which it was going to be applied."""
+    """What is left of a cycle, in the order in which it was going to be applied: swaps that have failed wait."""
     left = {topic: [row for row in rows if row["topic"] == topic] for topic in ORDER}
     return Plan(
         cycle_id=cycle_id,
-        swaps=_in_order([row for row in left[Topic.SWAP] if row["proc_flag"] == "P"], settings),
+        swaps=_in_order([row for row in left[Topic.SWAP] if row["fresh"]], settings),
         writes=queues.side_by_side([row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages),
         deletes=queues.side_by_side([row["id"] for row in left[Topic.DELETE]], settings.run_messages),
-        waiting=sum(row["proc_flag"] == "N" for row in rows),
+        waiting=sum(not row["fresh"] for row in left[Topic.SWAP]),
         loaded=len(rows),
         runs=settings.runs,
         resumed=True,
