@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cli import process
 from tests.replay.recorder import recording
-from tests.replay.rooms import downloads, housekeeping, intake, orders, tasks, transfers, upkeep, webhooks
+from tests.replay.rooms import cycles, downloads, housekeeping, intake, orders, tasks, transfers, upkeep, webhooks
 
 ROOMS = {
     "housekeeping": housekeeping,
@@ -20,6 +20,7 @@ ROOMS = {
     "orders": orders,
     "intake": intake,
     "upkeep": upkeep,
+    "cycles": cycles,
     "tasks": tasks,
 }
 
@@ -34,6 +35,9 @@ async def record(names: Sequence[str]) -> None:
     if orders in rooms:
         async with recording(variables, orders.EVENTS_MAX) as recorder:
             await orders.record_continued(recorder)
+    if cycles in rooms:
+        async with recording(variables, cycles.EVENTS_MAX) as recorder:
+            await cycles.record_continued(recorder)
     if tasks in rooms:
         async with recording(variables, tasks.EVENTS_MAX) as recorder:
             await tasks.record_continued(recorder)

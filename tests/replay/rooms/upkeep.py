@@ -30,8 +30,7 @@ VARIABLES: Mapping[str, str] = {
 
 async def record(recorder: Recorder) -> None:
     """One of each, over modules without addresses."""
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "oss.json").write_text(json.dumps({"token": TOKEN}))
+    make_folder()
     engine, check, purge, drift = recorder.engine, "check-recorded", places.purge_id("1"), places.drift_id("1")
     async with running_oss(FOLDER, PORT):
         await engine.execute_workflow(AddressCheck.run, id=check, task_queue=places.QUEUE)
@@ -41,3 +40,9 @@ async def record(recorder: Recorder) -> None:
         await recorder.keep(purge, AddressPurge.__name__, "not-listed")
         await engine.execute_workflow(AddressDrift.run, DriftOrder(report="1"), id=drift, task_queue=places.QUEUE)
         await recorder.keep(drift, AddressDrift.__name__, "no-addresses")
+
+
+def make_folder() -> None:
+    """Where the modules have their tables, and we their token."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "oss.json").write_text(json.dumps({"token": TOKEN}))
