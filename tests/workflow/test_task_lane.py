@@ -192,6 +192,28 @@ async def test_a_lane_that_comes_back_from_the_past_takes_no_more(settings: Sett
     assert counts == {Status.SUCCESS: 1}
 
 
+async def test_many_large_groups_at_once_are_answered(settings: Settings) -> None:
+    """All that a lane answers at one go leaves it in one message, which the engine refuses above four megabytes."""
+    async with laning(settings, schedule_limit=2_000) as lanes:
+        lane = await lanes.start()
+        new = new_tasks(1_200, "x" * 500)
+        codes = [(await lane.ask(creates=new[start : start + 400])).creates for start in range(0, 1_200, 400)]
+        keys = [task.key for task, code in zip(new, "".join(codes), strict=True) if code == Code.OK]
+        sets = [Setting(new_key(), 3, log="x" * 500) for _ in range(400)]
+
+        async def ask() -> tuple[int, int]:
+            asked = AskedLane(lane.handle)
+            replies = [await asked.ask(sets=sets, holds=[Hold(2_000)] * 2, reads=keys[:500]) for _ in range(3)]
+            assert {reply.sets for reply in replies} == {Code.MISSING * 400}
+            return sum(len(held) for reply in replies for held in reply.holds), sum(len(r.reads) for r in replies)
+
+        answers = await asyncio.gather(*(ask() for _ in range(8)))
+        head = (await lane.look()).head
+
+    assert sum(held for held, _ in answers) == head.running == len(keys)
+    assert sum(read for _, read in answers) < 8 * 3 * 500
+
+
 async def test_a_lane_that_rests_costs_nothing(settings: Settings) -> None:
     """Neither timers nor steps go on where nothing changes."""
     async with laning(settings) as lanes:

@@ -152,6 +152,15 @@ class TaskLane:
         if kept.is_past:
             self._lane.book.fill()
         self._keeper = None
+        self._tell()
+
+    def _tell(self) -> None:
+        """Show in the Web UI how the lane stands."""
+        head = self._lane.book.head()
+        workflow.set_current_details(
+            f"{head.pending:,} pending, {head.running:,} running, {head.success:,} succeeded, {head.failed:,} failed"
+            + (", takes no more" if head.full else "")
+        )
 
 
 def _now() -> int:
