@@ -22,6 +22,10 @@ applied (a `delete_after` counts as a delete, too), and that of the swaps, count
 follow a younger swap, and a waiting swap a younger upsert. So the fence does not order a swap against an upsert or
 delete that was sent and has no final answer yet: whoever sends must hold a swap back while an attempted upsert or
 delete of one of its UPRNs is unfinished, or modules may come to differ.
+
+**Ids.** What an upsert does hangs on whether its id is live under another UPRN, and so on messages of that one. So a
+publisher does not give an id that one UPRN had to another, except by a swap. Where it does while a message of the first
+is unfinished, modules may come to differ in the ids of these UPRNs; the drift report shows it.
 """
 
 from __future__ import annotations

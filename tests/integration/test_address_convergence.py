@@ -1,0 +1,145 @@
+"""From the log into four modules over HTTP, with every fault they can have: in the end all four agree."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from temporalio.client import Client
+
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses import places
+from domain.addresses.cycle import CycleOrder
+from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.pubsub import Message
+from infra.settings import Settings
+from sims.oss.scenario import Action, Scenario
+from sims.oss.server import Oss, running_oss
+from tests.exports import working
+from tests.unit import module_peers
+from tests.unit.module_peers import call_fault
+from workflows.addresses import AddressCycle, AddressDrift
+
+pytestmark = pytest.mark.stack
+
+MESSAGES = 300
+# Addresses that exchange their UPRNs and never go; that come and go in their place; and whose ids nobody uses twice.
+SWAPPED, STEADY, FLEETING = range(1, 9), range(11, 19), range(21, 29)
+FAULTS = (
+    call_fault(Action.FAIL, fraction=0.15, times=2),
+    call_fault(Action.FAIL, fraction=0.05, modules=frozenset({"wfm"})),
+    call_fault(Action.LOST, fraction=0.1),
+    call_fault(Action.ERROR, fraction=0.1),
+    call_fault(Action.RESET, modules=frozenset({"od"}), skip=10, times=20),
+    call_fault(Action.LATE, fraction=0.02, seconds=3),
+)
+
+
+class Publisher:
+    """Says what is within the contract: an id that was of one UPRN is not given to another, except by swaps."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._ids = count(5_000)
+
+    def messages(self, number: int) -> list[Incoming]:
+        """So many, some of them twice; they arrive in another order than they were sent."""
+        sent = [Incoming(*self._message(str(place))) for place in range(number)]
+        sent += self._dice.sample(sent, number // 10)
+        return sorted(sent, key=lambda each: int(each.message.message_id) + self._dice.uniform(0, 6))
+
+    def _message(self, number: str) -> tuple[Topic, Message]:
+        topic, payload = self._said()
+        return topic, Message(message_id=number, data=msgspec.json.encode(payload))
+
+    def _said(self) -> tuple[Topic, dict[str, Any]]:
+        dice = self._dice
+        match dice.choices(("write", "swap", "delete"), (7, 2, 1))[0]:
+            case "swap":
+                uprns = dice.choice((SWAPPED, FLEETING))
+                one, other = dice.sample(uprns, 2)
+                return Topic.SWAP, {
+                    "uprn_1": one,
+                    "uprn_2": other,
+                    "delete_after": uprns is FLEETING and dice.random() < 0.3,
+                }
+            case "delete":
+                return Topic.DELETE, {"uprn": dice.choice([*STEADY, *FLEETING])}
+            case _:
+                uprn = dice.choice([*SWAPPED, *STEADY, *FLEETING])
+                address_id = next(self._ids) if uprn in FLEETING else 1_000 + uprn
+                return Topic.CREATE_UPDATE, {
+                    "uprn": uprn,
+                    "address_id": address_id,
+                    "record": {"street": dice.random()},
+                }
+
+
+@pytest.mark.parametrize(("seed", "batch"), [(1, 1), (2, 500)])
+async def test_modules_agree_when_all_are_well_again(
+    settings: Settings, database: Database, tmp_path: Path, seed: int, batch: int
+) -> None:
+    """Whatever was lost, late, broken or away before; and nothing is left that a retry would mend."""
+    dice = random.Random(seed)
+    async with running_oss(tmp_path) as oss:
+        oss.set(Scenario(seed=seed, rules=FAULTS))
+        peers = module_peers.settings(oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0)
+        addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
+        async with working(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+            engine = running.services.engine
+            incoming, inbox = Publisher(dice).messages(MESSAGES), Inbox(database, 10_000)
+            for start in range(0, len(incoming), 50):
+                await inbox.take_in(incoming[start : start + 50])
+                await _cycle(engine)
+            oss.set(Scenario())
+            left = await _retried(engine, database)
+            report: DriftReport = await engine.execute_workflow(
+                AddressDrift.run, DriftOrder(report="1"), id=places.drift_id("1"), task_queue=places.QUEUE
+            )
+
+    assert report.different == 0
+    assert all(state == _states(oss)[0] for state in _states(oss))
+    assert {reason for reason in left if reason not in ("missing", "refused", "behind")} == set()
+    async with database.connection() as connection:
+        assert await connection.fetchval(_TAKEN_IN) == MESSAGES
+    assert report.compared > 0
+
+
+_TAKEN_IN = """
+    SELECT (SELECT count(*) FROM im_infi_addr_sync_log) + (SELECT count(*) FROM im_infi_addr_sync_log_his)
+    """
+_GIVEN_UP = "SELECT coalesce(wait_reason ->> 'kind', proc_flag) FROM im_infi_addr_sync_log ORDER BY id"
+_RETRY = "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = now() WHERE proc_flag = 'N'"
+
+
+async def _cycle(engine: Client) -> None:
+    """Cycles until nothing is left to do."""
+    await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=places.SCHEDULE, task_queue=places.QUEUE)
+
+
+async def _retried(engine: Client, database: Database) -> list[str]:
+    """What an operator does until it mends no more; why the rest is not done."""
+    left: Sequence[str] | None = None
+    while True:
+        async with database.connection() as connection:
+            await connection.execute(_RETRY)
+        await _cycle(engine)
+        async with database.connection() as connection:
+            now = [row[0] for row in await connection.fetch(_GIVEN_UP)]
+        if now == left:
+            return now
+        left = now
+
+
+def _states(oss: Oss) -> list[dict[int, tuple[int, Any]]]:
+    return [
+        {uprn: (each.address_id, each.record) for uprn, each in module.live().items()}
+        for module in oss.modules.values()
+    ]
