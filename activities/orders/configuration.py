@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from sqlmodel import col, func, select
 
@@ -88,7 +90,13 @@ async def newest(session: Session, levels: Sequence[str]) -> dict[str, Version]:
 
 def capability_of(row: OrderPlatform) -> Capability:
     """What a platform can do: as its own record says, else as that of its kind."""
-    return platforms.KNOWN[row.kind] if row.capability is None else Capability.model_validate(row.capability)
+    return platforms.KNOWN[row.kind] if row.capability is None else _declared(json.dumps(row.capability))
+
+
+@lru_cache(maxsize=256)
+def _declared(text: str) -> Capability:
+    """Reading a record tries all its paths, which takes longer than most that is done with it."""
+    return Capability.model_validate_json(text)
 
 
 def unknown(platform: str) -> Missing:

@@ -37,12 +37,14 @@ class Harvest:
     passes: int = 0
     outside: int = 0
     undated: int = 0
+    _times: list[datetime] = field(default_factory=list)
 
     def add(self, page: Page) -> None:
         """Take in a page."""
         self.sheets.append(Sheet(page.number, page.asked_at, page.body))
         self.outside += page.outside
         self.undated += page.undated
+        self._times = []
         copies, asked_at = self.copies, page.asked_at
         for order in page.orders:
             copy = Copy(order, asked_at)
@@ -50,9 +52,10 @@ class Harvest:
             if before is not copy and copy.rank > before.rank:
                 copies[order.order_id] = copy
 
-    def times(self) -> list[datetime]:
-        """When the orders were modified, in order of time."""
-        return sorted(copy.order.modified_at for copy in self.copies.values())
+    def within(self, first: datetime, last: datetime) -> int:
+        """How many orders were modified from one moment to another, both included."""
+        self._times = self._times or sorted([copy.order.modified_at for copy in self.copies.values()])
+        return bisect_right(self._times, last) - bisect_left(self._times, first)
 
     @property
     def digest(self) -> bytes:
@@ -95,7 +98,7 @@ class Reading:
         verdict = await self._compared(passes, self._window, await self._counted())
         if verdict is Verdict.AGAIN:
             if self._tells_parts():
-                await self._mend_halves(self._window)
+                await self._mend(self._window, differs=True)
             else:
                 await self._repeat(passes, self._window)
         return self.harvest
@@ -121,27 +124,28 @@ class Reading:
         has_totals = self._connector.capability.total is not None
         return has_totals and by_modification and not self.harvest.outside and not self.harvest.undated
 
-    async def _mend_halves(self, window: Window) -> None:
-        """Look which half has moved; orders move a few at a time, so most of a window is not told twice."""
-        halves = window.halves(self._connector.capability.query.window_min_seconds)
-        if halves is None:
-            await self._repeat(Passes(has_totals=True, moves=self._is_numbered), window)
-            return
-        for half in halves:
-            await self._mend(half)
+    async def _mend(self, window: Window, *, differs: bool = False) -> bool:
+        """Look which part has moved, by halves, and read it again: orders move a few at a time.
 
-    async def _mend(self, window: Window) -> None:
-        total = await self._connector.count(window)
-        if total == self._held(window):
-            return
-        if total is not None and total > self._connector.capability.paging.size:
-            await self._mend_halves(window)
+        Args:
+            differs: Whether it is known that its total is not what we hold; then it is not asked for.
+
+        Returns:
+            Whether all of it was as we hold it.
+        """
+        asked = self._connector.bounds(window)
+        total = held = self.harvest.within(asked.first, asked.last)
+        if not differs:
+            total = await self._connector.count(window) or 0
+            if total == held:
+                return True
+        halves = window.halves(self._connector.capability.query.window_min_seconds)
+        if halves and max(total, held) > self._connector.capability.paging.size:
+            agreed = await self._mend(halves[0])
+            await self._mend(halves[1], differs=agreed)
         else:
             await self._repeat(Passes(has_totals=True, moves=self._is_numbered), window)
-
-    def _held(self, window: Window) -> int:
-        asked, times = self._connector.bounds(window), self.harvest.times()
-        return bisect_right(times, asked.last) - bisect_left(times, asked.first)
+        return False
 
     async def _repeat(self, passes: Passes, window: Window) -> None:
         """Pass after pass, until they agree."""

@@ -43,6 +43,7 @@ class Connector:
             **({shop: account.shop} if (shop := capability.query.shop) else {}),
         }
         self._rows = Rows(capability, account)
+        self._counts, self._details = _readers(capability, self._rows)
 
     @property
     def skew(self) -> timedelta:
@@ -74,10 +75,7 @@ class Connector:
         if total is None:
             return None
         parameters = {**self._query(self.bounds(window), page=None), **total.parameters}
-        reader = self._rows.reader
-        if total.path and total.value:
-            reader = Reader({TOTAL: (Path.parse(total.value), int | str), **self.capability.error_paths()})
-        told = await self._channel.ask(total.path or query.path, parameters, reader)
+        told = await self._channel.ask(total.path or query.path, parameters, self._counts)
         count = self._rows.total(told.answer, told.values)
         if count is None:
             raise PlatformLied(f"{self._channel} told no total where its record names one. Mend the record.")
@@ -123,9 +121,8 @@ class Connector:
 
     async def detail(self, detail: Detail, order_id: str) -> tuple[Order, datetime]:
         """A whole order, where the list tells only a part of each, and when it was asked for."""
-        reader = Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **self.capability.error_paths()})
         parameters = {**detail.parameters, detail.id_parameter: order_id}
-        told = await self._channel.ask(detail.path, parameters, reader)
+        told = await self._channel.ask(detail.path, parameters, self._details)
         row = told.values[_ROW]
         if row is None:
             raise PlatformRefused(f"{self._channel} has no order {order_id}, which it told before. Look into it there.")
@@ -197,3 +194,12 @@ class Connector:
             return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
 
         return read
+
+
+def _readers(capability: Capability, rows: Rows) -> tuple[Reader, Reader]:
+    """What reads answers to a count, and to a question for one order: made once, they are used for each."""
+    total, detail, errors = capability.total, capability.detail, capability.error_paths()
+    counts = rows.reader
+    if total and total.path and total.value:
+        counts = Reader({TOTAL: (Path.parse(total.value), int | str), **errors})
+    return counts, Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **errors}) if detail else counts
