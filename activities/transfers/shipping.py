@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from activities.transfers.shards import ShardLedger
 from domain.transfers.cadence import Cadence
@@ -111,6 +112,11 @@ class Shipping:
             return 0
         sending = self._shipment.begin(due, self._gse.source)
         await self._write(sendings=True)
+        await uninterrupted(self._begin(sending, due))
+        return sending.number
+
+    async def _begin(self, sending: Sending, due: Sequence[Item]) -> None:
+        """Ask GSE, and note what came of it: an id that was not noted is lost, and its targets are sent again."""
         try:
             self._shipment.began(sending, await self._gse.transfer(self._order(due)))
         except GseRefused as error:
@@ -120,7 +126,6 @@ class Shipping:
             asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
             self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
         await self._write(sendings=True)
-        return sending.number
 
     async def _ask(self, *, but: int) -> None:
         """About every GSE task but the one that has only just begun."""
@@ -200,6 +205,16 @@ class Shipping:
     @property
     def _user(self) -> str:
         return self._voyage.consignment.user
+
+
+async def uninterrupted(step: Coroutine[Any, Any, None]) -> None:
+    """Finish a step before a cancellation of the caller takes effect."""
+    task = asyncio.ensure_future(step)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _agent(item: Item, user: str = "") -> Agent:

@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 
 # LATERAL with LIMIT: one look into the indexes for each target. Right after a window the planner knows nothing of the
 # rows that it brought, and would read them all.
-_FOUND = """
+FOUND = """
     SELECT n.job_id, n.key, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
     CROSS JOIN LATERAL (
@@ -80,7 +80,7 @@ class Lookup:
     async def _find(self, wanted: Sequence[Wanted]) -> dict[Wanted, asyncpg.Record]:
         job_ids, keys, project_ids = zip(*wanted, strict=True)
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_FOUND, job_ids, keys, project_ids)
+            rows = await connection.fetch(FOUND, job_ids, keys, project_ids)
         return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
 
     async def job(self, job_id: str, project_id: str) -> JobRow | None:

@@ -12,7 +12,7 @@ import pytest
 from infra.embedded.ports import claiming
 from infra.settings import Settings
 from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.scenario import Action, Call, Rule, Scenario
 from sims.gse.server import running_gse
 from sims.gse.world import World
 from tests.door import opened
@@ -78,6 +78,20 @@ async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings
 
         assert end["status"] == "Success"
         assert transfers.sends == {("agent-1", ""): 1}
+
+
+async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(settings: Settings) -> None:
+    """Also when GSE answers late: the next one goes on with that task, and nobody is sent anything twice."""
+    late = Rule(action=Action.SLOW, calls=frozenset({Call.TRANSFER}), seconds=2.0, times=1)
+    async with two_hosts(settings, QUICK.model_copy(update={"rules": (late,)})) as (transfers, first, _):
+        task_ids = await transfers.join_many(["agent-1", "agent-2"])
+        await eventually(lambda: bool(transfers.world.tasks))
+        await first.stop()
+        async with working(first.services.settings):
+            ends = [await transfers.ended(task_id) for task_id in task_ids]
+
+        assert {end["status"] for end in ends} == {"Success"}
+        assert transfers.sends == {("agent-1", ""): 1, ("agent-2", ""): 1}
 
 
 async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[str, int], set[str]]:
