@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from activities.addresses.cycle import CycleSteps
+from activities.addresses.housekeeping import AddressHousekeeping
 from activities.addresses.pulling import AddressPulling
 from activities.addresses.purging import LogicalDeletes
 from activities.addresses.reporting import DriftReporting
@@ -83,6 +84,7 @@ def _of_downloads(services: Services) -> list[Queue]:
                 WebhookHousekeeping(services).purge,
                 TransferHousekeeping(services).purge,
                 OrderHousekeeping(services).purge,
+                AddressHousekeeping(services).purge,
             ],
             slots=50,
         ),

@@ -10,6 +10,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
+    from activities.addresses.housekeeping import AddressHousekeeping
     from activities.downloads.housekeeping import DownloadHousekeeping
     from activities.orders.housekeeping import OrderHousekeeping
     from activities.transfers.housekeeping import TransferHousekeeping
@@ -39,6 +40,8 @@ class HousekeepingWorkflow:
             await self._step(TransferHousekeeping.purge)
         if workflow.patched("orders-purged"):
             await self._step(OrderHousekeeping.purge)
+        if workflow.patched("addresses-purged"):
+            await self._step(AddressHousekeeping.purge)
         return swept
 
     async def _step(self, method: Callable[[Any], Awaitable[Report]]) -> Report:
