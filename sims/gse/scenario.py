@@ -31,7 +31,7 @@ class Action(StrEnum):
     NO_TASK_ID = "no_task_id"  # a success that names no task
     RESET = "reset"  # the connection is cut, nothing was done
     DROP = "drop"  # it is done, and then the connection is cut
-    SLOW = "slow"  # right, but after `seconds`
+    SLOW = "slow"  # it is done at once, and said `seconds` later
     IGNORE = "ignore"  # a good answer, and nothing is done
     # with a target, each time that it is sent something
     FAIL = "fail"  # with `code` and `message`

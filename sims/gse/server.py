@@ -60,9 +60,9 @@ def _handler(call: Call) -> Handler:
         rule = world.fault(call)
         if rule and rule.action is not Action.SLOW and rule.action is not Action.DROP:
             return _faulty(request, rule)
+        answer = await _answer(request, world, call)
         if rule and rule.action is Action.SLOW:
             await asyncio.sleep(rule.seconds)
-        answer = await _answer(request, world, call)
         return _cut(request) if rule and rule.action is Action.DROP else answer
 
     return handle

@@ -283,9 +283,10 @@ async def test_a_restart_loses_all_tasks() -> None:
 
 async def test_slow_answers_come_late() -> None:
     """Later than a client waits, while GSE has begun the transfer."""
-    async with gse(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (_, client):
+    async with gse(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (world, client):
         with pytest.raises(GseUnknown):
             await client.transfer(order(hosts(1)))
+    assert len(world.tasks) == 1
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
