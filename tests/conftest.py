@@ -38,10 +38,15 @@ SESSION = pytest.StashKey[pytest.Session]()
 @pytest.fixture(scope="session")
 async def stack() -> AsyncIterator[Stack]:
     """Engine, database and object store in a temporary folder; neither API nor workers."""
+    from infra.limits import limiter
+
     folder = Path(tempfile.mkdtemp(prefix="haulage-test-"))
     try:
-        async with embedded(folder, ui=False, time_skipping=True, ports=parts.ANY_PORTS) as running:
-            yield running
+        with pytest.MonkeyPatch.context() as patch:
+            # API, worker and stand-ins are one process here, and what holds up one of them holds up all.
+            patch.setattr(limiter, "HELD_UP_SECONDS", parts.PATIENCE_SECONDS)
+            async with embedded(folder, ui=False, time_skipping=True, ports=parts.ANY_PORTS) as running:
+                yield running
     finally:
         shutil.rmtree(folder)
 

@@ -13,13 +13,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+import asyncpg
+
 from api.tasks import figures
 from api.together import Together
 from domain.tasks.messages import Head
+from infra import log
 from infra.database import Database
 
 FRESH_SECONDS = 0.4
 SHOWN_SECONDS = 5.0
+
+_log = log.get(__name__)
 
 _READ = """
     SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
@@ -121,9 +126,7 @@ class Heads:
     async def show(self) -> None:
         """Show for ever how the queues stand, for whoever reads the figures."""
         while True:
-            async with self._database.connection() as connection:
-                rows = await connection.fetch(_FIGURES)
-            for row in rows:
+            for row in await self._figures():
                 for state in ("due", "pending", "running"):
                     figures.DEPTH.labels(row["type"], state).set(row[state])
                 for event in ("held", "retries", "timeouts"):
@@ -132,6 +135,14 @@ class Heads:
                 figures.OLDEST.labels(row["type"]).set(max(0, late) / 1000)
                 figures.LANES.labels(row["type"]).set(row["lanes"])
             await asyncio.sleep(SHOWN_SECONDS)
+
+    async def _figures(self) -> list[asyncpg.Record]:
+        try:
+            async with self._database.connection() as connection:
+                return list(await connection.fetch(_FIGURES))
+        except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
+            _log.warning("figures_not_read", error=repr(error))
+            return []
 
     async def _read(self, type_: str) -> None:
         read_at = time.monotonic()

@@ -19,9 +19,11 @@ from infra.limits import writing
 from infra.tables.limits import Lease, Spending
 from infra.tables.limits import Share as ShareRow
 
-# A process that stops between two statements must not hold up the others for longer than that.
+HELD_UP_SECONDS = 2.0
+"""A process that stops between two statements must not hold up the others for longer than that."""
+
 _LOCK = text(
-    "SELECT set_config('idle_in_transaction_session_timeout', '2s', true), pg_advisory_xact_lock(lock), "
+    "SELECT set_config('idle_in_transaction_session_timeout', :held_up, true), pg_advisory_xact_lock(lock), "
     "clock_timestamp() AS now FROM (SELECT lock FROM unnest(:locks) AS lock ORDER BY lock) AS locks"
 ).bindparams(bindparam("locks", type_=ARRAY(BigInteger)))
 
@@ -124,7 +126,8 @@ class Limiter:
     async def _locked(self, keys: Iterable[str]) -> AsyncIterator[tuple[Session, datetime]]:
         """A transaction that nobody else has with any of these keys, and the database's time in it."""
         async with self._database.session() as session:
-            locked = await session.execute(_LOCK, {"locks": [_lock_of(key) for key in set(keys)]})
+            locks, held_up = [_lock_of(key) for key in set(keys)], f"{HELD_UP_SECONDS * 1000:.0f}"
+            locked = await session.execute(_LOCK, {"locks": locks, "held_up": held_up})
             yield session, max(row.now for row in locked)
 
 

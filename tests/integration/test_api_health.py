@@ -12,6 +12,7 @@ from api import openapi
 from api.app import ROOMS
 from infra.settings import Settings
 from tests.door import Door, opened
+from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -31,8 +32,14 @@ async def test_ping_and_liveness_answer_anybody(door: Door) -> None:
 
 async def test_readiness_asks_every_part(door: Door) -> None:
     """The real database, engine and bucket all answer."""
-    reply = await door.ask("GET", "/readyz")
-    assert (reply.status, reply.body) == (200, {"parts": {"database": "ok", "engine": "ok", "bucket": "ok"}})
+
+    async def ready() -> bool:
+        reply = await door.ask("GET", "/readyz")
+        assert (reply.status, reply.body) == (200, {"parts": {"database": "ok", "engine": "ok", "bucket": "ok"}})
+        return True
+
+    # A part of a busy machine may once take longer than it is waited for.
+    assert await eventually(ready)
 
 
 async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
@@ -40,11 +47,16 @@ async def test_readiness_names_the_parts_that_fail(settings: Settings) -> None:
     url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
     settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
     async with opened(settings) as door:
-        reply = await door.ask("GET", "/readyz")
+
+        async def only_the_database_is_missed() -> bool:
+            reply = await door.ask("GET", "/readyz")
+            assert (reply.status, reply.code) == (503, "not_ready")
+            assert reply.body["detail"].startswith("These parts do not answer: database.")
+            assert [error["path"] for error in reply.body["errors"]] == ["database"]
+            return True
+
+        assert await eventually(only_the_database_is_missed)
         alive = await door.ask("GET", "/livez")
-    assert (reply.status, reply.code) == (503, "not_ready")
-    assert reply.body["detail"].startswith("These parts do not answer: database.")
-    assert [error["path"] for error in reply.body["errors"]] == ["database"]
     assert alive.status == 200
 
 

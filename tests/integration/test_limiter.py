@@ -14,6 +14,7 @@ from sqlalchemy import text
 from domain.quotas import Booking, Rate, Slot, Verdict
 from infra.database import Database
 from infra.limits import Limiter
+from infra.limits import limiter as counting
 from infra.limits.limiter import Sharing
 
 DAY = 86_400.0
@@ -184,8 +185,11 @@ async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None
     assert (asked.allowed, asked.remaining) == (False, 0)
 
 
-async def test_a_process_that_stops_inside_does_not_hold_up_the_others(database: Database, limiter: Limiter) -> None:
+async def test_a_process_that_stops_inside_does_not_hold_up_the_others(
+    database: Database, limiter: Limiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A frozen process keeps the lock of a key for two seconds at most; then the others go on."""
+    monkeypatch.setattr(counting, "HELD_UP_SECONDS", 2.0)
     stuck = Limiter(database)
     async with stuck._locked(["b"]) as (session, _):
         started = time.monotonic()
