@@ -23,7 +23,7 @@ from infra.settings import Settings
 
 CHART = "chart"
 SMALL = (5_000, 1)
-FULL = (50_000, 3)
+FULL = (50_000, 2)
 WARM_UP_TARGETS = 1_000
 
 
