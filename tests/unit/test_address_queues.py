@@ -1,0 +1,102 @@
+"""What a cycle takes, what it leaves out, and in which order it applies the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.addresses import queues
+from domain.addresses.coalescing import Write, coalesce
+from domain.addresses.queues import Pair
+
+UPRNS = st.integers(1, 6)
+PAIRS = st.lists(st.lists(UPRNS, min_size=2, max_size=2, unique=True), max_size=30)
+WRITES = st.lists(st.tuples(UPRNS, st.booleans(), st.integers(0, 9)), max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "threshold", "floor", "taken"),
+    [
+        ([3, 4, 5], 100, 0, [3, 4, 5]),
+        ([60, 60, 60], 100, 0, [60, 40, 0]),
+        ([200, 1, 1], 100, 0, [100, 0, 0]),
+        ([200, 200, 200], 100, 10, [80, 10, 10]),
+        ([200, 5, 200], 100, 10, [85, 5, 10]),
+        ([5, 200, 200], 100, 10, [5, 85, 10]),
+        ([200, 0, 0], 100, 33, [100, 0, 0]),
+        ([0, 0, 0], 100, 10, [0, 0, 0]),
+    ],
+)
+def test_a_cycle_is_filled_in_the_order_of_topics(
+    waiting: list[int], threshold: int, floor: int, taken: list[int]
+) -> None:
+    """A14: swaps first, then createUpdates, then deletes; a floor keeps room for each."""
+    assert queues.room(waiting, threshold, floor) == taken
+
+
+def exchanged(pairs: Sequence[Pair]) -> list[int]:
+    """Who has which UPRN after these swaps, one by one."""
+    holders = list(range(7))
+    for _, one, other in pairs:
+        holders[one], holders[other] = holders[other], holders[one]
+    return holders
+
+
+@given(PAIRS)
+def test_groups_of_swaps_do_what_they_do_one_by_one(uprns: list[list[int]]) -> None:
+    """No group holds a UPRN twice, and whatever shares one keeps its order."""
+    swaps = [Pair(number, *pair) for number, pair in enumerate(uprns)]
+
+    groups = [[swaps[id_] for id_ in group] for group in queues.groups(swaps)]
+
+    for group in groups:
+        assert len({uprn for swap in group for uprn in swap[1:]}) == 2 * len(group)
+    assert exchanged([swap for group in groups for swap in group]) == exchanged(swaps)
+
+
+@given(st.lists(st.lists(st.integers(), min_size=1, max_size=9), max_size=9), st.integers(1, 7))
+def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(groups: list[list[int]], size: int) -> None:
+    """A group that does not fit is cut, never joined to another."""
+    steps = queues.in_order(groups, size)
+
+    assert [id_ for step in steps for part in step for id_ in part] == [id_ for group in groups for id_ in group]
+    assert all(0 < sum(map(len, step)) <= size for step in steps)
+    assert all(sum(map(len, step)) == size for step in steps[:-1])
+    assert sum(map(len, steps)) >= len(groups)
+
+
+def test_independent_messages_are_cut_into_steps() -> None:
+    """One group each."""
+    assert queues.side_by_side([1, 2, 3, 4, 5], 2) == [[[1, 2]], [[3, 4]], [[5]]]
+
+
+@given(WRITES)
+def test_winners_alone_come_to_what_all_come_to(said: list[tuple[int, bool, int]]) -> None:
+    """A2, A13: one createUpdate or delete of each UPRN is left, and it is all that a sequence would have left."""
+    writes = [Write(number, uprn) for number, (uprn, _, _) in enumerate(said)]
+
+    coalesced = coalesce(writes)
+
+    def state(ids: Sequence[int]) -> dict[int, int]:
+        records: dict[int, int] = {}
+        for uprn, is_delete, record in (said[id_] for id_ in ids):
+            records[uprn] = record
+            if is_delete:
+                del records[uprn]
+        return records
+
+    assert state(sorted(coalesced.winners)) == state(range(len(said)))
+    assert len(coalesced.winners) == len({uprn for uprn, _, _ in said})
+    assert coalesced.superseded.keys() | coalesced.winners == set(range(len(said)))
+    assert all(said[loser][0] == said[winner][0] for loser, winner in coalesced.superseded.items())
+
+
+def test_who_makes_a_touched_message_needless_inherits_its_doubt() -> None:
+    """Modules may differ there until the winner is done."""
+    coalesced = coalesce([Write(1, 7, touched=True), Write(2, 7), Write(3, 8), Write(4, 8, touched=True)])
+
+    assert coalesced.superseded == {1: 2, 3: 4}
+    assert coalesced.heirs == {2}

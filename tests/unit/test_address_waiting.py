@@ -1,0 +1,136 @@
+"""Who queues behind whom, and what the answers of the modules come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Kind, Module, Operation, OperationResult, Outcome
+from domain.addresses.verdicts import Listing, judge
+from domain.addresses.waiting import Asking, Neighbour, Reason, held
+from domain.addresses.waiting import Kind as Why
+
+SWAP = Asking(50, Topic.SWAP, (1, 2))
+TOUCHED_SWAP = Asking(50, Topic.SWAP, (1, 2), touched=True)
+CREATE = Asking(50, Topic.CREATE_UPDATE, (1,))
+DELETE = Asking(50, Topic.DELETE, (1,))
+
+
+def swap(id_: int, *, due: bool = True, touched: bool = False, cures: tuple[int, ...] = ()) -> Neighbour:
+    """Another swap that shares UPRN 1."""
+    return Neighbour(id_, True, (1, 9), due, touched, cures)
+
+
+def write(id_: int, *, touched: bool) -> Neighbour:
+    """A createUpdate or delete of UPRN 1."""
+    return Neighbour(id_, False, (1,), True, touched)
+
+
+@pytest.mark.parametrize(
+    ("asking", "other", "queues"),
+    [
+        pytest.param(SWAP, swap(40), True, id="swap-behind-earlier-swap"),
+        pytest.param(SWAP, swap(60), False, id="swap-before-later-swap"),
+        pytest.param(SWAP, swap(40, due=False), False, id="swap-past-swap-that-was-given-up"),
+        pytest.param(SWAP, swap(40, due=False, touched=True), True, id="swap-behind-swap-given-up-halfway"),
+        pytest.param(SWAP, swap(60, touched=True), True, id="swap-behind-later-swap-that-has-begun"),
+        pytest.param(TOUCHED_SWAP, swap(40), False, id="begun-swap-goes-on"),
+        pytest.param(TOUCHED_SWAP, swap(40, touched=True), True, id="of-two-begun-swaps-the-earlier"),
+        pytest.param(TOUCHED_SWAP, swap(60, touched=True), False, id="of-two-begun-swaps-not-the-later"),
+        pytest.param(SWAP, write(60, touched=True), True, id="swap-behind-begun-write"),
+        pytest.param(SWAP, write(40, touched=False), False, id="swap-before-write"),
+        pytest.param(CREATE, swap(60, touched=True), True, id="create-behind-begun-swap"),
+        pytest.param(CREATE, swap(40), False, id="create-past-swap"),
+        pytest.param(CREATE, swap(40, touched=True, cures=(1,)), False, id="create-cures-swap"),
+        pytest.param(CREATE, swap(40, touched=True, cures=(9,)), True, id="create-of-the-other-side"),
+        pytest.param(DELETE, swap(40, touched=True, cures=(1,)), True, id="delete-cures-nothing"),
+        pytest.param(CREATE._replace(touched=True), swap(40, touched=True), False, id="begun-create-goes-on"),
+        pytest.param(CREATE, write(40, touched=True), False, id="writes-do-not-queue"),
+        pytest.param(SWAP, Neighbour(40, True, (8, 9), True, True), False, id="strangers"),
+        pytest.param(SWAP, swap(50, touched=True), False, id="itself"),
+    ],
+)
+def test_what_must_wait_waits(asking: Asking, other: Neighbour, queues: bool) -> None:
+    """Modules see the messages of a UPRN in one order, whichever of them fails."""
+    assert held([asking], [other]) == ({asking.id: other.id} if queues else {})
+
+
+def test_it_is_said_behind_whom_a_message_queues() -> None:
+    """The first of them, whichever UPRN they share."""
+    assert held([SWAP], [swap(40), swap(30), Neighbour(20, True, (2, 7), True, False)]) == {50: 20}
+
+
+def test_a_queued_message_keeps_what_is_known_of_it() -> None:
+    """Which modules are in doubt, and which UPRNs are missing."""
+    before = Reason(kind=Why.MISSING, module=Module.ED, uprn=1, missing=[1], unsure=[Module.OD])
+
+    assert before.queued(7) == Reason(kind=Why.BEHIND, behind=7, missing=[1], unsure=[Module.OD])
+
+
+def operation(kind: Kind = Kind.UPSERT) -> Operation:
+    """Message 5 of UPRN 1."""
+    return Operation(op_id="5", seq=5, kind=kind, uprn=1, uprn_2=2, address_id=11, record={})
+
+
+def answer(outcome: Outcome, **fields: Any) -> OperationResult:
+    """What a module says of it."""
+    return OperationResult(op_id="5", outcome=outcome, **fields)
+
+
+@pytest.mark.parametrize(
+    ("result", "ack", "trace"),
+    [
+        (answer(Outcome.APPLIED), "Y", None),
+        (answer(Outcome.LOGICAL, logical_address_id=11), "Y", None),
+        (answer(Outcome.ALREADY, was=Outcome.APPLIED), "Y", None),
+        (answer(Outcome.STALE), "Y", None),
+        (answer(Outcome.MISSING, missing=[1, 2]), "N", "There is no address with UPRN 1 or 2."),
+        (answer(Outcome.REFUSED, error="no"), "N", "no"),
+        (answer(Outcome.FAILED, error="away"), "N", "away"),
+    ],
+)
+def test_each_answer_is_an_acknowledgement_or_a_trace(result: OperationResult, ack: str, trace: str | None) -> None:
+    """A6: Y where the module needs the message no more."""
+    verdict = judge(operation(), Reason(), {Module.IM: result})
+
+    assert (verdict.acks, verdict.traces.get(Module.IM)) == ({Module.IM: ack}, trace)
+    assert (verdict.reason is None) == (ack == "Y")
+    assert verdict.stale == (result.outcome is Outcome.STALE)
+
+
+def test_a_missing_side_says_more_than_a_failure() -> None:
+    """And who gave no answer stays in doubt."""
+    answers = {
+        Module.ED: answer(Outcome.FAILED, error="away"),
+        Module.IM: answer(Outcome.APPLIED),
+        Module.WFM: answer(Outcome.MISSING, missing=[2]),
+    }
+
+    assert judge(operation(Kind.SWAP), Reason(inherits=True), answers).reason == Reason(
+        kind=Why.MISSING, module=Module.WFM, uprn=2, missing=[2], unsure=[Module.ED], inherits=True
+    )
+
+
+def test_logical_deletes_are_listed_with_who_has_orders_in_flight() -> None:
+    """Also those of a call that had taken effect before; modules that say so of one delete say it together."""
+    answers = {
+        Module.OD: answer(Outcome.LOGICAL, logical_address_id=11, in_flight=True),
+        Module.WFM: answer(Outcome.ALREADY, was=Outcome.LOGICAL, logical_address_id=11, in_flight=True),
+        Module.ED: answer(Outcome.APPLIED),
+    }
+
+    listings = judge(operation(Kind.DELETE), Reason(), answers).listings
+
+    assert listings == [Listing(11, 1, 5, frozenset({module})) for module in (Module.OD, Module.WFM)]
+    assert listings[0].joined(listings[1]) == Listing(11, 1, 5, frozenset({Module.OD, Module.WFM}))
+    assert listings[0].joined(Listing(11, 1, 9, frozenset())) == Listing(11, 1, 9, frozenset())
+
+
+def test_a_create_revives_whatever_address_it_gave_life_to() -> None:
+    """A delete revives nobody."""
+    done = {Module.OD: answer(Outcome.APPLIED, address_id=77)}
+
+    assert judge(operation(), Reason(), done).revived == {77}
+    assert judge(operation(Kind.DELETE), Reason(), done).revived == set()
