@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sqlmodel import SQLModel
-from temporalio import activity
 
 from infra.database import Database
 from infra.tables.addresses import AddressMessage, ArchivedMessage
@@ -38,4 +37,3 @@ async def archive(database: Database) -> int:
         total += moved
         if moved < BATCH:
             return total
-        activity.heartbeat()
