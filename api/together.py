@@ -23,26 +23,40 @@ class Together(Generic[Key, Answer]):
 
     def __init__(self, ask: Callable[[Key], Awaitable[Answer]]) -> None:
         self._ask = ask
-        self._asking: dict[Key, asyncio.Task[Answer]] = {}
-        self._next: dict[Key, asyncio.Task[Answer]] = {}
+        self._waiting: dict[Key, list[asyncio.Future[Answer]]] = {}
+        self._serving: dict[Key, asyncio.Task[None]] = {}
 
     async def ask(self, key: Key) -> Answer:
         """The answer to a question that has not been put yet."""
-        turn = self._next.get(key)
-        if turn is None:
-            turn = self._next[key] = asyncio.create_task(self._take_turn(key, self._asking.get(key)))
-        # Whoever stops waiting does not stop the question of the others.
-        return await asyncio.shield(turn)
+        # A future for each: whoever stops waiting does not stop the question of the others.
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(answer)
+        if key not in self._serving:
+            self._serving[key] = asyncio.create_task(self._serve(key))
+        return await answer
 
-    async def _take_turn(self, key: Key, before: asyncio.Task[Answer] | None) -> Answer:
-        if before is not None:
-            await asyncio.wait([before])
-        turn = self._asking[key] = self._next.pop(key)
+    async def _serve(self, key: Key) -> None:
+        waiting: list[asyncio.Future[Answer]] = []
         try:
-            return await self._ask(key)
+            while waiting := self._waiting.pop(key, []):
+                await self._answer(key, waiting)
         finally:
-            if self._asking[key] is turn:
-                del self._asking[key]
+            # Empty, unless this was cancelled in the middle of a question.
+            del self._serving[key]
+            for answer in (*waiting, *self._waiting.pop(key, [])):
+                answer.cancel()
+
+    async def _answer(self, key: Key, waiting: Sequence[asyncio.Future[Answer]]) -> None:
+        try:
+            found = await self._ask(key)
+        except Exception as error:  # noqa: BLE001 - everybody who asked is told, whatever it was
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_exception(error)
+        else:
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_result(found)
 
 
 class Gathered(Generic[Key, Answer]):

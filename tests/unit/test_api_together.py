@@ -134,3 +134,20 @@ async def test_a_broken_question_breaks_only_those_that_went_with_it() -> None:
     with pytest.raises(LookupError):
         await first
     assert await good == "2!"
+
+
+async def test_a_question_that_is_cancelled_leaves_nobody_waiting() -> None:
+    """Neither who asked it nor who waits for the next one; and who comes then asks anew."""
+
+    async def give_up(_key: str) -> int:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    together = Together(give_up)
+    first = asyncio.create_task(together.ask("a"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(together.ask("a"))
+
+    for asking in (first, second, asyncio.create_task(together.ask("a"))):
+        with pytest.raises(asyncio.CancelledError):
+            await asking
