@@ -42,7 +42,8 @@ class Model:
         self.now += milliseconds
         for task in sorted(self.of(Status.RUNNING), key=lambda task: (task.lease_end, task.lease)):
             if task.lease_end <= self.now:
-                task.lease = 0
+                self.leases += 1
+                task.lease = self.leases
                 self.fail(task, task.retries + 1)
 
     def of(self, *statuses: int) -> list[ModelTask]:

@@ -68,7 +68,7 @@ class Book:
         while (task := self._leases.pop(self.now)) is not None:
             self._head.timeouts += 1
             # Who had it must not be taken for its holder, even if nobody takes it meanwhile.
-            task.lease = 0
+            task.lease = self._next_lease()
             self._fail(task, task.crt_retry_num + 1)
             self.change()
 
@@ -179,8 +179,7 @@ class Book:
             if room < 0:
                 break
             self._queue.pop()
-            self.lease += 1
-            task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self.lease, end, self.now
+            task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self._next_lease(), end, self.now
             self._leases.begin(task)
             given.append(task)
         self._head.held += len(given)
@@ -238,6 +237,11 @@ class Book:
         task.modify_time = self.now
         self._end(task, _FAILED)
         return Code.OK
+
+    def _next_lease(self) -> int:
+        """A number that nobody was told yet."""
+        self.lease += 1
+        return self.lease
 
     def _has_room_for(self, task: Task, setting: Setting) -> bool:
         """Make room for texts that a worker writes, if there is any."""
@@ -321,5 +325,4 @@ def _is_same(task: Task, new: NewTask) -> bool:
     """Whether a create is the repetition of one; what workers may have changed since then does not count."""
     if (task.user_id, task.priority) != (new.user_id, new.priority):
         return False
-    is_untouched = task.lease == 0 and task.crt_retry_num == 0
-    return not is_untouched or (task.content, task.refs & _CONTENT) == (new.content, new.refs & _CONTENT)
+    return task.lease != 0 or (task.content, task.refs & _CONTENT) == (new.content, new.refs & _CONTENT)

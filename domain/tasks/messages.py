@@ -117,7 +117,7 @@ class Task(Struct, array_like=True, gc=False):
     create_time: int
     modify_time: int
     lease: int = 0
-    """The number under which it was given out last, one that no other holder in this lane gets; 0 after a time-out."""
+    """The number under which it was given out last; each is given once. After a time-out one that nobody knows."""
     lease_end: int = 0
     """While it runs: when the lane takes it back."""
 

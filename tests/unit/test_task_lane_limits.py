@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from domain.tasks.carrying import Carried
@@ -203,8 +203,7 @@ wire = st.tuples(
 )
 
 
-# On a busy machine it takes long to think of groups.
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32), calls=st.lists(wire, min_size=1, max_size=6))
 @example(
     seed=0, calls=[["a", 2**53, [["0" * 32, "u", "", 31_104_000, "", 2**63 - 1]], [[2_000, 604_800]], [], [], [], []]]

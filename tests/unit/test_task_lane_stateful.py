@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -48,6 +48,7 @@ class LaneMachine(RuleBasedStateMachine):
         )
         self.lane, self.model = Lane(rules), Model(rules, START)
         self.clock = START
+        self.lane.book.tick(START)
         self.numbers = Counter[str]()
         self.last: dict[str, tuple[Group, GroupReply]] = {}
         self.known: list[NewTask] = []
@@ -238,7 +239,5 @@ class LaneMachine(RuleBasedStateMachine):
         assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.book.weight
 
 
-LaneMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
-)
+LaneMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestLane = LaneMachine.TestCase

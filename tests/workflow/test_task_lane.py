@@ -50,7 +50,7 @@ async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> N
         await eventually(lambda: lanes.archived(wanted.key))
         counts = await lanes.counts()
 
-    assert (again.crt_retry_num, again.lease) == (1, 0)
+    assert (again.crt_retry_num, again.lease) == (1, 2)
     assert (told[0]["next_order_time"], told[0]["timeouts"]) == (again.order_time, 1)
     assert counts == {Status.FAILED: 1}
 
