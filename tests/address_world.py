@@ -276,11 +276,11 @@ class World:
         return {row["id"] for row in await self.fetch(query)}
 
     async def retry(self) -> None:
-        """What an operator does with all that was given up."""
-        async with Database.connection(self.database) as connection:
-            await connection.execute(
-                "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = now() WHERE proc_flag = 'N'"
-            )
+        """What an operator does with all that has failed and is in no cycle."""
+        await self.fetch(
+            "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = now() "
+            "WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL"
+        )
 
     def effects_of(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""

@@ -1,0 +1,234 @@
+"""One cycle after the other over the real log: what is taken, tried again, given up, listed, woken and archived."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from infra.embedded import Stack
+from tests.address_world import Fault, World
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+Said = tuple[Topic, str, dict[str, Any]]
+ALL_ACKS = dict.fromkeys(Module, "Y")
+
+
+@pytest.fixture
+async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
+    """An empty log and four empty modules."""
+    world = World(stack.settings().database.model_copy(update={"url": SecretStr(database_url)}))
+    await world.begin()
+    yield world
+    await world.database.close()
+
+
+def create(number: str, uprn: int, n: int = 0) -> Said:
+    """A createUpdate."""
+    return Topic.CREATE_UPDATE, number, {"uprn": uprn, "address_id": 1_000 + uprn, "record": {"n": n}}
+
+
+def swap(number: str, one: int, other: int) -> Said:
+    """A swap."""
+    return Topic.SWAP, number, {"uprn_1": one, "uprn_2": other}
+
+
+def delete(number: str, uprn: int) -> Said:
+    """A delete."""
+    return Topic.DELETE, number, {"uprn": uprn}
+
+
+def tuned(world: World, **changes: Any) -> None:
+    """Change settings."""
+    world.settings = world.settings.model_copy(update=changes)
+
+
+async def by_number(world: World) -> dict[str, dict[str, Any]]:
+    """The rows by the numbers of their messages."""
+    return {row["msg_no"]: row for row in (await world.rows()).values()}
+
+
+def acks(row: dict[str, Any]) -> dict[Module, str | None]:
+    """The four acknowledgements."""
+    return {module: row[f"{module}_ack"] for module in Module}
+
+
+@pytest.mark.parametrize(
+    ("share", "taken"), [(0.0, ["s1", "s2", "c1"]), (0.33, ["s1", "c1", "d1"])], ids=["by-priority", "with-a-share"]
+)
+async def test_a_cycle_is_filled_by_topics(world: World, share: float, taken: list[str]) -> None:
+    """A14: swaps, then createUpdates, then deletes, in the order of ids; with a share none is kept out."""
+    tuned(world, threshold=3, minimum_share=share + 0.01 if share else 0)
+    await world.publish([delete("d1", 9), create("c1", 5), create("c2", 6), swap("s1", 1, 2), swap("s2", 3, 4)])
+
+    await world.cycle()
+
+    rows = await by_number(world)
+    assert sorted(number for number, row in rows.items() if row["cycle_id"]) == sorted(taken)
+    assert world.cycles[0].plan.loaded == 3
+
+
+async def test_a_swap_is_tried_again_after_the_creates(world: World) -> None:
+    """Its side appears in the same cycle, so that nothing has failed."""
+    await world.publish([swap("s", 1, 2), create("a", 1), create("b", 2)])
+
+    await world.cycle()
+
+    row = (await by_number(world))["s"]
+    assert (row["proc_flag"], row["retry_times"], row["wait_reason"], acks(row)) == ("Y", 0, None, ALL_ACKS)
+    assert world.modules.books[Module.OD].live == {1: (1_002, {"n": 0}), 2: (1_001, {"n": 0})}
+
+
+async def test_a_swap_without_a_side_is_given_up_after_two_cycles(world: World) -> None:
+    """Three tries; then it waits for a person, and says what it lacks, where, and who deleted it."""
+    await world.publish([create("a", 1), create("b", 2)])
+    await world.cycle()
+    await world.publish([delete("gone", 2)])
+    await world.cycle()
+    await world.publish([swap("s", 1, 2)])
+    world.modules.calls.clear()
+
+    for _ in range(4):
+        await world.cycle()
+
+    row = (await by_number(world))["s"]
+    assert (row["proc_flag"], row["retry_times"], acks(row)) == ("N", 2, dict.fromkeys(Module, "N"))
+    assert row["wait_reason"] == {"kind": "missing", "module": "ed", "uprn": 2, "missing": [2]}
+    assert row["reason"] == "The address was deleted by message gone."
+    assert row["od_stack_trace"] == "There is no address with UPRN 2."
+    assert len(world.modules.calls) == 3 * len(Module)
+    assert [cycle.plan.loaded for cycle in world.cycles[-4:]] == [1, 1, 0, 0]
+
+
+async def test_who_waits_is_woken_by_what_it_waits_for(world: World) -> None:
+    """And with it who queues behind it, though both were to wait for an hour."""
+    tuned(world, retry_pause_seconds=3_600)
+    await world.publish([create("a", 1), create("c", 3), swap("s", 1, 2), swap("t", 1, 3)])
+    await world.cycle()
+    await world.cycle()
+    assert world.cycles[-1].plan.loaded == 0
+    waiting = await by_number(world)
+    assert waiting["t"]["wait_reason"] == {"kind": "behind", "behind": waiting["s"]["id"]}
+
+    await world.publish([create("b", 2)])
+    while world.cycles[-1].plan.loaded or len(world.cycles) < 3:
+        await world.cycle()
+
+    rows = await by_number(world)
+    assert {row["proc_flag"] for row in rows.values()} == {"Y"}
+    assert {uprn: address_id for uprn, (address_id, _) in world.modules.books[Module.ED].live.items()} == {
+        1: 1_003,
+        2: 1_001,
+        3: 1_002,
+    }
+
+
+async def test_only_modules_that_have_not_acknowledged_are_called_again(world: World) -> None:
+    """A5: with the same id; what came later and is newer makes it needless."""
+    await world.publish([create("a", 1, n=1)])
+    world.modules.faults = [None, Fault.LOST, None, Fault.AWAY]
+    await world.cycle()
+    row = (await by_number(world))["a"]
+    assert (row["proc_flag"], row["retry_times"]) == ("N", 1)
+    assert acks(row) == {Module.ED: "Y", Module.IM: "N", Module.WFM: "Y", Module.OD: "N"}
+    assert row["im_stack_trace"] == "There is no answer."
+    world.modules.calls.clear()
+
+    await world.cycle()
+
+    row = (await by_number(world))["a"]
+    assert (row["proc_flag"], row["retry_times"], acks(row), row["im_stack_trace"]) == ("Y", 1, ALL_ACKS, None)
+    assert world.modules.calls == [(module, (str(row["id"]),)) for module in (Module.IM, Module.OD)]
+
+
+async def test_the_last_message_of_an_address_makes_the_others_needless(world: World) -> None:
+    """A13: they are done, without an acknowledgement, and say who followed them; also one that was given up."""
+    tuned(world, retries=1)
+    await world.publish([create("a", 1)])
+    world.modules.broken = {(Module.IM, 1)}
+    await world.cycle()
+    world.modules.broken = set()
+
+    await world.publish([create("b", 1), delete("c", 1), create("d", 1, n=4)])
+    await world.cycle()
+
+    rows = await by_number(world)
+    assert {rows[number]["superseded_by"] for number in "abc"} == {rows["d"]["id"]}
+    assert {rows[number]["proc_flag"] for number in "abcd"} == {"Y"}
+    assert acks(rows["b"]) == dict.fromkeys(Module, None)
+    assert rows["d"]["superseded_by"] is None
+    assert await world.fetch("SELECT 1 FROM im_infi_addr_sync_log") == []
+
+
+async def test_logical_deletes_are_listed_and_leave_the_list_when_the_address_comes_back(world: World) -> None:
+    """A11: with the modules that have orders in flight."""
+    await world.publish([create("a", 1)])
+    await world.cycle()
+    for module in (Module.OD, Module.ED):
+        world.modules.books[module].busy = {1_001}
+    await world.publish([delete("gone", 1)])
+    await world.cycle()
+
+    [listed] = await world.fetch("SELECT * FROM addr_logical_deletes")
+    assert (listed["address_id"], listed["uprn"], listed["log_id"]) == (
+        1_001,
+        1,
+        (await by_number(world))["gone"]["id"],
+    )
+    assert {name: listed[f"{name}_flag"] for name in ("od", "wfm", "ed")} == {"od": "Y", "wfm": "N", "ed": "Y"}
+
+    await world.publish([create("again", 1)])
+    await world.cycle()
+
+    assert await world.fetch("SELECT * FROM addr_logical_deletes") == []
+
+
+async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> None:
+    """A7: a swap that was given up does not undo one that came after it."""
+    tuned(world, retries=1)
+    await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
+    await world.cycle()
+    await world.publish([create("b", 2), swap("young", 1, 3)])
+    await world.cycle()
+
+    await world.retry()
+    await world.cycle()
+
+    rows = await by_number(world)
+    assert (rows["old"]["proc_flag"], rows["old"]["superseded_by"]) == ("Y", rows["young"]["id"])
+
+
+async def test_a_death_between_any_two_steps_changes_nothing(world: World) -> None:
+    """A12: whether the step is taken again or the cycle is given up and another takes it up; all ack gaps included."""
+
+    async def run(deaths: list[int], *, abandon: bool) -> Any:
+        await world.begin([1_004])
+        await world.publish([create(f"a{uprn}", uprn) for uprn in range(1, 5)])
+        await world.cycle()
+        await world.publish(
+            [swap("s", 1, 2), swap("t", 2, 3), swap("w", 3, 5), create("c", 2, n=7), create("e", 5), delete("d", 4)]
+        )
+        burned = world.fuse.burned
+        await world.cycle(deaths, abandon=abandon)
+        burned = world.fuse.burned - burned
+        for _ in range(3):
+            await world.cycle()
+        rows = {
+            row["msg_no"]: (row["proc_flag"], row["retry_times"], acks(row)) for row in (await world.rows()).values()
+        }
+        listed = [row["address_id"] for row in await world.fetch("SELECT address_id FROM addr_logical_deletes")]
+        effects = sorted((each.module, world.modules.effects.count(each)) for each in world.modules.effects)
+        return burned, (rows, listed, effects, [book.live for book in world.modules.books.values()])
+
+    steps, undisturbed = await run([], abandon=False)
+    assert {flag for flag, _, _ in undisturbed[0].values()} == {"Y"}
+    assert steps > 50
+
+    for step in range(steps):
+        for abandon in (False, True):
+            assert (await run([step], abandon=abandon))[1] == undisturbed, (step, abandon)
