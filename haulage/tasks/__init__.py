@@ -1,0 +1,25 @@
+"""Tasks: a typed client of the queues, and the loop of a worker that does what waits there."""
+
+from haulage.tasks.client import Tasks
+from haulage.tasks.handlers import Handler, Next, TaskFailed
+from haulage.tasks.models import Counts, HeldTask, NewTask, Outcome, RegisteredType, Result, Status, Task, TaskType
+from haulage.tasks.refusals import TaskRefused
+from haulage.tasks.worker import Worker
+
+__all__ = [
+    "Counts",
+    "Handler",
+    "HeldTask",
+    "NewTask",
+    "Next",
+    "Outcome",
+    "RegisteredType",
+    "Result",
+    "Status",
+    "Task",
+    "TaskFailed",
+    "TaskRefused",
+    "TaskType",
+    "Tasks",
+    "Worker",
+]

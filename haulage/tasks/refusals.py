@@ -1,0 +1,15 @@
+"""What the queues refuse, with the number that tells why."""
+
+from __future__ import annotations
+
+from haulage.errors import HaulageError
+
+FAIL_PREFIX = "FAIL_REASON::"
+
+
+class TaskRefused(HaulageError):
+    """The queue said no. `code` is one of the original's numbers, 8020 to 8048; the message says what to do."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        super().__init__(reason.removeprefix(FAIL_PREFIX))

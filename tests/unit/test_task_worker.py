@@ -1,0 +1,337 @@
+"""The worker's loop: room, stages, retries, leases, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from haulage import Unreachable
+from haulage.tasks import (
+    Handler,
+    HeldTask,
+    Next,
+    Outcome,
+    RegisteredType,
+    Result,
+    Status,
+    TaskFailed,
+    TaskRefused,
+    Worker,
+)
+from tests.stack import eventually
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def held(number: int, **fields: Any) -> HeldTask:
+    """A task as a hold gives it."""
+    given = {
+        "task_id": f"{number:032x}_video_1",
+        "task_type": "video",
+        "user_id": "",
+        "stage": "",
+        "status": Status.RUNNING,
+        "task_priority": 0,
+        "crt_retry_num": 0,
+        "max_retry_num": 3,
+        "max_retry_interval": 30,
+        "schedule_log": "",
+        "task_content": f"content {number}",
+        "order_time": 0.0,
+        "create_time": NOW,
+        "modify_time": NOW,
+        "lease": number + 1,
+        "lease_end": 0.0,
+    }
+    return HeldTask.model_validate(given | fields)
+
+
+@dataclass
+class Queue:
+    """A queue that gives what it has, and remembers what it was told."""
+
+    waiting: list[HeldTask] = field(default_factory=list)
+    limit: int = 100
+    interval: float = 0.01
+    lease_seconds: float = 30.0
+    gone: set[str] = field(default_factory=set)
+    """Tasks that are not their holder's any more."""
+    faults: list[Exception] = field(default_factory=list)
+    """What the next holds raise."""
+    refusals: list[Exception] = field(default_factory=list)
+    """What the next sets raise."""
+    asked: list[int | None] = field(default_factory=list)
+    asked_at: list[float] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    beats: list[list[str]] = field(default_factory=list)
+
+    async def types(self) -> list[RegisteredType]:
+        """One type."""
+        kind = RegisteredType(
+            task_type="video",
+            schedule_limit=self.limit,
+            schedule_interval=self.interval,
+            max_retry_num=3,
+            max_retry_interval=30,
+            max_processing_time=self.lease_seconds,
+        )
+        return [kind]
+
+    async def hold(self, task_type: str, *, limit: int | None = None) -> list[HeldTask]:
+        """The first of those that wait."""
+        self.asked.append(limit)
+        self.asked_at.append(time.monotonic())
+        if self.faults:
+            raise self.faults.pop(0)
+        given, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return given
+
+    async def set(self, result: Result) -> None:
+        """Remembered."""
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.results.append(result)
+
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+        """Good but for those that are gone."""
+        self.beats.append([task.task_id for task in held])
+        return [Outcome(code=8041, msg="gone") if task.task_id in self.gone else Outcome() for task in held]
+
+    def told(self, *fields: str) -> list[tuple[Any, ...]]:
+        """Those fields of all results."""
+        return [tuple(getattr(result, name) for name in fields) for result in self.results]
+
+
+@asynccontextmanager
+async def running(queue: Queue, handlers: Mapping[str, Handler], **options: Any) -> AsyncIterator[Worker]:
+    """A worker, stopped in the end."""
+    worker = Worker(queue, "video", handlers, **{"jitter_seconds": 0.0, "stop_seconds": 5.0} | options)
+    loop = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await loop
+
+
+async def done(task: HeldTask) -> None:
+    """Nothing to do."""
+
+
+async def test_each_task_is_done_and_told_under_its_lease() -> None:
+    """What is told names the lease, so that a task that was taken back is not overwritten."""
+    queue = Queue([held(1), held(2)])
+    async with running(queue, {"": done}):
+        await eventually(lambda: len(queue.results) == 2)
+
+    assert sorted(queue.told("task_id", "lease", "status")) == [
+        (held(1).task_id, 2, Status.SUCCESS),
+        (held(2).task_id, 3, Status.SUCCESS),
+    ]
+
+
+async def test_a_stage_leads_to_the_next() -> None:
+    """Each stage has its handler; what it hands on goes back to the queue with another stage and content."""
+
+    async def cut(task: HeldTask) -> Next:
+        return Next("publish", content=f"{task.task_content}, cut")
+
+    queue = Queue([held(1, stage="cut"), held(2, stage="publish")])
+    async with running(queue, {"cut": cut, "publish": done}):
+        await eventually(lambda: len(queue.results) == 2)
+
+    assert sorted(queue.told("status", "task_stage", "task_content"), key=str) == [
+        (Status.PENDING, "publish", "content 1, cut"),
+        (Status.SUCCESS, None, None),
+    ]
+
+
+async def test_an_error_is_a_failed_attempt_with_its_log() -> None:
+    """The retry is counted, and the log keeps the last three attempts."""
+
+    async def fail(task: HeldTask) -> None:
+        raise ConnectionError("the encoder is gone " + "x" * 500)
+
+    log = json.dumps([{"attempt": 1}, {"attempt": 2}, {"attempt": 3}])
+    queue = Queue([held(1, crt_retry_num=3, schedule_log=log)])
+    async with running(queue, {"": fail}):
+        await eventually(lambda: queue.results)
+
+    [result] = queue.results
+    entries = json.loads(result.schedule_log or "")
+    assert (result.status, result.crt_retry_num) == (Status.PENDING, 4)
+    assert [entry["attempt"] for entry in entries] == [2, 3, 4]
+    assert entries[-1]["error"].startswith("ConnectionError: the encoder is gone x")
+    assert len(entries[-1]["error"]) == 256
+
+
+async def test_a_failure_for_good_ends_the_task() -> None:
+    """No retry can help."""
+
+    async def refuse(task: HeldTask) -> None:
+        raise TaskFailed("there is no such file")
+
+    queue = Queue([held(1)])
+    async with running(queue, {"": refuse}):
+        await eventually(lambda: queue.results)
+
+    [result] = queue.results
+    assert (result.status, result.crt_retry_num) == (Status.FAILED, None)
+    assert "there is no such file" in (result.schedule_log or "")
+
+
+async def test_a_stage_without_a_handler_is_a_failed_attempt() -> None:
+    """Another worker may know it; the log says which stages this one has."""
+    queue = Queue([held(1, stage="sing")])
+    async with running(queue, {"cut": done, "publish": done}):
+        await eventually(lambda: queue.results)
+
+    [result] = queue.results
+    assert (result.status, result.crt_retry_num) == (Status.PENDING, 1)
+    assert "no handler for the stage 'sing'; this worker has 'cut', 'publish'" in (result.schedule_log or "")
+
+
+async def test_no_more_is_held_than_there_is_room_for() -> None:
+    """Two run, one waits, and nothing is asked for until one has ended; then for as many as there is room for."""
+    go_on = asyncio.Semaphore(0)
+    running_now: list[str] = []
+
+    async def slow(task: HeldTask) -> None:
+        running_now.append(task.task_id)
+        await go_on.acquire()
+
+    queue = Queue([held(number) for number in range(6)])
+    async with running(queue, {"": slow}, concurrency=2, backlog=1):
+        await eventually(lambda: len(running_now) == 2)
+        assert (queue.asked, len(queue.waiting)) == ([3], 3)
+        go_on.release()
+        await eventually(lambda: len(queue.asked) == 2)
+        assert (queue.asked, len(running_now)) == ([3, 1], 3)
+        for _ in range(6):
+            go_on.release()
+        await eventually(lambda: len(queue.results) == 6)
+
+
+async def test_a_hold_asks_for_no_more_than_the_type_allows() -> None:
+    """`schedule_limit` bounds it, however much room there is."""
+    queue = Queue(limit=4)
+    async with running(queue, {"": done}, concurrency=50):
+        await eventually(lambda: queue.asked)
+
+    assert queue.asked[0] == 4
+
+
+async def test_holds_keep_the_interval_of_the_type() -> None:
+    """Give or take the jitter, and whether or not there was something to do."""
+    queue = Queue([held(1)], interval=0.1)
+    async with running(queue, {"": done}, jitter_seconds=0.02):
+        await eventually(lambda: len(queue.asked_at) == 4)
+
+    pauses = [after - before for before, after in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
+    assert min(pauses) >= 0.08
+
+
+async def test_leases_are_renewed_while_tasks_wait_and_run() -> None:
+    """Both would be taken back otherwise."""
+    release = asyncio.Event()
+
+    async def slow(task: HeldTask) -> None:
+        await release.wait()
+
+    queue = Queue([held(1), held(2)], lease_seconds=0.03)
+    async with running(queue, {"": slow}, concurrency=1, backlog=1):
+        await eventually(lambda: len(queue.beats) >= 3)
+        release.set()
+        await eventually(lambda: len(queue.results) == 2)
+
+    assert queue.beats[1] == [held(1).task_id, held(2).task_id]
+
+
+async def test_a_lost_task_is_given_up() -> None:
+    """Its handler is cancelled and nothing is told of it: it is somebody else's now."""
+    cancelled: list[str] = []
+
+    async def slow(task: HeldTask) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(task.task_id)
+            raise
+
+    queue = Queue([held(1)], lease_seconds=0.03)
+    async with running(queue, {"": slow}):
+        await eventually(lambda: queue.beats)
+        queue.gone.add(held(1).task_id)
+        await eventually(lambda: cancelled)
+
+    assert (cancelled, queue.results) == ([held(1).task_id], [])
+
+
+async def test_a_stop_lets_tasks_end_and_gives_back_what_has_not_begun() -> None:
+    """A task that only waited here has not failed: it goes back as it was."""
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(task: HeldTask) -> None:
+        begun.set()
+        await release.wait()
+
+    queue = Queue([held(1), held(2)])
+    async with running(queue, {"": slow}, concurrency=1, backlog=1) as worker:
+        await begun.wait()
+        worker.stop()
+        await eventually(lambda: queue.results)
+        assert queue.told("task_id", "status", "crt_retry_num") == [(held(2).task_id, Status.PENDING, None)]
+        release.set()
+
+    assert queue.told("task_id", "status")[1:] == [(held(1).task_id, Status.SUCCESS)]
+
+
+async def test_a_stop_does_not_wait_for_ever() -> None:
+    """What takes too long is given back, not failed."""
+    begun = asyncio.Event()
+
+    async def endless(task: HeldTask) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    queue = Queue([held(1)])
+    async with running(queue, {"": endless}, stop_seconds=0.02):
+        await begun.wait()
+
+    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, None)]
+
+
+@pytest.mark.parametrize("fault", [Unreachable("nobody answers"), TaskRefused(8036, "FAIL_REASON::a part is gone")])
+async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
+    """An outage of the API ends no worker."""
+    queue = Queue([held(1)], faults=[fault])
+    async with running(queue, {"": done}):
+        await eventually(lambda: queue.results)
+
+    assert len(queue.asked) >= 2
+
+
+async def test_a_result_that_is_refused_ends_no_worker() -> None:
+    """The task is not ours any more; the next one is done."""
+    queue = Queue([held(1), held(2)], refusals=[TaskRefused(8041, "FAIL_REASON::it is not held")])
+    async with running(queue, {"": done}, concurrency=1):
+        await eventually(lambda: queue.results)
+
+    assert queue.told("task_id") == [(held(2).task_id,)]
+
+
+async def test_a_type_that_is_not_registered_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker goes on asking: somebody may register it."""
+    worker = Worker(Queue(), "audio", {"": done})
+    loop = asyncio.create_task(worker.run())
+    await eventually(lambda: "There is no type 'audio' in this project" in caplog.text)
+    worker.stop()
+    await loop
