@@ -16,7 +16,8 @@ import asyncpg
 import psutil
 
 from bench import parts
-from bench.orders.surroundings import START, Platform, own_database
+from bench.databases import own_database
+from bench.orders.surroundings import START, Platform
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
 from cli.house import House

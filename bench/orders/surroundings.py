@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import asyncpg
 import msgspec
 
 from sims.platforms.scenario import Changes, Scenario
@@ -99,18 +98,3 @@ async def running_platforms() -> AsyncIterator[Platforms]:
     finally:
         process.terminate()
         await process.wait()
-
-
-@asynccontextmanager
-async def own_database(server: str) -> AsyncIterator[str]:
-    """An empty database for one run of a peer; `server` is the address of any other there."""
-    name = f"peer_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield f"{server.rpartition('/')[0]}/{name}"
-        finally:
-            await connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    finally:
-        await connection.close()

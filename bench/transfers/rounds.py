@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 import psutil
 
+from bench.load import Plan, Report
 from bench.parts import tree_cpu_seconds
 from bench.transfers.contenders import Contender, Ours, Standing, job_id, join
-from bench.transfers.load import Plan, Report
 from bench.transfers.surroundings import ROOT, Delivery, Gse, Repository, run_name
 
 WINDOW_SECONDS = 15
@@ -190,7 +190,7 @@ async def _load(
         seconds=seconds,
     )
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.transfers.load"),
+        *(sys.executable, "-m", "bench.load"),
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bench.transfers import figures, load, rounds
-from bench.transfers.load import Plan, Report
+from bench import load
+from bench.load import Plan, Report
+from bench.transfers import figures, rounds
 from bench.transfers.rounds import Round
 from bench.transfers.surroundings import Delivery
 

@@ -1,4 +1,4 @@
-"""`python -m bench.transfers.load`: HTTP requests as fast as they are answered, for a few microseconds of CPU each.
+"""`python -m bench.load`: HTTP requests as fast as they are answered, for a few microseconds of CPU each.
 
 It shares the machine with what it measures, so it is no HTTP client: prepared bytes go out over connections that are
 kept, one request at a time on each, and of an answer only the status and the length are looked at.
@@ -6,6 +6,7 @@ kept, one request at a time on each, and of an answer only the status and the le
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
 import selectors
@@ -13,9 +14,10 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
@@ -24,6 +26,12 @@ READ_BYTES = 65_536
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+Script: TypeAlias = Generator[tuple[bytes, float], tuple[int, bytes], None]
+"""What one connection does: it yields a request and when that is due, and is given status and body of the answer.
+
+Times are those of `time.perf_counter`; one that is over, like 0, means at once.
+"""
 
 
 class Plan(BaseModel):
@@ -40,6 +48,8 @@ class Plan(BaseModel):
     """Unix time."""
     seconds: float = 3_600.0
     """No request is begun later than that."""
+    per_second: float = 0.0
+    """Requests are due at that rate, and waiting for a free connection counts; 0 is as fast as can be."""
 
 
 class Report(BaseModel):
@@ -55,8 +65,10 @@ class Report(BaseModel):
 @dataclass(slots=True)
 class _Connection:
     socket: socket.socket
-    number: int = 0
+    script: Script
+    request: bytes = b""
     sent_at: float = 0.0
+    """When the request was sent, or was due and could not be."""
     received: bytearray = field(default_factory=bytearray)
 
 
@@ -64,31 +76,41 @@ def run(plan: Plan) -> Report:
     """Send all requests, or as many as the time allows."""
     requests = _prepared(plan)
     answers: list[bytes] = [b""] * len(requests)
+    time.sleep(max(0.0, plan.start_at - time.time()))
+    turns = iter(range(len(requests)))
+    begun = time.perf_counter()
+    scripts = [_sender(plan, requests, turns, answers, begun) for _ in range(plan.connections)]
+    report = drive(plan.base, scripts)
+    plan.answers.write_bytes(b"\n".join(answers))
+    return report
+
+
+def drive(base: str, scripts: Sequence[Script]) -> Report:
+    """Let every script have a connection, to the end of all."""
     statuses: Counter[int] = Counter()
     latencies: list[float] = []
-    turns = iter(range(len(requests)))
-    address = _address(plan.base)
+    due: list[tuple[float, int, _Connection]] = []
+    address = _address(base)
     with selectors.DefaultSelector() as selector:
-        connections = [_Connection(socket.create_connection(address)) for _ in range(plan.connections)]
+        connections = [_Connection(socket.create_connection(address), script) for script in scripts]
         for connection in connections:
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
-        time.sleep(max(0.0, plan.start_at - time.time()))
-        begun_at, deadline = time.time(), time.perf_counter() + plan.seconds
-        busy = sum(_sent(connection, requests, turns, deadline) for connection in connections)
+        begun_at = time.time()
+        busy = sum(_went_on(connection, None, due) for connection in connections)
         while busy:
-            for key, _ in selector.select():
+            for key, _ in selector.select(max(0.0, due[0][0] - time.perf_counter()) if due else None):
                 connection = key.data
-                if not (answer := _answer(connection)):
-                    continue
-                latencies.append((time.perf_counter() - connection.sent_at) * 1e3)
-                statuses[answer[0]] += 1
-                answers[connection.number] = answer[1]
-                busy -= not _sent(connection, requests, turns, deadline)
+                if answer := _answer(connection):
+                    latencies.append((time.perf_counter() - connection.sent_at) * 1e3)
+                    statuses[answer[0]] += 1
+                    busy -= not _went_on(connection, answer, due)
+            while due and due[0][0] <= time.perf_counter():
+                connection = heapq.heappop(due)[2]
+                connection.socket.sendall(connection.request)
         ended_at = time.time()
         for connection in connections:
             connection.socket.close()
-    plan.answers.write_bytes(b"\n".join(answers))
     return Report(
         begun_at=begun_at,
         ended_at=ended_at,
@@ -98,16 +120,29 @@ def run(plan: Plan) -> Report:
     )
 
 
-def _prepared(plan: Plan) -> list[bytes]:
-    return [_request(plan.headers, *json.loads(line)) for line in plan.requests.read_bytes().splitlines()]
-
-
-def _request(headers: Mapping[str, str], method: str, path: str, body: object) -> bytes:
-    content = b"" if body is None else json.dumps(body).encode()
+def request(headers: Mapping[str, str], method: str, path: str, content: bytes) -> bytes:
+    """A request as it goes over the wire, with JSON or without a body."""
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
     if content:
         lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
     return "\r\n".join(lines).encode() + _HEAD_END + content
+
+
+def _prepared(plan: Plan) -> list[bytes]:
+    lines = map(json.loads, plan.requests.read_bytes().splitlines())
+    return [
+        request(plan.headers, method, path, b"" if body is None else json.dumps(body).encode())
+        for method, path, body in lines
+    ]
+
+
+def _sender(plan: Plan, requests: Sequence[bytes], turns: Iterator[int], answers: list[bytes], begun: float) -> Script:
+    """Takes the next of all requests, again and again."""
+    for number in turns:
+        due = begun + number / plan.per_second if plan.per_second else 0.0
+        if max(due, time.perf_counter()) >= begun + plan.seconds:
+            return
+        _, answers[number] = yield requests[number], due
 
 
 def _address(base: str) -> tuple[str, int]:
@@ -115,12 +150,21 @@ def _address(base: str) -> tuple[str, int]:
     return parts.hostname or "127.0.0.1", parts.port or 80
 
 
-def _sent(connection: _Connection, requests: Sequence[bytes], turns: Iterator[int], deadline: float) -> bool:
-    """Whether there was something left to send."""
-    if time.perf_counter() >= deadline or (number := next(turns, None)) is None:
+def _went_on(
+    connection: _Connection, answer: tuple[int, bytes] | None, due: list[tuple[float, int, _Connection]]
+) -> bool:
+    """Send what a connection has next, or put it down for later; whether there was something left."""
+    try:
+        asked, at = next(connection.script) if answer is None else connection.script.send(answer)
+    except StopIteration:
         return False
-    connection.number, connection.sent_at = number, time.perf_counter()
-    connection.socket.sendall(requests[number])
+    now = time.perf_counter()
+    connection.sent_at = at or now
+    if at > now:
+        connection.request = asked
+        heapq.heappush(due, (at, id(connection), connection))
+    else:
+        connection.socket.sendall(asked)
     return True
 
 
