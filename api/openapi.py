@@ -23,7 +23,8 @@ Haulage moves data for business systems, durably.
 
 Send a key as `Authorization: Bearer hlg_…`. A key opens its own project: whatever belongs to another one is
 answered with 404, as if it were not there. Fields that this document does not name are refused. Errors are
-`application/problem+json` with a stable `code`, and a sentence that says what was wrong and what to do.
+`application/problem+json` with a stable `code`, and a sentence that says what was wrong and what to do. Only the routes
+of tasks answer all but a missing key with 200, and a number as `code` that is 0 when all is well.
 """
 
 SECURITY: dict[Access, list[Json]] = {
@@ -68,6 +69,7 @@ _WITH_BODY: dict[str, HTTPStatus] = {
     "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 }
 
+_OUTSIDE = {HTTPStatus.UNAUTHORIZED, _ALWAYS["malformed_request"]}
 _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
@@ -111,6 +113,9 @@ def codes(route: Route) -> dict[HTTPStatus, list[str]]:
     if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
         known["upgrade_required"] = HTTPStatus.UPGRADE_REQUIRED
     known |= {code: problems.fault_status(kind) for code, kind in route.problems.items()}
+    if route.render is not problems.respond:
+        # What comes out of such a room has its room's form; only what never came in has ours.
+        known = {code: status for code, status in known.items() if status in _OUTSIDE}
     by_status: dict[HTTPStatus, list[str]] = {}
     for code, status in sorted(known.items()):
         by_status.setdefault(status, []).append(code)

@@ -61,7 +61,8 @@ LaneName: TypeAlias = tuple[str, int]
 Learn: TypeAlias = Callable[[str, int, Head], None]
 Reply = TypeVar("Reply")
 
-_weigh = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in (NewTask, Hold, Setting, Beat, Rules)}
 _log = log.get(__name__)
 
 
@@ -197,7 +198,7 @@ class Lanes:
             lane = self._lanes[name] = _Lane(*name)
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        wish = _Wish(what, len(_weigh(what)), asyncio.get_running_loop().create_future())
+        wish = _Wish(what, checked(what), asyncio.get_running_loop().create_future())
         lane.put(wish)
         if lane.serving is None:
             lane.serving = asyncio.create_task(self._serve(lane))
@@ -287,6 +288,18 @@ class Lanes:
                 raise NotTaken(f"a lane did not answer in {PATIENCE_SECONDS:g} s: {hindrance}") from hindrance
             await asyncio.sleep(pause)
             pause = min(2 * pause, AGAIN_MAX_SECONDS)
+
+
+def checked(what: Any) -> int:
+    """How many bytes an operation has. One that its lane could not read must spoil no group of others.
+
+    Raises:
+        msgspec.ValidationError: It is such a one.
+    """
+    encoded = _encode(what)
+    if decoder := _DECODERS.get(type(what)):
+        decoder.decode(encoded)
+    return len(encoded)
 
 
 async def _gather(lane: _Lane) -> None:

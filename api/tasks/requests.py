@@ -26,7 +26,6 @@ BATCH_MAX = 1_000
 LIST_MAX = 2_000
 WAIT_MAX_SECONDS = 30
 RETRY_NUM_MAX = 1_000
-INTERVAL_MAX_SECONDS = 31_104_000
 
 Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="which kind of task; register it first")]
 TaskId = Annotated[str, Field(min_length=1, max_length=ID_MAX_CHARACTERS)]
@@ -95,13 +94,13 @@ class TypeConfig(Request):
         default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks of one hold at most; 100"
     )
     schedule_interval: int | None = Field(
-        default=None, ge=1, le=INTERVAL_MAX_SECONDS, description="seconds between a worker's holds; 10"
+        default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds between a worker's holds; 10"
     )
     max_retry_num: int | None = Field(default=None, ge=0, le=RETRY_NUM_MAX, description="retries after the first; 3")
     max_retry_interval: int | None = Field(
         default=None,
-        ge=-INTERVAL_MAX_SECONDS,
-        le=INTERVAL_MAX_SECONDS,
+        ge=-LEASE_MAX_SECONDS,
+        le=LEASE_MAX_SECONDS,
         description="seconds that a pause doubles up to, or, when negative, the length of every pause; 30",
     )
     max_processing_time: int | None = Field(

@@ -1,0 +1,70 @@
+"""What the door lets through, a lane can read: at its longest and largest, in every field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import ValidationError
+from msgspec.structs import asdict
+
+from api.tasks import contents
+from api.tasks.lanes import checked
+from api.tasks.requests import NewTask, Result, TypeConfig
+from domain.tasks import messages
+from domain.tasks.messages import TEXT_MAX_BYTES, Rules, Setting
+
+KEY = "0" * 32
+
+
+def limits(model: type[Any], field: str) -> list[int]:
+    """The least and the greatest number that a field takes."""
+    schema = model.model_json_schema()["properties"][field]
+    numbers = next((each for each in schema.get("anyOf", []) if each["type"] == "integer"), schema)
+    return [numbers["minimum"], numbers["maximum"]]
+
+
+@pytest.mark.parametrize("field", sorted(asdict(Rules()).keys() & TypeConfig.model_fields.keys()))
+def test_every_configuration_can_be_taught(field: str) -> None:
+    """The bounds of the door are within those of the rules."""
+    for value in limits(TypeConfig, field):
+        config = TypeConfig.model_validate({"task_type": "video", field: value})
+        assert checked(Rules(**{field: getattr(config, field)}))
+
+
+def test_every_task_can_be_created() -> None:
+    """With the longest names and any priority."""
+    for priority in limits(NewTask, "task_priority"):
+        for stage, user in (("s" * 32, "u" * 128), ("段" * 10, "用" * 42)):
+            new = NewTask.model_validate(
+                {"task_type": "video", "user_id": user, "task_stage": stage, "task_priority": priority}
+            )
+            assert checked(messages.NewTask(KEY, new.user_id, "", new.task_priority, new.task_stage))
+
+
+def test_every_result_can_be_set() -> None:
+    """With any status, lease and count."""
+    for status in limits(Result, "status"):
+        for lease in limits(Result, "lease"):
+            for retries in limits(Result, "crt_retry_num"):
+                said = Result.model_validate(
+                    {"task_id": KEY, "status": status, "lease": lease, "crt_retry_num": retries}
+                )
+                assert checked(Setting(KEY, said.status, said.lease, said.crt_retry_num))
+
+
+@pytest.mark.parametrize("character", ["x", '"', "\\", "\x01", "é", "很", "😀"])
+def test_a_text_stays_in_its_lane_only_where_it_fits(character: str) -> None:
+    """It is measured as JSON writes it: with quotes and escapes."""
+    lengths = [length for length in range(1, 600) if not contents.is_long(character * length)]
+    longest = character * max(lengths)
+    assert lengths == list(range(1, len(lengths) + 1))
+    assert checked(messages.NewTask(KEY, "", longest))
+    assert len(msgspec.json.encode(longest)) <= TEXT_MAX_BYTES < len(msgspec.json.encode(longest + character))
+
+
+def test_what_a_lane_could_not_read_is_refused_alone() -> None:
+    """It must not spoil the group of others."""
+    with pytest.raises(ValidationError):
+        checked(messages.NewTask(KEY, "", "x" * 600))
