@@ -1,0 +1,156 @@
+"""The worker loop and the example of the documents at a real queue: stages, retries, leases, cancels, a signal to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haulage.tasks import Handler, HeldTask, NewTask, Next, Status, TaskRefused, Tasks, TaskType, Worker
+from infra.settings import Settings
+from tests.queues import tasking
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "how-to" / "run-task-workers.md"
+TYPE = "video"
+
+
+@asynccontextmanager
+async def queue(settings: Settings, **config: Any) -> AsyncIterator[tuple[Tasks, dict[str, str]]]:
+    """A client of a running API with a type, and how others reach it."""
+    async with tasking(settings) as running, Tasks(running.door.address, running.key) as tasks:
+        await tasks.register(TaskType(task_type=TYPE, schedule_interval=1, **config))
+        yield tasks, {"TASKS_URL": running.door.address, "TASKS_KEY": running.key}
+
+
+@asynccontextmanager
+async def working(tasks: Tasks, handlers: Mapping[str, Handler]) -> AsyncIterator[None]:
+    """A worker, stopped in the end."""
+    worker = Worker(tasks, TYPE, handlers, stop_seconds=5.0)
+    loop = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await loop
+
+
+async def ended(tasks: Tasks, task_id: str) -> Status | None:
+    """How a task ended, once it has."""
+    status = (await tasks.get(task_id)).status
+    return status if status.final else None
+
+
+async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings) -> None:
+    """A stage hands its content on; an attempt that failed counts, and the next one may succeed."""
+    seen: list[tuple[str, str, int]] = []
+
+    async def cut(task: HeldTask) -> Next:
+        seen.append((task.stage, task.task_content, task.crt_retry_num))
+        return Next("publish", content="cut")
+
+    async def publish(task: HeldTask) -> None:
+        seen.append((task.stage, task.task_content, task.crt_retry_num))
+        if not task.crt_retry_num:
+            raise ConnectionError("nobody there")
+
+    async with queue(settings) as (tasks, _), working(tasks, {"": cut, "publish": publish}):
+        task_id = await tasks.create(NewTask(task_type=TYPE, task_content="raw"))
+        assert await eventually(lambda: ended(tasks, task_id)) is Status.SUCCESS
+        task = await tasks.get(task_id)
+
+    assert seen == [("", "raw", 0), ("publish", "cut", 0), ("publish", "cut", 1)]
+    assert (task.crt_retry_num, task.task_content) == (1, "cut")
+    assert "ConnectionError: nobody there" in task.schedule_log
+
+
+async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
+    """It runs through several leases of a second, and nobody else gets it, though others ask."""
+    begun: list[str] = []
+    release = asyncio.Event()
+
+    async def long(task: HeldTask) -> None:
+        begun.append(task.task_id)
+        await release.wait()
+
+    async with queue(settings, max_processing_time=1) as (tasks, _), working(tasks, {"": long}):
+        task_id = await tasks.create(NewTask(task_type=TYPE))
+        await eventually(lambda: begun)
+        assert await tasks.hold(TYPE, wait_seconds=3) == []
+        release.set()
+        assert await eventually(lambda: ended(tasks, task_id)) is Status.SUCCESS
+
+    assert begun == [task_id]
+
+
+async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
+    """The worker hears of it at its next heartbeat, and the task stays as the cancel left it."""
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    async def endless(task: HeldTask) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    async with queue(settings, max_processing_time=1) as (tasks, _), working(tasks, {"": endless}):
+        task_id = await tasks.create(NewTask(task_type=TYPE))
+        await begun.wait()
+        await tasks.cancel(task_id)
+        await asyncio.wait_for(given_up.wait(), 30)
+        assert (await tasks.get(task_id)).status is Status.FAILED
+
+
+async def test_the_client_reaches_every_route(settings: Settings) -> None:
+    """What goes out is what the API takes, and what comes back is read whole."""
+    async with queue(settings) as (tasks, _):
+        await tasks.ping()
+        outcomes = await tasks.create_many([NewTask(task_type=TYPE, task_id=f"order-{n}") for n in range(3)])
+        again = await tasks.create_many([NewTask(task_type=TYPE, task_id="order-0")])
+        assert [outcome.good for outcome in outcomes] == [True] * 3
+        assert again[0].task_id == outcomes[0].task_id
+        await tasks.pause(TYPE)
+        assert await tasks.hold(TYPE) == []
+        await tasks.resume(TYPE)
+        held = await tasks.hold(TYPE, limit=3)
+        assert [outcome.good for outcome in await tasks.heartbeat(held)] == [True] * 3
+        assert {task.task_id for task in await tasks.find(task_type=TYPE, status=Status.RUNNING)} == {
+            task.task_id for task in held
+        }
+        counts = await tasks.counts(TYPE)
+        assert (counts.task_count, counts.running, [each.task_type for each in await tasks.types()]) == (3, 3, [TYPE])
+        with pytest.raises(TaskRefused, match="There is no task"):
+            await tasks.get("0" * 32 + "_video_1")
+
+
+async def test_the_example_of_the_documents_works(settings: Settings, tmp_path: Path) -> None:
+    """As it stands on the page, as a process of its own, ended by a signal."""
+    [example] = re.findall(r'```python\n(""".*?)```', PAGE.read_text(), re.DOTALL)
+    script = tmp_path / "worker.py"
+    script.write_text(example)
+    async with queue(settings) as (tasks, address):
+        environment = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **address}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(script), env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        video = await tasks.create(NewTask(task_type=TYPE, task_content="cats.mp4"))
+        text = await tasks.create(NewTask(task_type=TYPE, task_content="cats.txt"))
+        assert await eventually(lambda: ended(tasks, video)) is Status.SUCCESS
+        assert await eventually(lambda: ended(tasks, text)) is Status.FAILED
+        assert "cats.txt is no video." in (await tasks.get(text)).schedule_log
+        process.send_signal(signal.SIGTERM)
+        output, _ = await process.communicate()
+
+    assert (process.returncode, output) == (0, b"published cats-720p.mp4\n")
