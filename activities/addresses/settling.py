@@ -46,7 +46,8 @@ _SETTLE: Final = f"""
             WHEN {_FAILS} THEN now() + least($15 * power(2, log.retry_times), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
         superseded_by = coalesce(told.stale_by, log.superseded_by),
-        reason = CASE WHEN told.stale AND told.stale_by IS NULL THEN $17 ELSE log.reason END,
+        reason = CASE WHEN told.stale AND told.stale_by IS NULL THEN $17
+            WHEN {_DONE} AND log.proc_flag IS DISTINCT FROM 'Y' THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
