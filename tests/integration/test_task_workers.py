@@ -1,4 +1,4 @@
-"""The worker loop and the example of the documents at a real queue: stages, retries, leases, cancels, a signal to stop."""
+"""The worker loop and the example of the documents at a real queue: stages, retries, leases, cancels, and a stop."""
 
 from __future__ import annotations
 
