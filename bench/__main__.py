@@ -10,6 +10,7 @@ from bench import foundation
 from bench.downloads import room as downloads
 from bench.excel import room as excel
 from bench.orders import room as orders
+from bench.tasks import room as tasks
 from bench.transfers import room as transfers
 from cli import process
 
@@ -18,6 +19,7 @@ ROOMS = {
     "downloads": downloads.measure,
     "excel": excel.measure,
     "orders": orders.measure,
+    "tasks": tasks.measure,
     "transfers": transfers.measure,
 }
 

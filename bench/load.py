@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -76,28 +76,33 @@ def run(plan: Plan) -> Report:
     """Send all requests, or as many as the time allows."""
     requests = _prepared(plan)
     answers: list[bytes] = [b""] * len(requests)
-    time.sleep(max(0.0, plan.start_at - time.time()))
     turns = iter(range(len(requests)))
-    begun = time.perf_counter()
-    scripts = [_sender(plan, requests, turns, answers, begun) for _ in range(plan.connections)]
-    report = drive(plan.base, scripts)
+    report = drive(
+        plan.base,
+        plan.connections,
+        lambda begun: _sender(plan, requests, turns, answers, begun),
+        start_at=plan.start_at,
+    )
     plan.answers.write_bytes(b"\n".join(answers))
     return report
 
 
-def drive(base: str, scripts: Sequence[Script]) -> Report:
-    """Let every script have a connection, to the end of all."""
+def drive(base: str, connections: int, script: Callable[[float], Script], *, start_at: float = 0.0) -> Report:
+    """Let every connection follow a script of its own, to the end of all; scripts are told when it began."""
     statuses: Counter[int] = Counter()
     latencies: list[float] = []
     due: list[tuple[float, int, _Connection]] = []
     address = _address(base)
     with selectors.DefaultSelector() as selector:
-        connections = [_Connection(socket.create_connection(address), script) for script in scripts]
-        for connection in connections:
-            connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            selector.register(connection.socket, selectors.EVENT_READ, connection)
-        begun_at = time.time()
-        busy = sum(_went_on(connection, None, due) for connection in connections)
+        opened = [socket.create_connection(address) for _ in range(connections)]
+        time.sleep(max(0.0, start_at - time.time()))
+        begun_at, begun = time.time(), time.perf_counter()
+        busy = 0
+        for each in opened:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = _Connection(each, script(begun))
+            selector.register(each, selectors.EVENT_READ, connection)
+            busy += _went_on(connection, None, due)
         while busy:
             for key, _ in selector.select(max(0.0, due[0][0] - time.perf_counter()) if due else None):
                 connection = key.data
@@ -109,8 +114,8 @@ def drive(base: str, scripts: Sequence[Script]) -> Report:
                 connection = heapq.heappop(due)[2]
                 connection.socket.sendall(connection.request)
         ended_at = time.time()
-        for connection in connections:
-            connection.socket.close()
+        for each in opened:
+            each.close()
     return Report(
         begun_at=begun_at,
         ended_at=ended_at,

@@ -1,0 +1,144 @@
+"""The contenders: ours through its API, and the peers behind the one front that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import asyncpg
+import psutil
+
+from bench import parts
+from bench.databases import own_database
+from bench.parts import tree_cpu_seconds
+from bench.peers import environments
+from cli.house import House
+from infra.embedded import Stack, database, engine
+
+ROOM: Final = "tasks"
+TYPE: Final = "bench"
+LEASE_SECONDS: Final = 900
+HOLD_MAX: Final = 100
+
+# Ended tasks of a lane that is no more: pos 0 is never begun, so that they stand in nobody's way.
+_GROW: Final = """
+    WITH written AS (
+        INSERT INTO tasks_archive SELECT md5(n::text) || '_bench_0', 'bench', 0, '', 0, 3, '', 0, repeat('x', 100), '',
+            0, 1, 1, 1 FROM generate_series(1, $1::int) AS n)
+    INSERT INTO task_counts (type, pos, status, tasks) VALUES ('bench', 0, 3, $1)
+"""
+
+
+@dataclass
+class Contender:
+    """A queue that is reached over HTTP."""
+
+    name: str
+    base: str
+    pids: Mapping[str, int]
+    """Its processes, and those that serve it."""
+    session: aiohttp.ClientSession
+    headers: Mapping[str, str] = field(default_factory=dict)
+    database: str = ""
+    """Of ours alone: where its archive grows."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is held to the figures that the issue names."""
+        return bool(self.database)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What its processes have used until now."""
+        return {name: tree_cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
+
+    async def counts(self) -> dict[str, int]:
+        """Tasks by status."""
+        url = f"{self.base}/v1/get_task_counts_by_type"
+        async with self.session.get(url, params={"task_type": TYPE}, headers=self.headers) as answer:
+            answer.raise_for_status()
+            told = await answer.json()
+        return {name: told[name] for name in ("pending", "running", "success")}
+
+    async def grow(self, tasks: int) -> None:
+        """Have so many ended tasks more, laid into its tables at once."""
+        if self.is_ours:
+            connection = await asyncpg.connect(self.database)
+            await connection.execute(_GROW, tasks)
+            await connection.execute("VACUUM ANALYZE tasks_archive")
+            await connection.close()
+            return
+        timeout = aiohttp.ClientTimeout(total=300)
+        async with self.session.post(f"{self.base}/grow", params={"tasks": tasks}, timeout=timeout) as answer:
+            answer.raise_for_status()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer, by the module that it is started from."""
+
+    name: str
+    module: str
+    options: Sequence[str] = ()
+    grows: bool = True
+    """Whether a million ended tasks can be laid into it in a moment."""
+
+
+PEERS: Final = (
+    Peer("seed schema", "seed_schema"),
+    Peer("seed schema, grouped", "seed_schema", ("--grouped", "yes")),
+    Peer("procrastinate", "procrastinate_jobs"),
+    Peer("pgqueuer", "pgqueuer_jobs"),
+    Peer("RQ", "rq_jobs", grows=False),
+    Peer("Temporal activities", "temporal_activities", grows=False),
+)
+
+
+async def ours(running: House, session: aiohttp.ClientSession) -> Contender:
+    """As a project of its own, with one type of tasks."""
+    admin = {"Authorization": f"Bearer {running.admin_key}"}
+    made = await _posted(session, f"{running.api}/v1/projects", {"name": "bench"}, admin)
+    headers = {"Authorization": f"Bearer {made['key']['api_key']}"}
+    kind = {"task_type": TYPE, "schedule_limit": HOLD_MAX, "max_processing_time": LEASE_SECONDS}
+    await _posted(session, f"{running.api}/v1/register_task_type", {"task_type_data": kind}, headers)
+    pids = running.stack.pids()
+    named = {name: pids[name] for name in (*parts.ours(), *parts.SERVING)}
+    address = running.settings.database.url.get_secret_value().replace("+asyncpg", "")
+    return Contender("ours", running.api, named, session, headers, address)
+
+
+@asynccontextmanager
+async def running_peer(
+    peer: Peer, stack: Stack, folder: Path, session: aiohttp.ClientSession
+) -> AsyncIterator[Contender]:
+    """Behind its front, with a database of its own and the engine."""
+    server = stack.database_url().replace("+asyncpg", "")
+    async with own_database(server) as address:
+        options = {
+            "seed_schema": ("--database", address),
+            "procrastinate_jobs": ("--database", address),
+            "pgqueuer_jobs": ("--database", address),
+            "rq_jobs": ("--folder", str(folder), "--port", str(stack.claim_port("redis", 0))),
+            "temporal_activities": ("--engine", stack.addresses[engine.NAME]),
+        }[peer.module]
+        async with environments.running(ROOM, peer.module, *options, *peer.options) as (pid, said):
+            serving = engine.NAME if peer.module == "temporal_activities" else database.NAME
+            pids = {"front": pid} | ({} if peer.module == "rq_jobs" else {serving: stack.pids()[serving]})
+            yield Contender(peer.name, said["url"], pids, session)
+
+
+async def install() -> None:
+    """All peers' environments."""
+    for module in sorted({peer.module for peer in PEERS}):
+        await asyncio.to_thread(environments.installed, ROOM, module)
+
+
+async def _posted(session: aiohttp.ClientSession, url: str, body: object, headers: Mapping[str, str]) -> dict[str, Any]:
+    async with session.post(url, json=body, headers=headers) as answer:
+        answer.raise_for_status()
+        told: dict[str, Any] = await answer.json()
+        return told

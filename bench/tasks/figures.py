@@ -1,0 +1,124 @@
+"""From rounds to figures: what the issue asks to reach, each contender's own, and where our time goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from bench.report import Figure
+from bench.tasks.rounds import CONNECTIONS, HOLD_CONNECTIONS, HOLD_LIMIT, REACH, Phase, Round
+
+Results = Mapping[str, Round]
+
+OURS, SEED = "ours", "seed schema"
+HELD_TASKS_PER_SECOND = 10_000
+HALF_P99_MS = 100.0
+RATIOS = {"procrastinate": 3.0, "pgqueuer": 3.0, SEED: 1.2}
+SEED_FIGURES = {"create": 3_000, "get": 3_300, "hold": 2_000}
+"""What flowSvr's author reports for two cores; whether database, cache and load shared them is not said."""
+
+
+def figures(results: Results, grown: int) -> list[Figure]:
+    """What the issue names first."""
+    found = [*_reached(results[OURS]), *_ratios(results)]
+    for name, round_ in results.items():
+        found += _told(name, round_, grown)
+    found += [
+        Figure(f"flowSvr, by its author: {route}", rate, "1/s", "2 cores, 4 GB; an unknown set-up, answers not checked")
+        for route, rate in SEED_FIGURES.items()
+    ]
+    return found
+
+
+def as_json(results: Results) -> bytes:
+    """What the chart shows: by panel, one number for each contender."""
+    panels: dict[str, dict[str, float]] = {
+        f"{route}, requests/s": {name: each.full[route].rate for name, each in results.items()}
+        for route in ("create", "get", "hold", "set")
+    }
+    panels["hold, tasks/s"] = {name: each.full["hold"].task_rate for name, each in results.items()}
+    panels["create → hold → set, tasks/s"] = {name: each.cycle.task_rate for name, each in results.items()}
+    panels["CPU for a full cycle, µs"] = {name: each.cycle.cpu_us() for name, each in results.items()}
+    return json.dumps(panels).encode()
+
+
+def _reached(ours: Round) -> Iterator[Figure]:
+    for route, reach in REACH.items():
+        rate = ours.full[route].rate
+        yield Figure(f"ours: {route}", rate, "1/s", _how(route), f"≥ {reach:,}", rate >= reach)
+    tasks = ours.full["hold"].task_rate
+    yield Figure(
+        "ours: tasks held", tasks, "tasks/s", _how("hold"),
+        f"≥ {HELD_TASKS_PER_SECOND:,}", tasks >= HELD_TASKS_PER_SECOND,
+    )  # fmt: skip
+    for route, reach in REACH.items():
+        phase = ours.half[route]
+        p99 = phase.percentile(99)
+        yield Figure(
+            f"ours: p99 of {route} at half load", p99, "ms",
+            f"{reach / 2:,.0f} requests/s due, {phase.rate:,.0f} answered; rolls and continue-as-new included",
+            f"≤ {HALF_P99_MS:.0f}", p99 <= HALF_P99_MS,
+        )  # fmt: skip
+    yield from _none("ours: wrong answers", ours.wrong_answers, "every answer's code looked at")
+    yield from _none("ours: tasks miscounted", ours.lost, "counts at the end beside all answers")
+
+
+def _none(name: str, count: int, how: str) -> Iterator[Figure]:
+    yield Figure(name, count, "", how, "0", not count)
+
+
+def _ratios(results: Results) -> Iterator[Figure]:
+    for name, round_ in results.items():
+        if name == OURS:
+            continue
+        ratio, reach = results[OURS].cycle.task_rate / round_.cycle.task_rate, RATIOS.get(name)
+        yield Figure(
+            f"ours ÷ {name}: full cycle", ratio, "×", "tasks/s by tasks/s, create → hold → set",
+            f"≥ {reach:g}" if reach else "", ratio >= reach if reach else None,
+        )  # fmt: skip
+
+
+def _told(name: str, round_: Round, grown: int) -> Iterator[Figure]:
+    for route, phase in round_.full.items():
+        if name != OURS or route not in REACH:
+            yield Figure(f"{name}: {route}", phase.rate, "1/s", _how(route))
+        if route == "hold" and name != OURS:
+            yield Figure(f"{name}: tasks held", phase.task_rate, "tasks/s", _how(route))
+        yield Figure(f"{name}: p50 of {route}", phase.percentile(50), "ms", _how(route))
+        yield Figure(f"{name}: p99 of {route}", phase.percentile(99), "ms", _how(route))
+        yield from _cpu(f"{name}: CPU of {route}", phase, by_part=name == OURS)
+    for route, phase in round_.half.items():
+        due = f"{round_.half_rates[route]:,.0f} requests/s due, {phase.rate:,.0f} answered"
+        yield Figure(f"{name}: p50 of {route} at half load", phase.percentile(50), "ms", due)
+        if name != OURS or route not in REACH:
+            yield Figure(f"{name}: p99 of {route} at half load", phase.percentile(99), "ms", due)
+    yield from _cycle(f"{name}: full cycle", round_.cycle, name == OURS)
+    if round_.grown:
+        yield from _cycle(f"{name}: full cycle among {grown:,} ended tasks", round_.grown, by_part=False)
+        kept = round_.grown.task_rate / round_.cycle.task_rate
+        yield Figure(f"{name}: full cycle, grown ÷ fresh", kept, "×", "ended tasks laid into its tables by SQL")
+    if name != OURS:
+        yield Figure(f"{name}: wrong answers", round_.wrong_answers, "", "every answer's code looked at")
+        yield Figure(f"{name}: tasks miscounted", round_.lost, "", "counts at the end beside all answers")
+
+
+def _cycle(name: str, phase: Phase, by_part: bool) -> Iterator[Figure]:
+    how = f"{phase.tasks:,} tasks, {CONNECTIONS} clients, a create and a set for each task, a hold for 10"
+    yield Figure(f"{name}, tasks/s", phase.task_rate, "tasks/s", how)
+    yield Figure(f"{name}, requests/s", phase.rate, "1/s", how)
+    yield Figure(f"{name}, p99 of all answers", phase.percentile(99), "ms", how)
+    yield from _cpu(f"{name}, CPU", phase, by_part)
+
+
+def _cpu(name: str, phase: Phase, by_part: bool) -> Iterator[Figure]:
+    load = phase.load_cpu_seconds / max(1, phase.requests) * 1e6
+    how = f"user and system; the load generator used {load:,.0f} µs a request"
+    yield Figure(f"{name} for a task", phase.cpu_us(), "µs", f"all its processes and those that serve it, {how}")
+    for part in phase.cpu_seconds if by_part else ():
+        yield Figure(f"{name} for a task, {part}", phase.cpu_us(part), "µs", "of that process and its children")
+
+
+def _how(route: str) -> str:
+    if route == "hold":
+        return f"{HOLD_CONNECTIONS} at a time, {HOLD_LIMIT} tasks each"
+    return f"{CONNECTIONS} at a time"

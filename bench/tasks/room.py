@@ -1,0 +1,62 @@
+"""`make bench-tasks`: ours, then each peer by itself, on the same machine with the same load."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+
+from bench.peers import environments
+from bench.report import RESULTS, publish
+from bench.tasks import contenders, figures, rounds
+from bench.tasks.contenders import PEERS, ROOM
+from bench.tasks.rounds import Round
+from cli.house import house
+from infra.embedded import embedded
+from infra.settings import Settings
+
+CHART = "chart"
+GROWN = 1_000_000
+SMALL_SECONDS, FULL_SECONDS = 1.0, 4.0
+
+
+async def measure() -> None:
+    """The house stands only while ours is measured: the peers have the parts, and the machine, for themselves."""
+    small = os.environ.get("SIZE") == "small"
+    seconds, grown = (SMALL_SECONDS, 0) if small else (FULL_SECONDS, GROWN)
+    await contenders.install()
+    await asyncio.to_thread(environments.installed, ROOM, CHART)
+    results = {figures.OURS: await _ours(seconds, grown)}
+    async with AsyncExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        session = await opened.enter_async_context(aiohttp.ClientSession())
+        stack = await opened.enter_async_context(embedded(folder / "house", ui=False))
+        for peer in PEERS:
+            async with contenders.running_peer(peer, stack, folder, session) as contender:
+                results[peer.name] = await rounds.run(contender, folder, seconds, grown if peer.grows else 0)
+            _say(peer.name, results[peer.name])
+    # A quick run is a look, not a record.
+    name = f"{ROOM}-small" if small else ROOM
+    publish(name, figures.figures(results, grown))
+    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+
+
+async def _ours(seconds: float, grown: int) -> Round:
+    async with AsyncExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        session = await opened.enter_async_context(aiohttp.ClientSession())
+        settings = Settings().model_copy(update={"data_dir": folder / "house"})
+        contender = await contenders.ours(await opened.enter_async_context(house(settings)), session)
+        took = await rounds.run(contender, folder, seconds, grown)
+    _say(contender.name, took)
+    return took
+
+
+def _say(name: str, took: Round) -> None:
+    rates = "  ".join(f"{route} {phase.rate:>6,.0f}/s" for route, phase in took.full.items())
+    cpu = f"{took.cycle.cpu_us():,.0f} µs CPU a task"
+    print(f"{name:<22} {rates}  cycle {took.cycle.task_rate:>6,.0f} tasks/s  {cpu}  {took.lost} miscounted", flush=True)

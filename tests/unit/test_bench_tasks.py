@@ -1,0 +1,194 @@
+"""The bench of tasks: its load comes when it is due, its cycle loses nothing, and its figures say what was reached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bench import load
+from bench.tasks import cycle, figures
+from bench.tasks.rounds import Phase, Round
+
+
+@dataclass
+class Shop:
+    """A queue that does what a plan of faults lets it."""
+
+    waiting: deque[str] = field(default_factory=deque)
+    created: int = 0
+    done: list[str] = field(default_factory=list)
+    loses: int = 0
+    """So many tasks it forgets."""
+    refuses: int = 0
+    """So many sets it refuses."""
+    slow_seconds: float = 0.0
+
+    async def create(self, request: web.Request) -> web.Response:
+        """A number."""
+        self.created += 1
+        if self.loses:
+            self.loses -= 1
+        else:
+            self.waiting.append(str(self.created))
+        return web.json_response({"code": 0, "task_id": str(self.created)})
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """The first."""
+        limit = (await request.json())["limit"]
+        held = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+        return web.json_response({"code": 0, "task_list": [{"task_id": each, "lease": 1} for each in held]})
+
+    async def set(self, request: web.Request) -> web.Response:
+        """Done."""
+        if self.refuses:
+            self.refuses -= 1
+            return web.json_response({"code": 8041, "msg": "FAIL_REASON::no"})
+        self.done.append((await request.json())["task_data"]["task_id"])
+        return web.json_response({"code": 0})
+
+    async def get(self, request: web.Request) -> web.Response:
+        """After a while."""
+        await asyncio.sleep(self.slow_seconds)
+        return web.json_response({"code": 0})
+
+
+@asynccontextmanager
+async def open_shop(shop: Shop) -> AsyncIterator[str]:
+    """Where it is served."""
+    app = web.Application()
+    app.router.add_post("/v1/create_task", shop.create)
+    app.router.add_post("/v1/hold_tasks", shop.hold)
+    app.router.add_post("/v1/set_task", shop.set)
+    app.router.add_get("/v1/get_task", shop.get)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def cycled(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> cycle.Done:
+    """A short cycle at a queue."""
+    monkeypatch.setattr(cycle, "SPARE_SECONDS", 0.2)
+    async with open_shop(shop) as base:
+        plan = cycle.Plan(
+            base=base,
+            headers={},
+            create='{"task_data": {}}',
+            hold='{"limit": 5}',
+            type="bench",
+            limit=5,
+            connections=8,
+            seconds=0.2,
+        )
+        return await asyncio.to_thread(cycle.run, plan)
+
+
+async def test_a_cycle_does_each_task_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was created is done when it ends, and every answer is in the report."""
+    shop = Shop()
+
+    done = await cycled(shop, monkeypatch)
+
+    assert done.faults == []
+    assert (done.tasks, len(set(shop.done)), list(shop.waiting)) == (shop.created, shop.created, [])
+    assert sum(done.report.statuses.values()) >= 2 * shop.created
+
+
+@pytest.mark.parametrize(("shop", "fault"), [(Shop(loses=1), "were created"), (Shop(refuses=1), "8041")])
+async def test_a_cycle_tells_of_planted_faults(shop: Shop, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP says 200 all the time; a task that is lost or refused is told all the same."""
+    done = await cycled(shop, monkeypatch)
+
+    assert any(fault in each for each in done.faults)
+
+
+async def got(shop: Shop, folder: Path, count: int, per_second: float, connections: int) -> load.Report:
+    """Reads at a rate."""
+    async with open_shop(shop) as base:
+        (folder / "requests").write_text("\n".join([json.dumps(["GET", "/v1/get_task", None])] * count))
+        plan = load.Plan(
+            base=base,
+            headers={},
+            requests=folder / "requests",
+            answers=folder / "answers",
+            connections=connections,
+            per_second=per_second,
+        )
+        return await asyncio.to_thread(load.run, plan)
+
+
+async def test_requests_come_when_they_are_due(tmp_path: Path) -> None:
+    """Not sooner, though there are connections and answers enough."""
+    report = await got(Shop(), tmp_path, 40, 100.0, 8)
+
+    assert report.statuses == {200: 40}
+    assert report.ended_at - report.begun_at >= 39 / 100
+
+
+async def test_waiting_for_a_connection_is_part_of_an_answers_time(tmp_path: Path) -> None:
+    """A queue that stalls must not slow the load down and look fast: the tenth has waited for the nine before."""
+    report = await got(Shop(slow_seconds=0.05), tmp_path, 10, 1_000.0, 1)
+
+    assert report.latencies_ms[-1] >= 9 * 50
+
+
+PHASE = Phase(
+    requests=8_000, tasks=8_000, seconds=1.0, latencies_ms=[1.0] * 99 + [50.0], cpu_seconds={"api": 0.4, "engine": 0.4}
+)
+HOLD = replace(PHASE, requests=2_500, tasks=12_500)
+SLOW = replace(PHASE, latencies_ms=[1.0] * 90 + [101.0] * 10)
+FULL = {"create": PHASE, "get": PHASE, "hold": HOLD, "set": PHASE}
+RATES = dict.fromkeys(FULL, 3_000.0)
+ROUND = Round(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=replace(PHASE, seconds=2.0))
+
+
+def judged(**changes: Any) -> dict[str, bool | None]:
+    """Which figures hold when ours is changed so and the others are half as fast."""
+    slower = replace(ROUND, cycle=replace(PHASE, seconds=2.5))
+    results = {"ours": replace(ROUND, **changes), "seed schema": slower, "procrastinate": slower, "RQ": slower}
+    return {each.name: each.holds for each in figures.figures(results, 1_000_000) if each.reach}
+
+
+def test_what_is_reached_is_told() -> None:
+    """Each figure that the issue names, and nothing else, is judged."""
+    holds = judged()
+
+    assert holds.pop("ours ÷ procrastinate: full cycle") is False
+    assert len(holds) == 10
+    assert all(holds.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "figure"),
+    [
+        ({"full": {**FULL, "create": replace(PHASE, seconds=2.0)}}, "ours: create"),
+        ({"full": {**FULL, "hold": replace(HOLD, tasks=9_999)}}, "ours: tasks held"),
+        ({"half": {**FULL, "get": SLOW}}, "ours: p99 of get at half load"),
+        ({"wrong_answers": 1}, "ours: wrong answers"),
+        ({"lost": 1}, "ours: tasks miscounted"),
+        ({"cycle": replace(PHASE, seconds=2.4)}, "ours ÷ seed schema: full cycle"),
+    ],
+)
+def test_what_is_not_reached_is_told(changes: dict[str, Any], figure: str) -> None:
+    """One by one."""
+    assert [name for name, holds in judged(**changes).items() if not holds and "procrastinate" not in name] == [figure]
+
+
+def test_growth_stands_beside_the_fresh_cycle() -> None:
+    """Half as fast among ended tasks."""
+    [grown] = [each for each in figures.figures({"ours": ROUND}, 9) if each.name == "ours: full cycle, grown ÷ fresh"]
+
+    assert grown.value == 0.5
