@@ -191,6 +191,7 @@ def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
     asked.create()
     first = msgspec.structs.replace(asked.hold_one())
     asked.wait(30)
+    assert asked.set(first, status) == Code.STALE
     late = asked.set(first, status, log="mine")
     second = asked.hold_one()
     later = asked.set(first, status, log="mine")
@@ -228,6 +229,27 @@ def test_what_has_ended_stays_so(status: Status) -> None:
     assert asked.set(held, other) == Code.FINAL
     assert asked.set(held, 1) == Code.FINAL
     assert asked.read(held.key).log == "done"
+
+
+def test_a_worker_may_count_several_retries_at_once() -> None:
+    """The delay is that of the last of them."""
+    asked = Asked(max_retry_num=5, max_retry_interval=60)
+    key = asked.create()
+    asked.set(asked.hold_one(), 1, crt_retry_num=3)
+
+    task = asked.read(key)
+    assert (task.crt_retry_num, task.order_time - asked.now) == (3, 4 * SECOND)
+
+
+def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
+    """Also among those that stand at the same moment."""
+    asked = Asked()
+    priorities = [7, 3, 3, 9, 0, 7, 1, 9, 3, 0, 5, 5, 9, 1]
+    keys = [asked.create(priority=priority) for priority in priorities]
+    asked.lane = Lane(asked.lane.book.rules, asked.lane.carry())
+
+    expected = sorted(zip(priorities, keys, strict=True), key=lambda pair: -pair[0])
+    assert [task.key for task in asked.hold()] == [key for _, key in expected]
 
 
 def test_a_repeated_throwing_back_is_the_same() -> None:
