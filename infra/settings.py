@@ -307,6 +307,9 @@ class TaskSettings(BaseModel):
     lane_max_tasks: int = Field(
         default=5_000, ge=1, le=20_000, description="tasks after which a lane is full and the next one begins"
     )
+    wait_max_seconds: float = Field(
+        default=30.0, ge=0, le=300, description="a hold that may wait for longer is answered then; see to your proxies"
+    )
 
 
 class Settings(BaseSettings):

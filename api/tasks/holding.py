@@ -48,7 +48,7 @@ async def hold_task(call: Call, body: Hold) -> HeldTasks | web.Response:
 
 async def _hold(call: Call, body: Hold) -> web.Response:
     here = desk(call)
-    until = time.monotonic() + body.wait
+    until = time.monotonic() + min(body.wait, call.services.settings.tasks.wait_max_seconds)
     if body.wait:
         call.lift_time_limit()
     while True:

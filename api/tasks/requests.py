@@ -24,7 +24,7 @@ CONTENT_MAX_CHARACTERS = 16_384
 LEASE_MAX = 2**53
 BATCH_MAX = 1_000
 LIST_MAX = 2_000
-WAIT_MAX_SECONDS = 30
+WAIT_MAX_SECONDS = 300
 RETRY_NUM_MAX = 1_000
 
 Type = Annotated[str, Field(pattern=TYPE_PATTERN, description="which kind of task; register it first")]
@@ -127,7 +127,12 @@ class Hold(Request):
     limit: int | None = Field(
         default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks at most, if fewer than the type's schedule_limit"
     )
-    wait: float = Field(default=0, ge=0, le=WAIT_MAX_SECONDS, description="seconds to wait for a task when none is due")
+    wait: float = Field(
+        default=0,
+        ge=0,
+        le=WAIT_MAX_SECONDS,
+        description="seconds to wait for a task when none is due; 30 at most by default",
+    )
 
 
 class Result(Request):

@@ -27,7 +27,9 @@ async def door(settings: Settings) -> AsyncIterator[Door]:
     plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
     downloads = settings.downloads.model_copy(update={"quotas": QuotaSettings(project=plenty, operator=plenty)})
     guard = settings.guard.model_copy(update={"ports": []})
-    settings = settings.model_copy(update={"downloads": downloads, "guard": guard})
+    # Who waits for tasks waits in vain here.
+    tasks = settings.tasks.model_copy(update={"wait_max_seconds": 0.1})
+    settings = settings.model_copy(update={"downloads": downloads, "guard": guard, "tasks": tasks})
     async with opened(settings) as door, working(settings):
         yield door
 
@@ -95,3 +97,10 @@ async def test_platforms_and_their_orders_keep_their_word(door: Door, tmp_path: 
     for caller in (admin, key):
         code, output = await fuzz(door, caller, "orders", folder=tmp_path)
         assert code == 0, output
+
+
+async def test_tasks_keep_their_word(door: Door, tmp_path: Path) -> None:
+    """Whatever is sent, an envelope comes back; no number of its own is a status of HTTP."""
+    _, key = await door.make_project()
+    code, output = await fuzz(door, key, "tasks", folder=tmp_path, without=("negative_data_rejection",))
+    assert code == 0, output
