@@ -48,35 +48,26 @@ class Book:
             return Outcome.MISSING
         self.live[first], self.live[second] = self.live[second], self.live[first]
         if operation.delete_after:
-            self._put_away(first, operation.seq)
+            self._take_away(first, operation.seq)
         return Outcome.APPLIED
 
     def _upsert(self, operation: Operation) -> Outcome:
-        address_id, record = operation.address_id or 0, operation.record or {}
-        if any(address_id == other for other, _ in self.live.values()):
-            if operation.uprn not in self.live:
-                return Outcome.REFUSED
-            self.live[operation.uprn] = self.live[operation.uprn][0], record
-            return Outcome.APPLIED
-        if operation.uprn in self.live:
-            self._put_away(operation.uprn, operation.seq)
+        address_id = operation.address_id or 0
+        if operation.uprn in self.live and self.live[operation.uprn][0] != address_id:
+            self._take_away(operation.uprn, operation.seq)
         self.logical.pop(address_id, None)
-        self.live[operation.uprn] = address_id, record
+        self.live[operation.uprn] = address_id, operation.record or {}
         return Outcome.APPLIED
 
     def _delete(self, operation: Operation) -> Outcome:
-        if operation.uprn not in self.live:
-            return Outcome.APPLIED
-        if operation.address_id not in (None, self.live[operation.uprn][0]):
-            return Outcome.REFUSED
-        return Outcome.LOGICAL if self._put_away(operation.uprn, operation.seq) else Outcome.APPLIED
+        if operation.uprn in self.live and self._take_away(operation.uprn, operation.seq):
+            return Outcome.LOGICAL
+        return Outcome.APPLIED
 
     def _purge(self, operation: Operation) -> Outcome:
         address_id = operation.address_id or 0
-        if any(address_id == other for other, _ in self.live.values()):
-            return Outcome.STALE
         if address_id not in self.logical:
-            return Outcome.APPLIED
+            return Outcome.STALE if self._lives(address_id) else Outcome.APPLIED
         if self.logical[address_id][0] > operation.seq:
             return Outcome.STALE
         if address_id in self.busy:
@@ -84,8 +75,12 @@ class Book:
         del self.logical[address_id]
         return Outcome.APPLIED
 
-    def _put_away(self, uprn: int, seq: int) -> bool:
+    def _take_away(self, uprn: int, seq: int) -> bool:
         address_id, record = self.live.pop(uprn)
-        if address_id in self.busy:
-            self.logical[address_id] = seq, record
-        return address_id in self.busy
+        if address_id not in self.busy or self._lives(address_id):
+            return False
+        self.logical[address_id] = seq, record
+        return True
+
+    def _lives(self, address_id: int) -> bool:
+        return any(address_id == other for other, _ in self.live.values())

@@ -1,11 +1,11 @@
-"""The drift report: all four modules compared address by address, in a workbook."""
+"""The drift report: all four modules compared UPRN by UPRN, in a workbook."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.addresses import scanning
 from activities.addresses.scanning import Pages
 from domain.addresses import drift, places
-from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides, State
+from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.database import Database
@@ -42,7 +42,7 @@ _MESSAGES: Final = """
             WHERE uprn_2 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
         ) AS each
     ) AS open
-    FROM unnest($1::bigint[]) AS told (uprn)
+    FROM unnest($1::bigint[]) WITH ORDINALITY AS told (uprn, place) ORDER BY place
     """
 
 
@@ -56,11 +56,11 @@ class Findings:
     different: int = 0
     shown: list[Difference] = field(default_factory=list)
 
-    def see(self, address_id: int, sides: Sides) -> None:
-        """One more address."""
+    def see(self, uprn: int, sides: Sides) -> None:
+        """One more UPRN."""
         self.compared += 1
-        self.live.update(module for module, side in sides.items() if side.state is State.LIVE)
-        if difference := drift.compare(address_id, sides):
+        self.live.update(module for module, side in sides.items() if side)
+        if difference := drift.compare(uprn, sides):
             self.add(difference)
 
     def add(self, difference: Difference) -> None:
@@ -78,12 +78,12 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the log knows of an address that differs."""
+    """What the log knows of a UPRN that modules have differently."""
 
     last: int | None
-    """The newest createUpdate or delete of its UPRNs: sent again, it mends it."""
+    """The newest createUpdate or delete of it: sent again, it mends it."""
     open: int | None
-    """A message of them that is not done."""
+    """A message of it that is not done."""
 
 
 class DriftReporting:
@@ -100,8 +100,8 @@ class DriftReporting:
         findings = Findings()
         async with beating(lambda: [findings.compared, findings.different]):
             async with aclosing(scanning.scan(self._modules)) as scanned:
-                async for address_id, sides in scanned:
-                    findings.see(address_id, sides)
+                async for uprn, sides in scanned:
+                    findings.see(uprn, sides)
             await self._look_again(findings)
             return await self._written(order, findings, await self._known(findings.shown))
 
@@ -110,24 +110,16 @@ class DriftReporting:
         seen, findings.shown = findings.shown, []
         for start in range(0, len(seen), SECOND_LOOKS):
             before = seen[start : start + SECOND_LOOKS]
-            now = await scanning.looks(self._modules, [each.address_id for each in before])
+            now = await scanning.looks(self._modules, [each.uprn for each in before])
             for difference in before:
                 findings.drop(difference)
-                if still := drift.compare(difference.address_id, now[difference.address_id]):
+                if still := drift.compare(difference.uprn, now[difference.uprn]):
                     findings.add(still)
 
     async def _known(self, shown: Sequence[Difference]) -> list[Known]:
-        by_uprn: dict[int, Known] = {}
-        uprns = sorted({uprn for difference in shown for uprn in difference.uprns})
         async with self._database.connection() as connection:
-            for row in await connection.fetch(_MESSAGES, uprns, Topic.SWAP):
-                by_uprn[row["uprn"]] = Known(row["last"], row["open"])
-        return [
-            Known(
-                _newest(by_uprn[uprn].last for uprn in each.uprns), _newest(by_uprn[uprn].open for uprn in each.uprns)
-            )
-            for each in shown
-        ]
+            rows = await connection.fetch(_MESSAGES, [difference.uprn for difference in shown], Topic.SWAP)
+        return [Known(row["last"], row["open"]) for row in rows]
 
     async def _written(self, order: DriftOrder, findings: Findings, known: Sequence[Known]) -> DriftReport:
         async with self._database.connection() as connection:
@@ -151,10 +143,6 @@ class DriftReporting:
         return report
 
 
-def _newest(ids: Iterable[int | None]) -> int | None:
-    return max((each for each in ids if each is not None), default=None)
-
-
 def _book(report: DriftReport, shown: Sequence[Difference], known: Sequence[Known]) -> bytes:
     # Workflows import the steps for their signatures, and must not pay for pandas.
     import pandas as pd  # noqa: PLC0415
@@ -170,9 +158,9 @@ def _book(report: DriftReport, shown: Sequence[Difference], known: Sequence[Know
 
 
 _COLUMNS: Final = [
-    "address_id",
+    "uprn",
     "differs in",
-    *(f"{module} {what}" for module in Module for what in ("state", "uprn", "record")),
+    *(f"{module} {what}" for module in Module for what in ("address_id", "record")),
     "last message",
     "open message",
 ]
@@ -180,11 +168,10 @@ _COLUMNS: Final = [
 
 def _row(difference: Difference, known: Known) -> Mapping[str, Any]:
     # As text: Excel keeps 15 digits of a number.
-    row: dict[str, Any] = {"address_id": str(difference.address_id), "differs in": ", ".join(difference.kinds)}
+    row: dict[str, Any] = {"uprn": str(difference.uprn), "differs in": ", ".join(difference.kinds)}
     for module, side in difference.sides.items():
-        row[f"{module} state"] = side.state.value
-        row[f"{module} uprn"] = "" if side.uprn is None else str(side.uprn)
-        row[f"{module} record"] = side.digest[:DIGEST_CHARACTERS]
+        row[f"{module} address_id"] = _text(side.address_id if side else None)
+        row[f"{module} record"] = side.digest[:DIGEST_CHARACTERS] if side else ""
     return row | {"last message": _text(known.last), "open message": _text(known.open)}
 
 

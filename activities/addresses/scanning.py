@@ -1,4 +1,4 @@
-"""Scanning: the addresses of all four modules side by side, in order of their ids, a few pages at a time."""
+"""Scanning: the addresses of all four modules side by side, in order of their UPRNs, a few pages at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from domain.addresses import drift
-from domain.addresses.drift import ABSENT, Side, Sides
+from domain.addresses.drift import Side, Sides
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.modules import ModuleFailure
 
@@ -21,12 +21,12 @@ class Pages(Protocol):
     """Who asks modules for their addresses."""
 
     async def addresses(self, module: Module, after: int, limit: int, /) -> AddressPage:
-        """A page of them, in order of their ids."""
+        """A page of them, in order of their UPRNs."""
         ...
 
 
 async def scan(modules: Pages) -> AsyncGenerator[tuple[int, Sides], None]:
-    """Every address that any module has, and how each has it.
+    """Every UPRN that any module has, and what it has in each.
 
     Raises:
         ModuleFailure: A module does not tell, or not in order.
@@ -34,28 +34,26 @@ async def scan(modules: Pages) -> AsyncGenerator[tuple[int, Sides], None]:
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(_Reader(modules, module)) for module in Module]
         heads = {reader: await reader.next() for reader in readers}
-        while address_id := min((head.address_id for head in heads.values() if head), default=None):
-            sides: dict[Module, Side] = {}
+        while uprn := min((head.uprn for head in heads.values() if head), default=None):
+            sides: dict[Module, Side | None] = {}
             for reader, head in heads.items():
-                is_here = head is not None and head.address_id == address_id
-                sides[reader.module] = drift.side(head) if head and is_here else ABSENT
+                is_here = head is not None and head.uprn == uprn
+                sides[reader.module] = drift.side(head) if head and is_here else None
                 if is_here:
                     heads[reader] = await reader.next()
-            yield address_id, sides
+            yield uprn, sides
 
 
-async def look(modules: Pages, address_id: int) -> Sides:
-    """How each module has one address now."""
-    pages = await asyncio.gather(*(modules.addresses(module, address_id - 1, 1) for module in Module))
-    found = ([entry for entry in page.addresses if entry.address_id == address_id] for page in pages)
-    return {
-        module: drift.side(entries[0]) if entries else ABSENT for module, entries in zip(Module, found, strict=True)
-    }
+async def look(modules: Pages, uprn: int) -> Sides:
+    """What one UPRN has in each module now."""
+    pages = await asyncio.gather(*(modules.addresses(module, uprn - 1, 1) for module in Module))
+    found = ([entry for entry in page.addresses if entry.uprn == uprn] for page in pages)
+    return {module: drift.side(entries[0]) if entries else None for module, entries in zip(Module, found, strict=True)}
 
 
-async def looks(modules: Pages, address_ids: Collection[int]) -> dict[int, Sides]:
+async def looks(modules: Pages, uprns: Collection[int]) -> dict[int, Sides]:
     """The same of several."""
-    return dict(zip(address_ids, await asyncio.gather(*(look(modules, each) for each in address_ids)), strict=True))
+    return dict(zip(uprns, await asyncio.gather(*(look(modules, each) for each in uprns)), strict=True))
 
 
 class _Reader:
@@ -93,14 +91,14 @@ class _Reader:
         return self._page[self._place - 1]
 
     def _turn(self, page: list[AddressEntry]) -> None:
-        ids = [self._last, *(entry.address_id for entry in page)]
-        if any(later <= earlier for earlier, later in pairwise(ids)):
+        uprns = [self._last, *(entry.uprn for entry in page)]
+        if any(later <= earlier for earlier, later in pairwise(uprns)):
             raise ModuleFailure(
                 f"Module {self.module} tells addresses after {self._last} that are not in ascending order of their "
-                "ids. Mend its handler.",
+                "UPRNs. Mend its handler.",
                 passing=False,
             )
-        self._page, self._place, self._last = page, 0, ids[-1]
+        self._page, self._place, self._last = page, 0, uprns[-1]
         self._coming = asyncio.create_task(self._asked()) if len(page) == PAGE else None
 
     async def _asked(self) -> AddressPage:

@@ -1,7 +1,7 @@
-"""Drift: how modules differ in an address that all of them should have alike.
+"""Drift: how modules differ in what a UPRN has, that all of them should have alike.
 
-Compared is what is live: its UPRN and its record. A module that keeps an address logically deleted agrees with one that
-has removed it, because either may be right: that hangs on its own orders.
+Compared is what is live: its address id and its record. What a module keeps logically deleted is its own affair,
+because it hangs on its own orders.
 """
 
 from __future__ import annotations
@@ -19,67 +19,51 @@ from domain.addresses.operations import AddressEntry, Module
 EXACT_MAX: Final = 2**53
 
 
-class State(StrEnum):
-    """How a module has an address."""
-
-    LIVE = "live"
-    LOGICAL = "logically deleted"
-    ABSENT = "absent"
-
-
 class Kind(StrEnum):
     """In what modules differ."""
 
     PRESENCE = "presence"
-    """It is live in some of them only."""
-    UPRN = "uprn"
+    """The UPRN has an address in some of them only."""
+    ADDRESS_ID = "address_id"
     RECORD = "record"
 
 
 class Side(NamedTuple):
-    """An address as one module has it."""
+    """What a UPRN has in one module."""
 
-    state: State
-    uprn: int | None = None
-    digest: str = ""
+    address_id: int
+    digest: str
 
 
-ABSENT: Final = Side(State.ABSENT)
-Sides = Mapping[Module, Side]
+Sides = Mapping[Module, Side | None]
 
 
 class Difference(NamedTuple):
-    """An address that modules have differently."""
+    """A UPRN that modules have differently."""
 
-    address_id: int
+    uprn: int
     kinds: tuple[Kind, ...]
     sides: Sides
 
-    @property
-    def uprns(self) -> set[int]:
-        """The UPRNs that modules tell of it."""
-        return {side.uprn for side in self.sides.values() if side.uprn is not None}
 
-
-def compare(address_id: int, sides: Sides) -> Difference | None:
+def compare(uprn: int, sides: Sides) -> Difference | None:
     """How the modules differ, if they do."""
-    live = [side for side in sides.values() if side.state is State.LIVE]
+    live = [side for side in sides.values() if side]
     kinds = [
         kind
         for kind, differs in (
             (Kind.PRESENCE, 0 < len(live) < len(sides)),
-            (Kind.UPRN, len({side.uprn for side in live}) > 1),
+            (Kind.ADDRESS_ID, len({side.address_id for side in live}) > 1),
             (Kind.RECORD, len({side.digest for side in live}) > 1),
         )
         if differs
     ]
-    return Difference(address_id, tuple(kinds), sides) if kinds else None
+    return Difference(uprn, tuple(kinds), sides) if kinds else None
 
 
 def side(entry: AddressEntry) -> Side:
-    """An address as a module tells it."""
-    told = entry.digest.lower() if entry.digest else digest(entry.record or {})
-    return Side(State.LOGICAL if entry.logical else State.LIVE, entry.uprn, told)
+    """What a module tells of a UPRN."""
+    return Side(entry.address_id, entry.digest.lower() if entry.digest else digest(entry.record or {}))
 
 
 def digest(record: Mapping[str, Any]) -> str:
@@ -117,11 +101,11 @@ class DriftReport(BaseModel):
     report: str
     made_at: AwareDatetime
     compared: int
-    """Addresses that any module has, live or logically deleted."""
+    """UPRNs that any module has."""
     live: dict[Module, int]
     different: int
     presence: int
-    uprn: int
+    address_id: int
     record: int
     under_way: int
     """Of those shown: with a message that is not done yet, which may explain them."""

@@ -1,18 +1,17 @@
 """The contract with the modules: what an operation asks of a module, and what each answer means.
 
-A module keeps addresses. An address has an id for life and a live one has a UPRN, which no other live address has. A
-logically deleted address keeps its id and its record, and holds no UPRN: another address may get it.
+A module is a map: each UPRN has an address, which is an id and a record, or none. What an operation does to the map
+hangs on nothing but the operation and what its own UPRNs have, so that modules that apply the operations of each UPRN
+in the same order are alike. UPRNs are unique; ids are as unique as publishers make them: in between, two UPRNs may have
+one.
 
 **upsert** (`uprn`, `address_id`, `record`: always the whole record)
-  1. The UPRN is live under this id, or the id is live under another UPRN (after a swap): the record of whatever address
-     has the UPRN is replaced. No id ever moves.
-  2. The UPRN is live under another id and this id is not live: that address is put away as by a delete, then as 3.
-  3. The UPRN is not live: the logically deleted address of this id is revived with UPRN and record, else inserted.
-  The id is live under another UPRN and nobody has this UPRN: `refused`.
-**delete** (`uprn`): the address that has the UPRN is removed; with orders in flight it is deleted logically. Nobody
-  has it: `applied`, nothing changes. Where `address_id` is given and the UPRN is live under another id: `refused`.
-**swap** (`uprn`, `uprn_2`): both live: they exchange their UPRNs, nothing else; else `missing`. With `delete_after`,
-  the address that then has `uprn` (the virtual one) is deleted in the same transaction. Both the same: `refused`.
+  The UPRN has this id and this record, whatever it had before. An address of another id that it had is taken away as by
+  a delete. What was deleted logically under this id is no more: it lives again.
+**delete** (`uprn`): the address of the UPRN is taken away; nobody has it: `applied`. If it has orders in flight and no
+  other UPRN has its id, it is deleted logically: kept under its id, without a UPRN.
+**swap** (`uprn`, `uprn_2`): both live: each gets what the other has; else `missing`. With `delete_after`, what `uprn`
+  then has (the virtual address) is taken away as by a delete, in the same transaction. Both the same: `refused`.
 **purge** (`address_id`; `seq` and `uprn` of the delete): removes a logically deleted address for good, if it has no
   order in flight at that moment. Not there: `applied`. Live again, or deleted again by a younger delete: `stale`.
 
@@ -21,11 +20,13 @@ applied (a `delete_after` counts as a delete, too), and that of the swaps, count
 `seq` is not above the number of its own sort is `stale`. The sorts do not fence each other: in a cycle an upsert may
 follow a younger swap, and a waiting swap a younger upsert. So the fence does not order a swap against an upsert or
 delete that was sent and has no final answer yet: whoever sends must hold a swap back while an attempted upsert or
-delete of one of its UPRNs is unfinished, or modules may come to differ.
+delete of one of its UPRNs is unfinished, and the other way round, or modules may come to differ.
 
-**Ids.** What an upsert does hangs on whether its id is live under another UPRN, and so on messages of that one. So a
-publisher does not give an id that one UPRN had to another, except by a swap. Where it does while a message of the first
-is unfinished, modules may come to differ in the ids of these UPRNs; the drift report shows it.
+**Sides.** A swap that one module applied and another misses a side of would be on both sides of the upsert that brings
+this side. So whoever sends asks all modules first which sides are live, and sends a swap to all of them or to none.
+
+**Deletes name no id.** One that spared an address of another id would spare it in those modules only that still miss an
+upsert, which the delete itself makes needless.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from domain.faults import MESSAGE_MAX_CHARACTERS, bounded
 
 BATCH_MAX: Final = 500
+LOOKUP_MAX: Final = 2 * BATCH_MAX
 UPRN_MAX: Final = 2**63 - 1
 
 
@@ -123,7 +125,7 @@ class OperationResult(BaseModel):
     was: Outcome | None = None
     """Of `already`: the outcome of the first time."""
     missing: list[int] = []
-    """Of `missing`: the UPRNs that no live address has."""
+    """Of `missing`: the UPRNs that no address has."""
     address_id: int | None = None
     """The address that an upsert, delete or purge was about."""
     logical_address_id: int | None = None
@@ -146,21 +148,19 @@ class OperationResult(BaseModel):
 
 
 class AddressEntry(BaseModel):
-    """An address as a module keeps it."""
+    """What a UPRN has in a module."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    address_id: int
     uprn: int
-    """Of a logically deleted one: its last."""
+    address_id: int
     record: dict[str, Any] | None = None
     digest: str | None = None
     """Instead of the record: SHA-256 of it as JSON, see `drift.digest`."""
-    logical: bool = False
 
 
 class AddressPage(BaseModel):
-    """Addresses in ascending order of their ids; one shorter than asked for is the last."""
+    """What UPRNs have, in their ascending order; a page shorter than asked for is the last."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

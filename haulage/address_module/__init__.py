@@ -1,6 +1,6 @@
 """The contract of a module that keeps addresses, ready to mount into an aiohttp application."""
 
-from haulage.address_module.addresses import Address, Addresses, AddressTable
+from haulage.address_module.addresses import Addresses, AddressTable
 from haulage.address_module.applying import HasInFlightOrders
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
 from haulage.address_module.handler import address_module
@@ -10,7 +10,6 @@ __all__ = [
     "MYSQL",
     "POSTGRESQL",
     "SQLITE",
-    "Address",
     "AddressEntry",
     "AddressTable",
     "Addresses",

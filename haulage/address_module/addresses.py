@@ -1,4 +1,4 @@
-"""The addresses of a module: what the rules need of its table, and a table that will do where there is none yet."""
+"""The addresses of a module: what the rules need of its tables, and tables that will do where there are none yet."""
 
 from __future__ import annotations
 
@@ -13,126 +13,120 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """An address; a logically deleted one has no UPRN."""
-
-    address_id: int
-    uprn: int | None
-    deleted_seq: int | None = None
-    """Of a logically deleted one: the delete."""
-
-
-@dataclass(frozen=True, slots=True)
 class Shown:
-    """An address with all that is compared."""
+    """What a UPRN has, as it is compared."""
 
-    address_id: int
     uprn: int
+    address_id: int
     record: Record
-    logical: bool
 
 
 class Addresses(Protocol):
-    """A module's own table, within one transaction. Reads lock what they find."""
+    """A module's own tables, within one transaction: what each UPRN has, and what was deleted logically."""
 
-    def by_uprn(self, uprn: int) -> Address | None:
-        """The live address that has this UPRN."""
+    def at(self, uprn: int) -> int | None:
+        """The id of the address that has this UPRN; locked."""
 
-    def by_id(self, address_id: int) -> Address | None:
-        """The address of this id, live or logically deleted."""
+    def live(self, uprns: Sequence[int]) -> list[int]:
+        """Those of these UPRNs that an address has."""
 
-    def insert(self, address_id: int, uprn: int, record: Record) -> None:
-        """A new address."""
+    def lives(self, address_id: int, *, beside: int) -> bool:
+        """Whether any UPRN but this one has an address of this id."""
 
-    def replace(self, address_id: int, uprn: int, record: Record) -> None:
-        """Give an address this record, and this UPRN: a logically deleted one lives again."""
+    def insert(self, uprn: int, address_id: int, record: Record) -> None:
+        """Give an address to a UPRN that has none. What was deleted logically under its id is no more."""
 
-    def exchange(self, first: Address, second: Address) -> None:
-        """Give each the UPRN of the other."""
+    def replace(self, uprn: int, record: Record) -> None:
+        """Give the address of a UPRN this record."""
 
-    def put_away(self, address_id: int, seq: int) -> None:
-        """Delete logically: its UPRN becomes free, and is remembered with the delete."""
+    def exchange(self, one: int, other: int) -> None:
+        """Give each of two UPRNs what the other has: id, record and all."""
 
-    def remove(self, address_id: int) -> None:
-        """Delete for good."""
+    def remove(self, uprn: int) -> None:
+        """Take the address from a UPRN, for good."""
+
+    def put_away(self, uprn: int, address_id: int, seq: int) -> None:
+        """Take the address from a UPRN, and keep it logically deleted under its id, with what deleted it."""
+
+    def deleted(self, address_id: int) -> int | None:
+        """What logically deleted the address of this id; locked."""
+
+    def purge(self, address_id: int) -> None:
+        """Remove the logically deleted address of this id."""
 
     def page(self, after: int, limit: int) -> Sequence[Shown]:
-        """Addresses in order of their ids, from the first above `after`."""
+        """What UPRNs have, in their order, from the first above `after`."""
 
 
 class AddressTable:
-    """`haulage_addresses`, as the page for module owners lays it out."""
+    """`haulage_addresses` and `haulage_deleted`, as the page for module owners lays them out."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def by_uprn(self, uprn: int) -> Address | None:
-        """The live address that has this UPRN."""
-        return self._found("SELECT address_id, uprn, deleted_seq FROM haulage_addresses WHERE uprn = ?", uprn)
+    def at(self, uprn: int) -> int | None:
+        """The id of the address that has this UPRN; locked."""
+        row = self._transaction.locked_row("SELECT address_id FROM haulage_addresses WHERE uprn = ?", uprn)
+        return row[0] if row else None
 
-    def by_id(self, address_id: int) -> Address | None:
-        """The address of this id, live or logically deleted."""
-        return self._found(
-            "SELECT address_id, uprn, deleted_seq FROM haulage_addresses WHERE address_id = ?", address_id
-        )
+    def live(self, uprns: Sequence[int]) -> list[int]:
+        """Those of these UPRNs that an address has."""
+        places = ", ".join("?" * len(uprns))
+        statement = f"SELECT uprn FROM haulage_addresses WHERE uprn IN ({places})"  # noqa: S608 - question marks only
+        return [row[0] for row in self._transaction.rows(statement, *uprns)] if uprns else []
 
-    def insert(self, address_id: int, uprn: int, record: Record) -> None:
-        """A new address."""
+    def lives(self, address_id: int, *, beside: int) -> bool:
+        """Whether any UPRN but this one has an address of this id."""
+        statement = "SELECT 1 FROM haulage_addresses WHERE address_id = ? AND uprn <> ? LIMIT 1"
+        return self._transaction.row(statement, address_id, beside) is not None
+
+    def insert(self, uprn: int, address_id: int, record: Record) -> None:
+        """Give an address to a UPRN that has none. What was deleted logically under its id is no more."""
+        self.purge(address_id)
         self._transaction.run(
-            "INSERT INTO haulage_addresses (address_id, uprn, last_uprn, record) VALUES (?, ?, ?, ?)",
-            address_id,
-            uprn,
-            uprn,
-            _text(record),
+            "INSERT INTO haulage_addresses (uprn, address_id, record) VALUES (?, ?, ?)", uprn, address_id, _text(record)
         )
 
-    def replace(self, address_id: int, uprn: int, record: Record) -> None:
-        """Give an address this record, and this UPRN: a logically deleted one lives again."""
+    def replace(self, uprn: int, record: Record) -> None:
+        """Give the address of a UPRN this record."""
+        self._transaction.run("UPDATE haulage_addresses SET record = ? WHERE uprn = ?", _text(record), uprn)
+
+    def exchange(self, one: int, other: int) -> None:
+        """Give each of two UPRNs what the other has; as no two may be alike, one is its negative in between."""
+        for before, after in ((one, -one), (other, one), (-one, other)):
+            self._transaction.run("UPDATE haulage_addresses SET uprn = ? WHERE uprn = ?", after, before)
+
+    def remove(self, uprn: int) -> None:
+        """Take the address from a UPRN, for good."""
+        self._transaction.run("DELETE FROM haulage_addresses WHERE uprn = ?", uprn)
+
+    def put_away(self, uprn: int, address_id: int, seq: int) -> None:
+        """Take the address from a UPRN, and keep it logically deleted under its id, with what deleted it."""
+        self.purge(address_id)
         self._transaction.run(
-            "UPDATE haulage_addresses SET uprn = ?, last_uprn = ?, record = ?, deleted_seq = NULL WHERE address_id = ?",
+            "INSERT INTO haulage_deleted (address_id, uprn, record, deleted_seq) "
+            "SELECT address_id, uprn, record, ? FROM haulage_addresses WHERE uprn = ?",
+            seq,
             uprn,
-            uprn,
-            _text(record),
-            address_id,
         )
+        self.remove(uprn)
 
-    def exchange(self, first: Address, second: Address) -> None:
-        """Give each the UPRN of the other; in between, the first has none, because no two may have the same."""
-        self._name(first.address_id, None)
-        self._name(second.address_id, first.uprn)
-        self._name(first.address_id, second.uprn)
+    def deleted(self, address_id: int) -> int | None:
+        """What logically deleted the address of this id; locked."""
+        statement = "SELECT deleted_seq FROM haulage_deleted WHERE address_id = ?"
+        row = self._transaction.locked_row(statement, address_id)
+        return row[0] if row else None
 
-    def put_away(self, address_id: int, seq: int) -> None:
-        """Delete logically: its UPRN becomes free, and is remembered with the delete."""
-        self._transaction.run(
-            "UPDATE haulage_addresses SET uprn = NULL, deleted_seq = ? WHERE address_id = ?", seq, address_id
-        )
-
-    def remove(self, address_id: int) -> None:
-        """Delete for good."""
-        self._transaction.run("DELETE FROM haulage_addresses WHERE address_id = ?", address_id)
+    def purge(self, address_id: int) -> None:
+        """Remove the logically deleted address of this id."""
+        self._transaction.run("DELETE FROM haulage_deleted WHERE address_id = ?", address_id)
 
     def page(self, after: int, limit: int) -> Sequence[Shown]:
-        """Addresses in order of their ids, from the first above `after`."""
+        """What UPRNs have, in their order, from the first above `after`."""
         found = self._transaction.rows(
-            "SELECT address_id, last_uprn, record, uprn IS NULL FROM haulage_addresses WHERE address_id > ? "
-            "ORDER BY address_id LIMIT ?",
-            after,
-            limit,
+            "SELECT uprn, address_id, record FROM haulage_addresses WHERE uprn > ? ORDER BY uprn LIMIT ?", after, limit
         )
-        return [Shown(each[0], each[1], _record(each[2]), bool(each[3])) for each in found]
-
-    def _name(self, address_id: int, uprn: int | None) -> None:
-        self._transaction.run(
-            "UPDATE haulage_addresses SET uprn = ?, last_uprn = COALESCE(?, last_uprn) WHERE address_id = ?",
-            uprn,
-            uprn,
-            address_id,
-        )
-
-    def _found(self, statement: str, value: int) -> Address | None:
-        row = self._transaction.locked_row(statement, value)
-        return Address(*row) if row else None
+        return [Shown(each[0], each[1], _record(each[2])) for each in found]
 
 
 def _text(record: Record) -> str:

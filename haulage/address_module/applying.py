@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from haulage.address_module.addresses import Address, Addresses
+from haulage.address_module.addresses import Addresses
 from haulage.address_module.database import Transaction
 from haulage.address_module.models import Kind, Operation, OperationResult, Outcome
 
@@ -102,73 +102,61 @@ class Applying:
                 return self._purge(operation)
 
     def _swap(self, operation: Operation) -> OperationResult:
-        first, second = operation.uprn, operation.uprn_2 or operation.uprn
-        if first == second:
-            return _result(operation, Outcome.REFUSED, error=f"Both sides of the swap are UPRN {first}.")
-        one, other = self._addresses.by_uprn(first), self._addresses.by_uprn(second)
-        if one is None or other is None:
-            missing = [uprn for uprn, found in ((first, one), (second, other)) if found is None]
+        one, other = operation.uprn, operation.uprn_2 or operation.uprn
+        if one == other:
+            return _result(operation, Outcome.REFUSED, error=f"Both sides of the swap are UPRN {one}.")
+        ids = {uprn: self._addresses.at(uprn) for uprn in operation.uprns}
+        if missing := [uprn for uprn in (one, other) if ids[uprn] is None]:
             return _result(operation, Outcome.MISSING, missing=missing)
         self._addresses.exchange(one, other)
         # What was the other's now has the first UPRN.
-        left = self._put_away(other, operation.seq) if operation.delete_after else None
+        left = self._taken_away(one, ids[other], operation.seq) if operation.delete_after else None
         return _result(operation, Outcome.APPLIED, logical_address_id=left, in_flight=left is not None)
 
     def _upsert(self, operation: Operation) -> OperationResult:
-        address_id, record = operation.address_id or 0, operation.record or {}
-        here, own = self._addresses.by_uprn(operation.uprn), self._addresses.by_id(address_id)
-        if own and own.uprn is not None:
-            if here is None:
-                wrong = f"Address {address_id} is UPRN {own.uprn} here, and UPRN {operation.uprn} is not known."
-                return _result(operation, Outcome.REFUSED, error=wrong, address_id=address_id)
-            self._addresses.replace(here.address_id, operation.uprn, record)
-            return _result(operation, Outcome.APPLIED, address_id=here.address_id)
-        left = self._put_away(here, operation.seq) if here else None
-        if own:
-            self._addresses.replace(address_id, operation.uprn, record)
+        uprn, address_id, record = operation.uprn, operation.address_id or 0, operation.record or {}
+        here, left = self._addresses.at(uprn), None
+        if here == address_id:
+            self._addresses.replace(uprn, record)
         else:
-            self._addresses.insert(address_id, operation.uprn, record)
+            left = self._taken_away(uprn, here, operation.seq)
+            self._addresses.insert(uprn, address_id, record)
         return _result(
             operation, Outcome.APPLIED, address_id=address_id, logical_address_id=left, in_flight=left is not None
         )
 
     def _delete(self, operation: Operation) -> OperationResult:
-        here = self._addresses.by_uprn(operation.uprn)
-        if here is None:
-            return _result(operation, Outcome.APPLIED, address_id=operation.address_id)
-        if operation.address_id not in (None, here.address_id):
-            wrong = f"UPRN {operation.uprn} is address {here.address_id} here, not {operation.address_id}."
-            return _result(operation, Outcome.REFUSED, error=wrong, address_id=here.address_id)
-        left = self._put_away(here, operation.seq)
+        here = self._addresses.at(operation.uprn)
+        left = self._taken_away(operation.uprn, here, operation.seq)
         return _result(
             operation,
             Outcome.APPLIED if left is None else Outcome.LOGICAL,
-            address_id=here.address_id,
+            address_id=here,
             logical_address_id=left,
             in_flight=left is not None,
         )
 
     def _purge(self, operation: Operation) -> OperationResult:
         address_id = operation.address_id or 0
-        here = self._addresses.by_id(address_id)
-        if here is None:
-            return _result(operation, Outcome.APPLIED, address_id=address_id)
-        if here.uprn is not None or (here.deleted_seq or 0) > operation.seq:
+        deleted = self._addresses.deleted(address_id)
+        if (deleted or 0) > operation.seq or (deleted is None and self._addresses.lives(address_id, beside=0)):
             error = f"Address {address_id} was written after the delete {operation.seq}."
             return _result(operation, Outcome.STALE, address_id=address_id, error=error)
-        if self._in_flight(self._transaction, address_id):
+        if deleted is not None and self._in_flight(self._transaction, address_id):
             return _result(
                 operation, Outcome.LOGICAL, address_id=address_id, logical_address_id=address_id, in_flight=True
             )
-        self._addresses.remove(address_id)
+        self._addresses.purge(address_id)
         return _result(operation, Outcome.APPLIED, address_id=address_id)
 
-    def _put_away(self, address: Address, seq: int) -> int | None:
-        """Remove an address, or keep it logically deleted and tell its id."""
-        if self._in_flight(self._transaction, address.address_id):
-            self._addresses.put_away(address.address_id, seq)
-            return address.address_id
-        self._addresses.remove(address.address_id)
+    def _taken_away(self, uprn: int, address_id: int | None, seq: int) -> int | None:
+        """Take the address from a UPRN, if it has one; returns its id if it is kept logically deleted."""
+        if address_id is None:
+            return None
+        if self._in_flight(self._transaction, address_id) and not self._addresses.lives(address_id, beside=uprn):
+            self._addresses.put_away(uprn, address_id, seq)
+            return address_id
+        self._addresses.remove(uprn)
         return None
 
 

@@ -1,4 +1,4 @@
-"""The HTTP side of the contract: operations one by one or in batches, pages of addresses, and orders in flight."""
+"""The HTTP side of the contract: operations alone or in batches, which UPRNs are live, pages, and orders in flight."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from haulage.address_module.database import Connection, Database, Dialect, Trans
 from haulage.address_module.models import (
     BATCH_MAX,
     ERROR_MAX_CHARACTERS,
+    LOOKUP_MAX,
     AddressEntry,
     Operation,
     OperationResult,
@@ -51,6 +52,18 @@ class Entries(BaseModel):
     """A page of addresses."""
 
     addresses: list[AddressEntry]
+
+
+class Uprns(BaseModel):
+    """Which UPRNs are asked about."""
+
+    uprns: list[int] = Field(max_length=LOOKUP_MAX)
+
+
+class Live(BaseModel):
+    """Those of them that an address has."""
+
+    live: list[int]
 
 
 class Ids(BaseModel):
@@ -91,8 +104,13 @@ class Keeper:
             results = [await self._apart(operation) for operation in operations]
         return _json(Results(results=results))
 
+    async def lookup(self, request: web.Request) -> web.Response:
+        """Tell which UPRNs an address has."""
+        asked = Uprns.model_validate_json(await request.read()).uprns
+        return _json(Live(live=await self.database.run(lambda transaction: self.addresses(transaction).live(asked))))
+
     async def page(self, request: web.Request) -> web.Response:
-        """Tell addresses in order of their ids."""
+        """Tell addresses in order of their UPRNs."""
         asked = Page.model_validate(dict(request.query))
         shown = await self.database.run(lambda transaction: self.addresses(transaction).page(asked.after, asked.limit))
         return _json(Entries(addresses=[AddressEntry(**asdict(each)) for each in shown]))
@@ -137,7 +155,7 @@ def address_module(
         dialect: What that database is: SQLITE, POSTGRESQL or MYSQL.
         has_in_flight_orders: Asked for each address that is to go; it decides whether it stays logically.
         token: What Haulage shows as `Authorization: Bearer`; empty where somebody else looks after that.
-        addresses: The table of addresses, by default `haulage_addresses`.
+        addresses: The tables of addresses, by default `haulage_addresses` and `haulage_deleted`.
         threads: How many transactions run at a time.
     """
     database = Database(connect, dialect, threads)
@@ -145,6 +163,7 @@ def address_module(
     app = web.Application(client_max_size=BODY_MAX_BYTES, middlewares=[_guard(token), _readable])
     app.router.add_put("/operations/{op_id}", keeper.one)
     app.router.add_post("/operations", keeper.many)
+    app.router.add_post("/lookup", keeper.lookup)
     app.router.add_get("/addresses", keeper.page)
     app.router.add_post("/in-flight", keeper.in_flight)
 

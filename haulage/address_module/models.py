@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 BATCH_MAX: Final = 500
 ERROR_MAX_CHARACTERS: Final = 8_000
+LOOKUP_MAX: Final = 2 * BATCH_MAX
 UPRN_MAX: Final = 2**63 - 1
 
 
@@ -84,12 +85,11 @@ class OperationResult(BaseModel):
 
 
 class AddressEntry(BaseModel):
-    """An address as it is kept."""
+    """What a UPRN has."""
 
     model_config = ConfigDict(frozen=True)
 
-    address_id: int
     uprn: int
+    address_id: int
     record: dict[str, Any] | None = None
     digest: str | None = None
-    logical: bool = False

@@ -11,7 +11,15 @@ from typing import Final, Self
 
 from pydantic import BaseModel, TypeAdapter
 
-from domain.addresses.operations import AddressPage, Kind, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import (
+    LOOKUP_MAX,
+    AddressPage,
+    Kind,
+    Module,
+    Operation,
+    OperationResult,
+    Outcome,
+)
 from infra.modules.channel import Channel, ModuleFailure
 from infra.settings import AddressSettings
 
@@ -22,6 +30,14 @@ BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
 
 class _Results(BaseModel):
     results: list[OperationResult]
+
+
+class _Lookup(BaseModel):
+    uprns: list[int]
+
+
+class _Live(BaseModel):
+    live: list[int]
 
 
 class _Asked(BaseModel):
@@ -65,13 +81,21 @@ class Modules:
         return [result for answer in answers for result in answer]
 
     async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
-        """The addresses whose ids follow this one.
+        """What the UPRNs after this one have.
 
         Raises:
             ModuleFailure: The module does not tell.
         """
         path = f"/addresses?after={after}&limit={limit}"
         return await self._channels[module].call("GET", path, AddressPage.model_validate_json)
+
+    async def live(self, module: Module, uprns: Collection[int]) -> set[int]:
+        """Those of the UPRNs that an address has there. Raises as `addresses` does."""
+        asked, found = sorted(uprns), set[int]()
+        for start in range(0, len(asked), LOOKUP_MAX):
+            body = _Lookup(uprns=asked[start : start + LOOKUP_MAX]).model_dump_json().encode()
+            found |= set((await self._channels[module].call("POST", "/lookup", _Live.model_validate_json, body)).live)
+        return found
 
     async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""

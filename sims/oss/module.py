@@ -13,12 +13,14 @@ from typing import Any
 
 from aiohttp import web
 
-from haulage.address_module import SQLITE, Address, AddressTable, Transaction, address_module
+from haulage.address_module import SQLITE, AddressTable, Transaction, address_module
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS haulage_addresses (
-    address_id INTEGER PRIMARY KEY, uprn INTEGER UNIQUE, last_uprn INTEGER NOT NULL, record TEXT NOT NULL,
-    deleted_seq INTEGER);
+    uprn INTEGER PRIMARY KEY, address_id INTEGER NOT NULL, record TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS haulage_addresses_by_id ON haulage_addresses (address_id);
+CREATE TABLE IF NOT EXISTS haulage_deleted (
+    address_id INTEGER PRIMARY KEY, uprn INTEGER NOT NULL, record TEXT NOT NULL, deleted_seq INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS haulage_operations (
     op_id TEXT PRIMARY KEY, result TEXT NOT NULL, applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
 CREATE TABLE IF NOT EXISTS haulage_marks (
@@ -82,16 +84,19 @@ class OssModule:
         cursed = self.cursed
 
         class Table(AddressTable):
-            def by_uprn(self, uprn: int) -> Address | None:
+            def at(self, uprn: int) -> int | None:
                 if uprn in cursed:
                     raise Broken(f"The transaction of UPRN {uprn} broke, as was ordered.")
-                return super().by_uprn(uprn)
+                return super().at(uprn)
 
         return Table
 
     def states(self) -> list[State]:
-        """All addresses, in order of their ids."""
-        rows = self._rows("SELECT address_id, uprn, record FROM haulage_addresses ORDER BY address_id")
+        """All addresses, in order of their ids; those that are deleted logically have no UPRN."""
+        rows = self._rows(
+            "SELECT address_id, uprn, record FROM haulage_addresses "
+            "UNION ALL SELECT address_id, NULL, record FROM haulage_deleted ORDER BY address_id"
+        )
         return [State(address_id, uprn, json.loads(record)) for address_id, uprn, record in rows]
 
     def live(self) -> dict[int, State]:

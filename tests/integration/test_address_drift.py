@@ -71,18 +71,22 @@ async def test_each_difference_is_found_and_explained(database: Database, object
 
         report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
 
-    assert (report.different, report.presence, report.uprn, report.record) == (4, 1, 2, 1)
+    assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
     manifest = await objects.get(places.drift_manifest(report.key))
     assert DriftReport.model_validate_json(manifest) == report
     book = await objects.get(report.key)
-    rows = {row["address_id"]: row for row in sheet(book, "addresses")}
+    rows = {row["uprn"]: row for row in sheet(book, "addresses")}
     assert {row["figure"]: row["value"] for row in sheet(book, "drift")}["different"] == 4
-    assert [rows[id_]["differs in"] for id_ in sorted(rows)] == ["presence", "record", "uprn", "uprn"]
-    assert (rows["101"]["od state"], rows["101"]["ed state"], rows["101"]["last message"]) == ("absent", "live", "902")
-    assert rows["102"]["open message"]
-    assert rows["102"]["wfm record"] != rows["102"]["ed record"] == rows["102"]["od record"]
-    assert (rows["103"]["im uprn"], rows["103"]["ed uprn"]) == ("4", "3")
+    assert [rows[id_]["differs in"] for id_ in sorted(rows)] == [
+        "presence",
+        "record",
+        *["address_id, record"] * 2,
+    ]
+    assert (rows["1"]["od address_id"], rows["1"]["ed address_id"], rows["1"]["last message"]) == (None, "101", "902")
+    assert rows["2"]["open message"]
+    assert rows["2"]["wfm record"] != rows["2"]["ed record"] == rows["2"]["od record"]
+    assert (rows["3"]["im address_id"], rows["3"]["ed address_id"]) == ("104", "103")
 
 
 async def test_what_agrees_at_the_second_look_did_not_differ(
@@ -104,7 +108,7 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
 
         report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, Late()).report, ORDER)
 
-    assert (report.compared, report.different, report.uprn, report.shown) == (ADDRESSES, 0, 0, 0)
+    assert (report.compared, report.different, report.address_id, report.shown) == (ADDRESSES, 0, 0, 0)
 
 
 async def test_more_differences_than_fit_are_counted(
@@ -118,13 +122,7 @@ async def test_more_differences_than_fit_are_counted(
         report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
 
     assert (report.different, report.shown, report.record) == (10, 5, 10)
-    assert [row["address_id"] for row in sheet(await objects.get(report.key), "addresses")] == [
-        "111",
-        "112",
-        "113",
-        "114",
-        "115",
-    ]
+    assert [row["uprn"] for row in sheet(await objects.get(report.key), "addresses")] == ["11", "12", "13", "14", "15"]
 
 
 async def test_a_module_that_is_away_makes_no_report(database: Database, objects: ObjectStore, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ async def example(folder: Path, batch: int = 500) -> AsyncIterator[Modules]:
 async def live(client: Modules) -> dict[int, tuple[int, object]]:
     """The live addresses, as an oracle has them."""
     entries: list[AddressEntry] = (await client.addresses(IM, 0, 5_000)).addresses
-    return {each.uprn: (each.address_id, each.record) for each in entries if not each.logical}
+    return {each.uprn: (each.address_id, each.record) for each in entries}
 
 
 def outcomes(results: Sequence[OperationResult]) -> list[str]:

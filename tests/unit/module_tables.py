@@ -95,14 +95,17 @@ class Tables:
     def content(self) -> tuple[list[Any], ...]:
         """All that the tables hold, but for times."""
         return (
-            self._all("SELECT * FROM haulage_addresses ORDER BY address_id"),
+            self.addresses(),
             self._all("SELECT op_id, result FROM haulage_operations ORDER BY op_id"),
             self._all("SELECT * FROM haulage_marks WHERE record_seq + swap_seq > 0 ORDER BY uprn"),
         )
 
     def addresses(self) -> list[tuple[Any, ...]]:
         """Address id, UPRN, record, and the delete of those logically deleted."""
-        return self._all("SELECT address_id, uprn, record, deleted_seq FROM haulage_addresses ORDER BY address_id")
+        return self._all(
+            "SELECT address_id, uprn, record, NULL FROM haulage_addresses "
+            "UNION ALL SELECT address_id, NULL, record, deleted_seq FROM haulage_deleted ORDER BY 1, 2"
+        )
 
     def _all(self, statement: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement).fetchall()

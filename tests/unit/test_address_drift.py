@@ -1,4 +1,4 @@
-"""Drift: in what modules may differ, and that every address of every module is compared once."""
+"""Drift: in what modules may differ, and that every UPRN of every module is compared once."""
 
 from __future__ import annotations
 
@@ -13,35 +13,28 @@ from hypothesis import strategies as st
 
 from activities.addresses import scanning
 from domain.addresses import drift
-from domain.addresses.drift import ABSENT, Kind, Side, State
+from domain.addresses.drift import Kind, Side
 from domain.addresses.operations import AddressEntry, AddressPage, Module
 from infra.modules import ModuleFailure
 
-LIVE = Side(State.LIVE, 1, "a")
-LOGICAL = Side(State.LOGICAL, 1, "b")
+LIVE = Side(1, "a")
 
 
 @pytest.mark.parametrize(
     ("od", "kinds"),
     [
         (LIVE, None),
-        (ABSENT, (Kind.PRESENCE,)),
-        (LOGICAL, (Kind.PRESENCE,)),
-        (LIVE._replace(uprn=2), (Kind.UPRN,)),
+        (None, (Kind.PRESENCE,)),
+        (LIVE._replace(address_id=2), (Kind.ADDRESS_ID,)),
         (LIVE._replace(digest="b"), (Kind.RECORD,)),
-        (LIVE._replace(uprn=2, digest="b"), (Kind.UPRN, Kind.RECORD)),
+        (LIVE._replace(address_id=2, digest="b"), (Kind.ADDRESS_ID, Kind.RECORD)),
     ],
 )
-def test_a_module_that_has_it_differently_is_found(od: Side, kinds: tuple[Kind, ...] | None) -> None:
-    """Presence, UPRN and record of what is live."""
+def test_a_module_that_has_it_differently_is_found(od: Side | None, kinds: tuple[Kind, ...] | None) -> None:
+    """Presence, address id and record of what a UPRN has."""
     found = drift.compare(7, {**dict.fromkeys(Module, LIVE), Module.OD: od})
 
     assert (found.kinds if found else None) == kinds
-
-
-def test_what_is_live_nowhere_does_not_differ() -> None:
-    """Each module keeps it, or not, for its own orders."""
-    assert drift.compare(7, {**dict.fromkeys(Module, ABSENT), Module.OD: LOGICAL}) is None
 
 
 def test_a_digest_does_not_hang_on_how_a_record_is_written() -> None:
@@ -57,7 +50,7 @@ def test_a_digest_does_not_hang_on_how_a_record_is_written() -> None:
 @pytest.mark.parametrize("told", ["AB12", "ab12"])
 def test_a_module_may_tell_a_digest_instead(told: str) -> None:
     """In either case of its letters."""
-    assert drift.side(AddressEntry(address_id=1, uprn=2, digest=told)) == Side(State.LIVE, 2, "ab12")
+    assert drift.side(AddressEntry(uprn=2, address_id=1, digest=told)) == Side(1, "ab12")
 
 
 @dataclass
@@ -70,52 +63,48 @@ class Books:
     async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
         """A page."""
         self.asked += 1
-        ids = sorted(address_id for address_id in self.by_module[module] if address_id > after)[:limit]
-        return AddressPage(addresses=[self.by_module[module][address_id] for address_id in ids])
+        uprns = sorted(uprn for uprn in self.by_module[module] if uprn > after)[:limit]
+        return AddressPage(addresses=[self.by_module[module][uprn] for uprn in uprns])
 
 
-def entry(address_id: int, uprn: int, logical: bool) -> AddressEntry:
+def entry(uprn: int, address_id: int) -> AddressEntry:
     """An address."""
-    return AddressEntry(address_id=address_id, uprn=uprn, record={"n": uprn}, logical=logical)
+    return AddressEntry(uprn=uprn, address_id=address_id, record={"n": address_id})
 
 
 BOOKS = st.fixed_dictionaries(
-    {
-        module: st.dictionaries(st.integers(1, 12), st.tuples(st.integers(1, 3), st.booleans()), max_size=12)
-        for module in Module
-    }
+    {module: st.dictionaries(st.integers(1, 12), st.integers(1, 3), max_size=12) for module in Module}
 )
 
 
 @given(books=BOOKS, page=st.integers(1, 5))
 async def test_all_addresses_are_compared_in_pages_of_any_size(
-    books: Mapping[Module, Mapping[int, tuple[int, bool]]], page: int
+    books: Mapping[Module, Mapping[int, int]], page: int
 ) -> None:
     """As dictionaries side by side would be."""
-    told = Books({module: {id_: entry(id_, *has) for id_, has in book.items()} for module, book in books.items()})
+    told = Books({module: {uprn: entry(uprn, id_) for uprn, id_ in book.items()} for module, book in books.items()})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "PAGE", page)
         scanned = [each async for each in scanning.scan(told)]
-    ids = sorted({id_ for book in books.values() for id_ in book})
+    uprns = sorted({uprn for book in books.values() for uprn in book})
 
-    assert [address_id for address_id, _ in scanned] == ids
-    for address_id, sides in scanned:
-        assert sides == await scanning.look(told, address_id)
-        for module, side in sides.items():
-            uprn, logical = books[module].get(address_id, (None, None))
-            state = State.ABSENT if uprn is None else State.LOGICAL if logical else State.LIVE
-            assert (side.state, side.uprn) == (state, uprn)
+    assert [uprn for uprn, _ in scanned] == uprns
+    for uprn, sides in scanned:
+        assert sides == await scanning.look(told, uprn)
+        assert {module: side.address_id for module, side in sides.items() if side} == {
+            module: book[uprn] for module, book in books.items() if uprn in book
+        }
 
 
 async def test_only_a_few_pages_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each module the one that is compared and the next."""
     monkeypatch.setattr(scanning, "PAGE", 10)
-    book = {id_: entry(id_, id_, logical=False) for id_ in range(1, 1_001)}
+    book = {uprn: entry(uprn, uprn) for uprn in range(1, 1_001)}
     told = Books(dict.fromkeys(Module, book))
 
     most = 0
-    async for address_id, _ in scanning.scan(told):
-        most = max(most, told.asked - len(Module) * ((address_id - 1) // 10))
+    async for uprn, _ in scanning.scan(told):
+        most = max(most, told.asked - len(Module) * ((uprn - 1) // 10))
 
     assert most <= 3 * len(Module)
 
@@ -127,7 +116,7 @@ async def test_a_module_that_repeats_itself_is_not_believed() -> None:
         async def addresses(self, module: Module, after: int, limit: int) -> AddressPage:
             return await super().addresses(module, 0, limit)
 
-    book: dict[int, Any] = {id_: entry(id_, id_, logical=False) for id_ in range(1, scanning.PAGE + 1)}
+    book: dict[int, Any] = {uprn: entry(uprn, uprn) for uprn in range(1, scanning.PAGE + 1)}
     with pytest.raises(ModuleFailure, match="not in ascending order"):
         async for _ in scanning.scan(Stuck(dict.fromkeys(Module, book))):
             pass

@@ -61,14 +61,14 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
         oss.modules["ed"].begin_orders([11])
         await client.apply(ED, three())
 
-        told = await client.apply(ED, [delete(4, 1), swap(5, 2, 9), upsert(6, 7, 13), upsert(3, 3, 13)])
+        told = await client.apply(ED, [delete(4, 1), swap(5, 2, 9), swap(6, 7, 7), upsert(3, 3, 13)])
         again = await client.apply(ED, [delete(4, 1)])
         purged = await client.apply(ED, [purge(4, 1, 11)])
 
         assert outcomes(told) == ["logical", "missing", "refused", "already"]
         assert (told[0].logical_address_id, told[0].in_flight) == (11, True)
         assert told[1].missing == [9]
-        assert told[2].error == "Address 13 is UPRN 3 here, and UPRN 7 is not known."
+        assert told[2].error == "Both sides of the swap are UPRN 7."
         assert (again[0].outcome, again[0].effect) == (Outcome.ALREADY, Outcome.LOGICAL)
         assert outcomes(purged) == ["logical"]
 
@@ -125,17 +125,27 @@ async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
 
 
 async def test_addresses_come_in_pages(tmp_path: Path) -> None:
-    """In order of their ids, the logically deleted among them."""
+    """In order of their UPRNs; what is logically deleted has none."""
     async with modules(tmp_path, batch=500) as (oss, client):
         await client.apply(ED, three())
         oss.modules["ed"].begin_orders([12])
         await client.apply(ED, [delete(4, 2)])
 
-        first = (await client.addresses(ED, 0, 2)).addresses
-        rest = (await client.addresses(ED, 12, 2)).addresses
+        first = (await client.addresses(ED, 0, 1)).addresses
+        rest = (await client.addresses(ED, 1, 5)).addresses
 
-    assert [(each.address_id, each.uprn, each.logical) for each in first] == [(11, 1, False), (12, 2, True)]
+    assert [(each.uprn, each.address_id) for each in (*first, *rest)] == [(1, 11), (3, 13)]
     assert [each.record for each in rest] == [{"street": "x"}]
+
+
+async def test_it_is_told_which_uprns_are_live(tmp_path: Path) -> None:
+    """Any number of them may be asked about."""
+    async with modules(tmp_path, batch=500) as (_, client):
+        await client.apply(ED, [upsert(1, 7, 11), upsert(2, 2_500, 12), upsert(3, 9, 13), delete(4, 10)])
+
+        assert await client.live(ED, range(8, 3_000)) == {9, 2_500}
+        assert await client.live(ED, []) == set()
+        assert await client.live(Module.WFM, [7]) == set()
 
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
