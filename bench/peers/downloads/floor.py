@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pyarrow as pa
-import uvloop  # type: ignore[import-not-found]  # in the peer's environment alone
+import uvloop
 from pyarrow import csv
 
 from bench.peers.meter import metered
