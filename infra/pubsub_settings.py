@@ -55,7 +55,8 @@ class PushSettings(BaseModel):
         default="https://www.googleapis.com/oauth2/v3/certs", description="public keys of who signs"
     )
     secret: SecretStr = Field(
-        default=SecretStr(""), description="or this, behind `?token=` in the address that Pub/Sub is told; empty refuses it"
+        default=SecretStr(""),
+        description="or this, behind `?token=` in the address that Pub/Sub is told; empty refuses it",
     )
 
     @field_validator("secret")
