@@ -21,7 +21,7 @@ from infra.settings import Settings
 
 CHART = "chart"
 GROWN = 1_000_000
-SMALL_SECONDS, FULL_SECONDS = 1.0, 4.0
+SMALL_SECONDS, FULL_SECONDS = 1.0, 3.0
 
 
 async def measure() -> None:

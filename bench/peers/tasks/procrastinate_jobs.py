@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -42,10 +41,11 @@ class Jobs:
         return _STATUSES[await self._app.job_manager.get_job_status_async(int(task_id))]
 
     async def hold(self, limit: int) -> list[Held]:
-        """A fetch gives one job."""
-        fetch = self._app.job_manager.fetch_job
-        jobs = await asyncio.gather(*(fetch([QUEUE], self._worker_id) for _ in range(limit)))
-        return [(str(job.id), job.task_kwargs["content"], 0) for job in jobs if job]
+        """One job after the other, as its worker fetches them."""
+        held: list[Held] = []
+        while len(held) < limit and (job := await self._app.job_manager.fetch_job([QUEUE], self._worker_id)):
+            held.append((str(job.id), job.task_kwargs["content"], 0))
+        return held
 
     async def finish(self, task_id: str, lease: Any) -> bool:
         """It raises unless the job is being done."""

@@ -1,7 +1,7 @@
-"""Temporal's standalone activities behind the front: a task is an activity of its own, held by polling its queue.
+"""Temporal's standalone activities behind the front: a task is an activity of its own, held by who polls its queue.
 
-The calls are the server's own, one message each, as a worker sends them; only the SDK's worker is left out, for it
-gives no task away.
+The calls are the server's own, as a worker sends them: many polls are under way, each for one task. Only the SDK's
+worker is left out, for it gives no task away.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -24,8 +24,11 @@ from bench.peers.tasks import front
 from bench.peers.tasks.front import PENDING, QUEUE, RUNNING, SUCCESS, Held
 
 LEASE = timedelta(minutes=15)
-POLL = timedelta(seconds=3)
-"""The server answers an empty poll a second before that is over."""
+POLL = timedelta(seconds=70)
+POLLERS = 32
+KEPT = 256
+WAIT_SECONDS = 0.05
+"""How long a hold waits when there is nothing."""
 
 _STATUSES = {ActivityExecutionStatus.RUNNING: RUNNING, ActivityExecutionStatus.COMPLETED: SUCCESS}
 
@@ -36,6 +39,7 @@ class Activities:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._queue = f"{QUEUE}-{uuid4().hex[:8]}"
+        self._polled: asyncio.Queue[Held] = asyncio.Queue(KEPT)
         self._held = 0
 
     async def create(self, content: str) -> str:
@@ -57,26 +61,27 @@ class Activities:
         return _STATUSES.get(found.status) if found.status else None
 
     async def hold(self, limit: int) -> list[Held]:
-        """A poll gives one task, or none after some seconds."""
-        polled = await asyncio.gather(*(self._poll() for _ in range(limit)))
-        return [task for task in polled if task]
+        """Of those that the pollers have, or get in a moment."""
+        tasks: list[Held] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                tasks.append(await self._polled.get())
+        while len(tasks) < limit and not self._polled.empty():
+            tasks.append(self._polled.get_nowait())
+        self._held += len(tasks)
+        return tasks
 
-    async def _poll(self) -> Held | None:
-        service, namespace = self._client.workflow_service, self._client.namespace
+    async def poll(self) -> None:
+        """One task after the other, for ever."""
         request = PollActivityTaskQueueRequest(
-            namespace=namespace, task_queue=TaskQueue(name=self._queue), identity="bench"
+            namespace=self._client.namespace, task_queue=TaskQueue(name=self._queue), identity="bench"
         )
-        try:
-            task = await service.poll_activity_task_queue(request, retry=False, timeout=POLL)
-        except RPCError as error:
-            if error.status is RPCStatusCode.DEADLINE_EXCEEDED:
-                return None
-            raise
-        if not task.task_token:
-            return None
-        self._held += 1
-        [content] = await self._client.data_converter.decode(task.input.payloads, [str])
-        return task.activity_id, content, base64.b64encode(task.task_token).decode()
+        while True:
+            # The server answers an empty poll by itself, long before that.
+            task = await self._client.workflow_service.poll_activity_task_queue(request, timeout=POLL)
+            if task.task_token:
+                [content] = await self._client.data_converter.decode(task.input.payloads, [str])
+                await self._polled.put((task.activity_id, content, base64.b64encode(task.task_token).decode()))
 
     async def finish(self, task_id: str, lease: Any) -> bool:
         """By its token."""
@@ -101,7 +106,14 @@ class Activities:
 
 @asynccontextmanager
 async def _opened(given: argparse.Namespace) -> AsyncIterator[Activities]:
-    yield Activities(await Client.connect(given.engine))
+    activities = Activities(await Client.connect(given.engine))
+    pollers = [asyncio.create_task(activities.poll()) for _ in range(POLLERS)]
+    try:
+        yield activities
+    finally:
+        for poller in pollers:
+            poller.cancel()
+        await asyncio.gather(*pollers, return_exceptions=True)
 
 
 if __name__ == "__main__":
