@@ -16,13 +16,14 @@ import msgspec
 
 from activities.addresses import settling
 from activities.addresses.loading import OWNED, TOUCHED
-from domain.addresses import messages, waiting
+from domain.addresses import messages, sides, waiting
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
-from domain.addresses.operations import Kind, Module, Operation, OperationResult, message_id
+from domain.addresses.operations import Kind, Lookup, Module, Operation, OperationResult, message_id
 from domain.addresses.verdicts import Verdict, judge
 from domain.addresses.waiting import Asking, Neighbour, Reason
 from infra.database import Database
+from infra.modules import ModuleFailure
 from infra.settings import AddressSettings
 
 Row: TypeAlias = "asyncpg.Record"
@@ -36,19 +37,27 @@ class Calls(Protocol):
         """One result for each operation, whatever happens on the way."""
         ...
 
+    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
+        """What the module has of these operations and their UPRNs.
+
+        Raises:
+            ModuleFailure: The module does not tell.
+        """
+        ...
+
 
 _READ: Final = f"""
     SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants of ours
 _BESIDE_SWAPS: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched, wait_reason::text
+    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched
     FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
       AND (topic <> '{Topic.SWAP}' OR id < $2 OR {TOUCHED})
     """  # noqa: S608 - constants of ours
 _BESIDE_WRITES: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched, wait_reason::text FROM im_infi_addr_sync_log
+    SELECT id, topic, uprn_1, uprn_2, true AS due, true AS touched FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND topic = '{Topic.SWAP}' AND {TOUCHED}
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """  # noqa: S608 - constants of ours
@@ -84,7 +93,7 @@ async def apply(database: Database, settings: AddressSettings, modules: Calls, o
         asked = await _messages(database, order.cycle_id, group)
         held = await _held(database, settings, order, asked)
         sendable = [each for each in asked if each.operation.seq not in held]
-        answers = await _sent(modules, sendable)
+        answers = await _answers(modules, sendable)
         verdicts = [judge(each.operation, each.reason, answers[each.operation.seq]) for each in sendable]
         verdicts += [_queued(each, held[each.operation.seq]) for each in asked if each.operation.seq in held]
         settled = await settling.settle(database, settings, order, verdicts)
@@ -136,7 +145,7 @@ def operation(log_id: int, said: messages.Message) -> Operation:
                 record=said.record,
             )
         case Delete():
-            return Operation(op_id=op_id, seq=log_id, kind=Kind.DELETE, uprn=said.uprn_1, address_id=said.address_id)
+            return Operation(op_id=op_id, seq=log_id, kind=Kind.DELETE, uprn=said.uprn_1)
 
 
 def _reason(row: Row) -> Reason:
@@ -162,7 +171,28 @@ async def _held(
 def _neighbour(row: Row) -> Neighbour:
     is_swap = row["topic"] == Topic.SWAP
     uprns = (row["uprn_1"], row["uprn_2"]) if is_swap else (row["uprn_1"],)
-    return Neighbour(row["id"], is_swap, uprns, row["due"], row["touched"], tuple(_reason(row).cures))
+    return Neighbour(row["id"], is_swap, uprns, row["due"], row["touched"])
+
+
+async def _answers(modules: Calls, asked: Sequence[Message]) -> Answers:
+    """What the modules say; of swaps that no module has acknowledged, they are asked first whether they can be."""
+    unbegun = [each.operation for each in asked if each.topic is Topic.SWAP and len(each.waits_for) == len(Module)]
+    hindered = await _hindered(modules, unbegun) if unbegun else {}
+    return hindered | await _sent(modules, [each for each in asked if each.operation.seq not in hindered])
+
+
+async def _hindered(modules: Calls, swaps: Sequence[Operation]) -> Answers:
+    """Swaps that must not be sent, and what the modules say instead."""
+
+    async def told(module: Module) -> Lookup | str:
+        try:
+            return await modules.lookup(module, swaps)
+        except ModuleFailure as failure:
+            return str(failure)
+
+    by_module = dict(zip(Module, await asyncio.gather(*map(told, Module)), strict=True))
+    found = {each.seq: sides.hindrances(each, by_module) for each in swaps}
+    return {seq: answers for seq, answers in found.items() if answers}
 
 
 async def _sent(modules: Calls, asked: Sequence[Message]) -> Answers:

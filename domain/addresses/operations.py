@@ -23,7 +23,7 @@ delete that was sent and has no final answer yet: whoever sends must hold a swap
 delete of one of its UPRNs is unfinished, and the other way round, or modules may come to differ.
 
 **Sides.** A swap that one module applied and another misses a side of would be on both sides of the upsert that brings
-this side. So whoever sends asks all modules first which sides are live, and sends a swap to all of them or to none.
+this side. So whoever sends asks all modules first (`Lookup`), and sends a swap to all of them or to none.
 
 **Deletes name no id.** One that spared an address of another id would spare it in those modules only that still miss an
 upsert, which the delete itself makes needless.
@@ -145,6 +145,17 @@ class OperationResult(BaseModel):
     def effect(self) -> Outcome:
         """The outcome, or that of the first time."""
         return self.was or self.outcome
+
+
+class Lookup(BaseModel):
+    """What a module has of the UPRNs and operations that it was asked about."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    live: frozenset[int]
+    """UPRNs that an address has."""
+    applied: frozenset[str]
+    """Operations that took effect; looked up after the UPRNs."""
 
 
 class AddressEntry(BaseModel):

@@ -6,7 +6,8 @@ done:
 
 - a swap queues behind whatever touched message shares a UPRN with it, and behind an earlier swap that does and is
   still going to be tried;
-- a createUpdate or delete queues behind a touched swap of its UPRN, unless it creates what this swap waits for.
+- a createUpdate or delete queues behind a touched swap of its UPRN. One that waits for a side is not touched, see
+  `sides`: so what brings this side never queues behind it.
 
 createUpdates and deletes do not queue behind each other: the last one wins. What is touched itself has begun and goes
 on; of two touched swaps the earlier one goes first.
@@ -67,11 +68,6 @@ class Reason(BaseModel):
         return self.model_dump_json(exclude_defaults=True)
 
     @property
-    def cures(self) -> list[int]:
-        """UPRNs that may appear without harm: every module has said whether it has applied the message."""
-        return [] if self.unsure else self.missing
-
-    @property
     def is_mark(self) -> bool:
         """Whether it makes the message a touched one."""
         return bool(self.unsure or self.inherits)
@@ -103,8 +99,6 @@ class Neighbour(NamedTuple):
     due: bool
     """Whether this cycle has it, or a later one will try it by itself."""
     touched: bool
-    cures: tuple[int, ...] = ()
-    """UPRNs whose createUpdate is what it waits for."""
 
 
 def held(asking: Sequence[Asking], neighbours: Iterable[Neighbour]) -> dict[int, int]:
@@ -133,5 +127,4 @@ def _before_swap(swap: Asking, other: Neighbour) -> bool:
 
 
 def _before_write(write: Asking, other: Neighbour) -> bool:
-    is_cure = write.topic is Topic.CREATE_UPDATE and write.uprns[0] in other.cures
-    return other.is_swap and other.touched and not write.touched and not is_cure
+    return other.is_swap and other.touched and not write.touched

@@ -71,9 +71,7 @@ class AddressTable:
 
     def live(self, uprns: Sequence[int]) -> list[int]:
         """Those of these UPRNs that an address has."""
-        places = ", ".join("?" * len(uprns))
-        statement = f"SELECT uprn FROM haulage_addresses WHERE uprn IN ({places})"  # noqa: S608 - question marks only
-        return [row[0] for row in self._transaction.rows(statement, *uprns)] if uprns else []
+        return self._transaction.known("uprn", "haulage_addresses", uprns)
 
     def lives(self, address_id: int, *, beside: int) -> bool:
         """Whether any UPRN but this one has an address of this id."""

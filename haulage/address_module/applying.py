@@ -160,5 +160,10 @@ class Applying:
         return None
 
 
+def known_operations(transaction: Transaction, op_ids: list[str]) -> list[str]:
+    """Those that took effect."""
+    return transaction.known("op_id", "haulage_operations", op_ids)
+
+
 def _result(operation: Operation, outcome: Outcome, **facts: Any) -> OperationResult:
     return OperationResult(op_id=operation.op_id, outcome=outcome, **facts)

@@ -90,6 +90,13 @@ class Transaction:
         found: Sequence[Sequence[Any]] = self.cursor.fetchall()
         return found
 
+    def known(self, column: str, table: str, values: Sequence[object]) -> list[Any]:
+        """Those of the values that a column of a table has."""
+        if not values:
+            return []
+        places = ", ".join("?" * len(values))
+        return [row[0] for row in self.rows(f"SELECT {column} FROM {table} WHERE {column} IN ({places})", *values)]  # noqa: S608 - names of ours
+
     def locked_row(self, statement: str, *values: object) -> Sequence[Any] | None:
         """The first row, which nobody else changes until the transaction ends."""
         return self.row(statement + self.dialect.for_update, *values)

@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from pydantic import BaseModel, Field, ValidationError
 
 from haulage.address_module.addresses import Addresses, AddressTable
-from haulage.address_module.applying import Applying, HasInFlightOrders
+from haulage.address_module.applying import Applying, HasInFlightOrders, known_operations
 from haulage.address_module.database import Connection, Database, Dialect, Transaction, Unreachable
 from haulage.address_module.models import (
     BATCH_MAX,
@@ -54,16 +54,18 @@ class Entries(BaseModel):
     addresses: list[AddressEntry]
 
 
-class Uprns(BaseModel):
-    """Which UPRNs are asked about."""
+class Asked(BaseModel):
+    """Which UPRNs and operations are asked about."""
 
     uprns: list[int] = Field(max_length=LOOKUP_MAX)
+    op_ids: list[str] = Field(max_length=LOOKUP_MAX)
 
 
-class Live(BaseModel):
-    """Those of them that an address has."""
+class Found(BaseModel):
+    """The UPRNs of them that an address has, and the operations that took effect."""
 
     live: list[int]
+    applied: list[str]
 
 
 class Ids(BaseModel):
@@ -105,9 +107,15 @@ class Keeper:
         return _json(Results(results=results))
 
     async def lookup(self, request: web.Request) -> web.Response:
-        """Tell which UPRNs an address has."""
-        asked = Uprns.model_validate_json(await request.read()).uprns
-        return _json(Live(live=await self.database.run(lambda transaction: self.addresses(transaction).live(asked))))
+        """Tell which UPRNs an address has, and which operations took effect."""
+        asked = Asked.model_validate_json(await request.read())
+
+        def found(transaction: Transaction) -> Found:
+            # In this order: what takes effect in between is told as applied, and its UPRNs as they were before.
+            live = self.addresses(transaction).live(asked.uprns)
+            return Found(live=live, applied=known_operations(transaction, asked.op_ids))
+
+        return _json(await self.database.run(found))
 
     async def page(self, request: web.Request) -> web.Response:
         """Tell addresses in order of their UPRNs."""

@@ -12,9 +12,10 @@ from typing import Final, Self
 from pydantic import BaseModel, TypeAdapter
 
 from domain.addresses.operations import (
-    LOOKUP_MAX,
+    BATCH_MAX,
     AddressPage,
     Kind,
+    Lookup,
     Module,
     Operation,
     OperationResult,
@@ -32,12 +33,9 @@ class _Results(BaseModel):
     results: list[OperationResult]
 
 
-class _Lookup(BaseModel):
+class _Sides(BaseModel):
     uprns: list[int]
-
-
-class _Live(BaseModel):
-    live: list[int]
+    op_ids: list[str]
 
 
 class _Asked(BaseModel):
@@ -89,13 +87,20 @@ class Modules:
         path = f"/addresses?after={after}&limit={limit}"
         return await self._channels[module].call("GET", path, AddressPage.model_validate_json)
 
-    async def live(self, module: Module, uprns: Collection[int]) -> set[int]:
-        """Those of the UPRNs that an address has there. Raises as `addresses` does."""
-        asked, found = sorted(uprns), set[int]()
-        for start in range(0, len(asked), LOOKUP_MAX):
-            body = _Lookup(uprns=asked[start : start + LOOKUP_MAX]).model_dump_json().encode()
-            found |= set((await self._channels[module].call("POST", "/lookup", _Live.model_validate_json, body)).live)
-        return found
+    async def lookup(self, module: Module, operations: Sequence[Operation]) -> Lookup:
+        """What the module has of these operations and their UPRNs. Raises as `addresses` does."""
+        live, applied = set[int](), set[str]()
+        for start in range(0, len(operations), BATCH_MAX):
+            asked = operations[start : start + BATCH_MAX]
+            sides = _Sides(
+                uprns=[uprn for each in asked for uprn in (each.uprn, each.uprn_2) if uprn],
+                op_ids=[each.op_id for each in asked],
+            )
+            body = sides.model_dump_json().encode()
+            told = await self._channels[module].call("POST", "/lookup", Lookup.model_validate_json, body)
+            live |= told.live
+            applied |= told.applied
+        return Lookup(live=frozenset(live), applied=frozenset(applied))
 
     async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""

@@ -84,7 +84,7 @@ async def test_without_a_token_somebody_else_looks_after_that(file: Path) -> Non
         ("POST", "operations", {"operations": [UPSERT] * 501}),
         ("POST", "operations", []),
         ("POST", "in-flight", {"address_ids": [1] * 1_001}),
-        ("POST", "lookup", {"uprns": [1] * 1_001}),
+        ("POST", "lookup", {"uprns": [1] * 1_001, "op_ids": []}),
         ("GET", "addresses?limit=5001", None),
         ("GET", "addresses?after=x", None),
     ],

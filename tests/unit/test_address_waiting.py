@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Kind, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Kind, Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.sides import hindrances
 from domain.addresses.verdicts import Listing, judge
 from domain.addresses.waiting import Asking, Neighbour, Reason, held
 from domain.addresses.waiting import Kind as Why
@@ -18,9 +19,9 @@ CREATE = Asking(50, Topic.CREATE_UPDATE, (1,))
 DELETE = Asking(50, Topic.DELETE, (1,))
 
 
-def swap(id_: int, *, due: bool = True, touched: bool = False, cures: tuple[int, ...] = ()) -> Neighbour:
+def swap(id_: int, *, due: bool = True, touched: bool = False) -> Neighbour:
     """Another swap that shares UPRN 1."""
-    return Neighbour(id_, True, (1, 9), due, touched, cures)
+    return Neighbour(id_, True, (1, 9), due, touched)
 
 
 def write(id_: int, *, touched: bool) -> Neighbour:
@@ -43,9 +44,7 @@ def write(id_: int, *, touched: bool) -> Neighbour:
         pytest.param(SWAP, write(40, touched=False), False, id="swap-before-write"),
         pytest.param(CREATE, swap(60, touched=True), True, id="create-behind-begun-swap"),
         pytest.param(CREATE, swap(40), False, id="create-past-swap"),
-        pytest.param(CREATE, swap(40, touched=True, cures=(1,)), False, id="create-cures-swap"),
-        pytest.param(CREATE, swap(40, touched=True, cures=(9,)), True, id="create-of-the-other-side"),
-        pytest.param(DELETE, swap(40, touched=True, cures=(1,)), True, id="delete-cures-nothing"),
+        pytest.param(DELETE, swap(40, touched=True), True, id="delete-behind-begun-swap"),
         pytest.param(CREATE._replace(touched=True), swap(40, touched=True), False, id="begun-create-goes-on"),
         pytest.param(CREATE, write(40, touched=True), False, id="writes-do-not-queue"),
         pytest.param(SWAP, Neighbour(40, True, (8, 9), True, True), False, id="strangers"),
@@ -67,6 +66,36 @@ def test_a_queued_message_keeps_what_is_known_of_it() -> None:
     before = Reason(kind=Why.MISSING, module=Module.ED, uprn=1, missing=[1], unsure=[Module.OD])
 
     assert before.queued(7) == Reason(kind=Why.BEHIND, behind=7, missing=[1], unsure=[Module.OD])
+
+
+SIDES = frozenset({1, 2})
+
+
+@pytest.mark.parametrize(
+    ("wfm", "im", "outcomes"),
+    [
+        pytest.param(Lookup(live=SIDES, applied=frozenset()), None, {}, id="all-there"),
+        pytest.param(
+            Lookup(live=frozenset({2}), applied=frozenset()), None, {Module.WFM: Outcome.MISSING}, id="missing-in-one"
+        ),
+        pytest.param(Lookup(live=frozenset({2}), applied=frozenset({"5"})), None, {}, id="has-begun"),
+        pytest.param(Lookup(live=SIDES, applied=frozenset()), "away", {Module.IM: Outcome.FAILED}, id="not-asked"),
+        pytest.param(
+            Lookup(live=frozenset(), applied=frozenset({"5"})),
+            "away",
+            {Module.WFM: Outcome.MISSING, Module.IM: Outcome.FAILED},
+            id="has-begun-but-not-all-asked",
+        ),
+    ],
+)
+def test_a_swap_goes_to_all_modules_or_to_none(wfm: Lookup, im: str | None, outcomes: dict[Module, Outcome]) -> None:
+    """Unless one has applied it, its sides must be there in each."""
+    there = Lookup(live=SIDES, applied=frozenset())
+    told = {Module.ED: there, Module.IM: im or there, Module.WFM: wfm, Module.OD: there}
+
+    found = hindrances(operation(Kind.SWAP), told)
+
+    assert {module: answer.outcome for module, answer in found.items()} == outcomes
 
 
 def operation(kind: Kind = Kind.UPSERT) -> Operation:

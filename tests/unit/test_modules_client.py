@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from domain.addresses.operations import Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
 from infra.modules import ModuleFailure, Modules, client
 from infra.modules.breaker import Breaker
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
@@ -138,14 +138,18 @@ async def test_addresses_come_in_pages(tmp_path: Path) -> None:
     assert [each.record for each in rest] == [{"street": "x"}]
 
 
-async def test_it_is_told_which_uprns_are_live(tmp_path: Path) -> None:
-    """Any number of them may be asked about."""
+async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
+    """Which of their UPRNs are live, and which of them took effect; any number may be asked about."""
+    swaps = [swap(10 + place, 2 * place, 2 * place + 1) for place in range(1, 700)]
     async with modules(tmp_path, batch=500) as (_, client):
-        await client.apply(ED, [upsert(1, 7, 11), upsert(2, 2_500, 12), upsert(3, 9, 13), delete(4, 10)])
+        await client.apply(ED, [upsert(1, 2, 11), upsert(2, 3, 12), upsert(3, 1_399, 13)])
+        await client.apply(ED, swaps[:2])
 
-        assert await client.live(ED, range(8, 3_000)) == {9, 2_500}
-        assert await client.live(ED, []) == set()
-        assert await client.live(Module.WFM, [7]) == set()
+        told = await client.lookup(ED, swaps)
+        nothing = await client.lookup(Module.WFM, swaps[:1])
+
+    assert told == Lookup(live=frozenset({2, 3, 1_399}), applied=frozenset({"11"}))
+    assert nothing == Lookup(live=frozenset(), applied=frozenset())
 
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
