@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from activities.addresses import applying, loading
+from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module
+from domain.addresses.operations import Module, Operation, OperationResult, Outcome
 from infra.embedded import Stack
-from tests.address_world import Fault, World
+from tests.address_world import Fault, Modules, World
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -85,13 +88,12 @@ async def test_a_swap_is_tried_again_after_the_creates(world: World) -> None:
 
 
 async def test_a_swap_without_a_side_is_given_up_after_two_cycles(world: World) -> None:
-    """Three tries; then it waits for a person, and says what it lacks, where, and who deleted it."""
+    """Then it waits for a person, and says what it lacks, where, and who deleted it."""
     await world.publish([create("a", 1), create("b", 2)])
     await world.cycle()
     await world.publish([delete("gone", 2)])
     await world.cycle()
     await world.publish([swap("s", 1, 2)])
-    world.modules.calls.clear()
 
     for _ in range(4):
         await world.cycle()
@@ -101,7 +103,6 @@ async def test_a_swap_without_a_side_is_given_up_after_two_cycles(world: World) 
     assert row["wait_reason"] == {"kind": "missing", "module": "ed", "uprn": 2, "missing": [2]}
     assert row["reason"] == "The address was deleted by message gone."
     assert row["od_stack_trace"] == "There is no address with UPRN 2."
-    assert len(world.modules.calls) == 3 * len(Module)
     assert [cycle.plan.loaded for cycle in world.cycles[-4:]] == [1, 1, 0, 0]
 
 
@@ -201,6 +202,32 @@ async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> N
 
     rows = await by_number(world)
     assert (rows["old"]["proc_flag"], rows["old"]["superseded_by"]) == ("Y", rows["young"]["id"])
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
+async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: World, fails: bool) -> None:
+    """A8: what another has acknowledged stays so, and a cycle fails once, whoever says it."""
+    await world.publish([create("a", 1)])
+    plan = await loading.load(world.database, world.settings, "cycle")
+    order = ApplyOrder(cycle_id="cycle", phase=Phase.WRITE, step=plan.writes[0])
+    asked, woken = asyncio.Event(), asyncio.Event()
+
+    class Asleep(Modules):
+        async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+            asked.set()
+            await woken.wait()
+            return [OperationResult(op_id=each.op_id, outcome=Outcome.FAILED, error="too late") for each in operations]
+
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, Asleep(world.fuse), order))
+    await asked.wait()
+    world.modules.faults = [Fault.AWAY] * 4 if fails else []
+    await applying.apply(world.database, world.settings, world.modules, order)
+    woken.set()
+    await asleep
+
+    row = (await by_number(world))["a"]
+    assert (row["proc_flag"], row["retry_times"]) == (("N", 1) if fails else ("Y", 0))
+    assert acks(row) == dict.fromkeys(Module, "N" if fails else "Y")
 
 
 async def test_a_death_between_any_two_steps_changes_nothing(world: World) -> None:

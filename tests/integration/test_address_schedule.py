@@ -1,0 +1,146 @@
+"""The schedule of cycles: one run at a time, none while it is paused, and whoever comes next takes up what was left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+from temporalio.client import Client, ScheduleHandle, ScheduleOverlapPolicy
+
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses import places
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.pubsub import Message
+from infra.settings import Settings
+from sims.oss.scenario import Action, Scenario
+from sims.oss.server import Oss, running_oss
+from tests.exports import working
+from tests.stack import eventually
+from tests.unit import module_peers
+from tests.unit.module_peers import call_fault
+from workflows.addresses import AddressCycle, schedules
+
+pytestmark = pytest.mark.stack
+
+STEP_MESSAGES = 5
+
+
+@dataclass(frozen=True)
+class House:
+    """A schedule, a worker and four modules."""
+
+    engine: Client
+    schedule: ScheduleHandle
+    database: Database
+    oss: Oss
+
+    async def publish(self, count: int, first: int = 1) -> None:
+        """So many createUpdates, each of an address of its own."""
+        said = [{"uprn": uprn, "address_id": uprn, "record": {}} for uprn in range(first, first + count)]
+        await Inbox(self.database, 1_000).take_in(
+            [
+                Incoming(Topic.CREATE_UPDATE, Message(message_id=str(each["uprn"]), data=msgspec.json.encode(each)))
+                for each in said
+            ]
+        )
+
+    async def left(self) -> int:
+        """How many messages are not done."""
+        query = "SELECT count(*) FROM im_infi_addr_sync_log WHERE proc_flag IS DISTINCT FROM 'Y'"
+        async with self.database.connection() as connection:
+            return int(await connection.fetchval(query))
+
+    async def is_empty(self) -> bool:
+        """Whether all is done."""
+        return await self.left() == 0
+
+    async def running(self) -> list[str]:
+        """The runs of the schedule that are going on."""
+        found = (await self.schedule.describe()).info.running_actions
+        return [each.workflow_id for each in found if hasattr(each, "workflow_id")]
+
+    async def begun(self) -> str:
+        """Wait until a run is in the middle of its messages."""
+        before = await self.left()
+
+        async def under_way() -> str:
+            runs = await self.running()
+            return runs[0] if runs and 0 < await self.left() < before else ""
+
+        return await eventually(under_way)
+
+
+@pytest.fixture
+async def house(settings: Settings, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+    """Slow modules, so that there is time to look."""
+    async with running_oss(tmp_path) as oss:
+        oss.set(Scenario(rules=(call_fault(Action.SLOW, seconds=0.1),)))
+        peers = module_peers.settings(oss.base, tmp_path)
+        own = settings.model_copy(
+            update={"addresses": peers.model_copy(update={"run_messages": STEP_MESSAGES, "runs": 1})}
+        )
+        async with working(own, [places.QUEUE]) as running:
+            engine = running.services.engine
+            schedule = await schedules.ensure(engine, 3_600)
+            yield House(engine, schedule, database, oss)
+
+
+async def test_one_run_at_a_time(house: House) -> None:
+    """A12: who triggers it meanwhile starts none beside it, and none is missed."""
+    await house.publish(100)
+    await house.schedule.trigger()
+    run = await house.begun()
+
+    await house.schedule.trigger()
+    await house.publish(10, first=201)
+    await house.schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+
+    assert await house.running() == [run]
+    await eventually(house.is_empty)
+    for module in house.oss.modules.values():
+        assert len(module.applied()) == len(set(module.applied())) == 110
+
+
+async def test_a_pause_ends_what_runs_after_its_cycle(house: House) -> None:
+    """What came in meanwhile waits until the schedule goes on."""
+    await house.publish(50)
+    await house.schedule.trigger()
+    run = await house.begun()
+
+    await house.schedule.pause()
+    await house.publish(5, first=201)
+    status = await house.engine.get_workflow_handle_for(AddressCycle.run, run).result()
+
+    assert (status.paused, status.totals.done, await house.left()) == (True, 50, 5)
+    await house.schedule.unpause()
+    await house.schedule.trigger()
+    await eventually(house.is_empty)
+
+
+async def test_the_next_run_takes_up_what_a_terminated_one_had_begun(house: House) -> None:
+    """A12: under the id of its cycle, before anything else, and no module applies anything twice."""
+    await house.publish(100)
+    await house.schedule.trigger()
+    run = await house.begun()
+
+    await house.engine.get_workflow_handle(run).terminate()
+    await house.publish(10, first=201)
+    await house.schedule.trigger()
+    await eventually(house.is_empty)
+
+    async with house.database.connection() as connection:
+        rows = await connection.fetch(
+            "SELECT uprn_1, cycle_id FROM im_infi_addr_sync_log_his UNION ALL "
+            "SELECT uprn_1, cycle_id FROM im_infi_addr_sync_log"
+        )
+    by_cycle: dict[str, list[int]] = {}
+    for row in rows:
+        by_cycle.setdefault(row["cycle_id"], []).append(row["uprn_1"])
+    assert sorted(map(len, by_cycle.values())) == [10, 100]
+    for module in house.oss.modules.values():
+        assert sorted(map(int, module.live())) == [*range(1, 101), *range(201, 211)]
+        assert len(module.applied()) == 110
