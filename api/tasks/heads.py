@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -126,23 +126,14 @@ class Heads:
     async def show(self) -> None:
         """Show for ever how the queues stand, for whoever reads the figures."""
         while True:
-            for row in await self._figures():
-                for state in ("due", "pending", "running"):
-                    figures.DEPTH.labels(row["type"], state).set(row[state])
-                for event in ("held", "retries", "timeouts"):
-                    figures.OPEN.labels(row["type"], event).set(row[event])
-                late = now_ms() - row["next_order_time"] if row["next_order_time"] else 0
-                figures.OLDEST.labels(row["type"]).set(max(0, late) / 1000)
-                figures.LANES.labels(row["type"]).set(row["lanes"])
+            try:
+                async with self._database.connection() as connection:
+                    rows = await connection.fetch(_FIGURES)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it may be over in five seconds
+                _log.warning("figures_not_read", error=repr(error))
+            else:
+                _show(rows)
             await asyncio.sleep(SHOWN_SECONDS)
-
-    async def _figures(self) -> list[asyncpg.Record]:
-        try:
-            async with self._database.connection() as connection:
-                return list(await connection.fetch(_FIGURES))
-        except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
-            _log.warning("figures_not_read", error=repr(error))
-            return []
 
     async def _read(self, type_: str) -> None:
         read_at = time.monotonic()
@@ -174,3 +165,17 @@ def now_ms() -> int:
 def _in_order(heads: dict[int, Head]) -> list[int]:
     waiting = [(head.next_order_time, pos) for pos, head in heads.items() if head.next_order_time is not None]
     return [pos for _, pos in sorted(waiting)]
+
+
+def _show(rows: Sequence[asyncpg.Record]) -> None:
+    # A type all of whose lanes are over has no row.
+    for gauge in (figures.DEPTH, figures.OPEN, figures.OLDEST, figures.LANES):
+        gauge.clear()
+    for row in rows:
+        for state in ("due", "pending", "running"):
+            figures.DEPTH.labels(row["type"], state).set(row[state])
+        for event in ("held", "retries", "timeouts"):
+            figures.OPEN.labels(row["type"], event).set(row[event])
+        late = now_ms() - row["next_order_time"] if row["next_order_time"] else 0
+        figures.OLDEST.labels(row["type"]).set(max(0, late) / 1000)
+        figures.LANES.labels(row["type"]).set(row["lanes"])

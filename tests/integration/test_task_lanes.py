@@ -107,6 +107,19 @@ async def _begins_at(queue: Tasks, pos: int) -> bool:
     return (await span(queue))[0] == pos
 
 
+async def test_a_type_whose_lanes_are_all_done_goes_on(queue: Tasks) -> None:
+    """The next lane begins with the next task, and not before; meanwhile nothing is missing."""
+    await queue.create_many(2 * LANE_TASKS)
+    assert await finish_all(queue) == 2 * LANE_TASKS
+    await eventually(lambda: _begins_at(queue, 3))
+    assert (await queue.counts())["success"] == 2 * LANE_TASKS
+    assert await queue.hold() == []
+    task_id = await queue.create()
+    assert position(task_id) == 3
+    assert [task["task_id"] for task in await queue.hold()] == [task_id]
+    assert (await queue.counts())["task_count"] == 2 * LANE_TASKS + 1
+
+
 async def test_a_delayed_retry_holds_up_no_newer_lane(queue: Tasks) -> None:
     """One task of the first lane waits for long; the others are given out and left behind, and it stays found."""
     await queue.register(max_retry_interval=-300)
