@@ -42,7 +42,11 @@ class CycleSteps:
             metrics.ADDRESS_ENDINGS.labels(outcome).inc(getattr(applied, outcome))
         if applied.failed:
             log.get(__name__).warning(
-                "addresses_failed", cycle=order.cycle_id, phase=order.phase, failed=applied.failed, done=applied.done
+                "addresses_failed",
+                cycle=order.cycle_id,
+                phase=order.phase.value,
+                failed=applied.failed,
+                done=applied.done,
             )
         return applied
 
