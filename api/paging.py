@@ -53,6 +53,11 @@ def page(rows: Sequence[Row], limit: int, show: Callable[[Row], Item], where: Ca
     return Page[Item](items=[show(row) for row in shown], next_cursor=encode(where(shown[-1])) if more else None)
 
 
+def number(name: str) -> int:
+    """The id that a position names, where ids are numbers; 0 for what somebody made up, which ends the list."""
+    return min(int(name), 2**63 - 1) if re.fullmatch(r"\d{1,19}", name, re.ASCII) else 0
+
+
 def encode(position: Position) -> str:
     """A position as opaque text."""
     moment, name = position

@@ -1,7 +1,7 @@
-"""Addresses at the door: what Pub/Sub pushes."""
+"""Addresses at the door: what Pub/Sub pushes, and what operators look at and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import events
+from api.addresses import cycle, drift, events, figures, logical, messages, quarantine, steering
 from api.addresses.room import routes
 
-__all__ = ["events", "routes"]
+__all__ = ["cycle", "drift", "events", "figures", "logical", "messages", "quarantine", "routes", "steering"]

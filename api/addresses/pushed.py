@@ -18,18 +18,14 @@ GROUP_MAX: Final = 500
 class Pushed:
     """Takes messages in as they come; who comes while a group is being written is in the next."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, waker: Waker) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
-        self._waker = Waker(services.engine)
+        self._waker = waker
         self._groups = Gathered(self._write, GROUP_MAX)
 
     async def take_in(self, incoming: Incoming) -> None:
         """Return when the message is durable: in the log, there before, or in quarantine."""
         await self._groups.ask(incoming)
-
-    async def close(self) -> None:
-        """Stop waking cycles."""
-        await self._waker.close()
 
     async def _write(self, group: Sequence[Incoming]) -> Mapping[Incoming, bool]:
         taken = await self._inbox.take_in(group)

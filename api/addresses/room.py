@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
 from aiohttp import web
 
+from activities.addresses.waking import Waker
+from api.addresses import watching
 from api.addresses.pushed import PUSHED, Pushed
 from api.routes import Routes
 from infra.services import Services
 
+WAKER = web.AppKey("waker", Waker)
+
 
 def _attach(app: web.Application, services: Services) -> None:
-    pushed = app[PUSHED] = Pushed(services)
+    waker = app[WAKER] = Waker(services.engine)
+    app[PUSHED] = Pushed(services, waker)
 
-    async def close(_: web.Application) -> None:
-        await pushed.close()
+    async def serving(_: web.Application) -> AsyncIterator[None]:
+        figures = asyncio.create_task(watching.show(services.database, services.settings.addresses.retries))
+        yield
+        figures.cancel()
+        with suppress(asyncio.CancelledError):
+            await figures
+        await waker.close()
 
-    app.on_cleanup.append(close)
+    app.cleanup_ctx.append(serving)
 
 
 routes = Routes("addresses", "Changes of addresses are applied once, in order, in every module.", attach=_attach)

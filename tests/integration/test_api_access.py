@@ -35,6 +35,10 @@ class Estate:
     platform: int = 1
     slice: str = "2026-01-01T00:00:00Z"
     day: str = "2026-01-01"
+    message_id: int = 1
+    quarantine_id: int = 1
+    purge_id: str = "0" * 24
+    report: str = "20260101T000000Z"
 
     def path(self, route: Route) -> str:
         """The address of what this project owns."""
@@ -97,7 +101,7 @@ async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
     estate, stranger = await make_estate(door), await door.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
-    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders"}
+    assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders", "addresses"}
     assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 

@@ -1,0 +1,171 @@
+"""Searching: messages by what they say and how they stand, the newest first, in the log or in its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from activities.addresses.loading import OWNED
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind
+from infra.database import Database
+from infra.tables.addresses import AddressMessage, ArchivedMessage
+
+Row: TypeAlias = "asyncpg.Record"
+Position: TypeAlias = tuple[datetime, int]
+
+LOG: Final = AddressMessage.__tablename__
+HISTORY: Final = ArchivedMessage.__tablename__
+FREE: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
+"""Whether it has failed and no cycle has it, in SQL."""
+
+_LISTED: Final = ", ".join(
+    (
+        "id, topic, uprn_1, uprn_2, address_id, msg_no, event_id, proc_flag, retry_times, createdat, published_at",
+        "proc_update_date, next_attempt_at, cycle_id, superseded_by, wait_reason::text, reason",
+        *(f"{module}_ack, {module}_ack_date" for module in Module),
+    )
+)
+_WHOLE: Final = ", ".join((_LISTED, "payload::text", *(f"{module}_stack_trace" for module in Module)))
+_LIVE: Final = "NULL::timestamptz AS archived_at"
+# One statement sees one moment: a message that is archived meanwhile is in one of the two.
+_ONE: Final = f"""
+    SELECT {_WHOLE}, {_LIVE} FROM {LOG} WHERE id = $1
+    UNION ALL SELECT {_WHOLE}, archived_at FROM {HISTORY} WHERE id = $1
+    """  # noqa: S608 - names of ours
+_ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages; None asks for nothing."""
+
+    topic: Topic | None = None
+    uprn: int | None = None
+    module: Module | None = None
+    """It failed there."""
+    kind: Kind | None = None
+    """Why it is not done."""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+@dataclass(slots=True)
+class Where:
+    """Conditions in SQL, and their values."""
+
+    conditions: list[str] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
+
+    def add(self, condition: str, *values: object) -> None:
+        """One more; `{}` stands for each value in turn."""
+        self.conditions.append(condition.format(*(self.bound(value) for value in values)))
+
+    def bound(self, value: object) -> str:
+        """The name of one more value."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    @property
+    def text(self) -> str:
+        """All of them."""
+        return " AND ".join(self.conditions) or "true"
+
+
+def narrowed(filter_: Filter, where: Where) -> None:
+    """Add what a filter says."""
+    if filter_.topic is not None:
+        where.add("topic = {}", filter_.topic)
+    if filter_.uprn is not None:
+        where.add("(uprn_1 = {} OR uprn_2 = {})", filter_.uprn, filter_.uprn)
+    if filter_.module is not None:
+        where.add(f"{filter_.module}_ack = 'N'")
+    if filter_.kind is not None:
+        where.add("wait_reason ->> 'kind' = {}", filter_.kind)
+    if filter_.created_after is not None:
+        where.add("createdat >= {}", filter_.created_after)
+    if filter_.created_before is not None:
+        where.add("createdat < {}", filter_.created_before)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One page of what is looked for."""
+
+    filter: Filter
+    limit: int
+    retries: int
+    """Failed cycles after which a message is given up."""
+    state: State | None = None
+    in_history: bool = False
+    after: Position | None = None
+    """When and under which id the last message of the page before came."""
+
+
+async def search(database: Database, wanted: Search) -> list[Row]:
+    """The newest of those that match."""
+    text, values = statement(wanted)
+    async with database.connection() as connection:
+        return list(await connection.fetch(text, *values))
+
+
+def statement(wanted: Search) -> tuple[str, Sequence[object]]:
+    """The query and its values.
+
+    What is begun, and what a UPRN has, is little, but PostgreSQL takes it to be spread evenly over the log and would
+    read that from its end. So it is gathered first, and put in order then.
+    """
+    table, archived = (HISTORY, "archived_at") if wanted.in_history else (LOG, _LIVE)
+    where = Where()
+    narrowed(wanted.filter, where)
+    is_begun = not wanted.in_history and _state_conditions(wanted, where)
+    if wanted.after is not None:
+        where.add("(createdat, id) < ({}, {})", *wanted.after)
+    limit = where.bound(wanted.limit)
+    if not is_begun and wanted.filter.uprn is None:
+        text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} ORDER BY createdat DESC, id DESC LIMIT {limit}"  # noqa: E501, S608 - names of ours
+        return text, where.values
+    text = f"""
+        WITH found AS MATERIALIZED (SELECT id, createdat FROM {table} WHERE {where.text})
+        SELECT {_LISTED}, {archived} FROM {table}
+        WHERE id = ANY(ARRAY(SELECT id FROM found ORDER BY createdat DESC, id DESC LIMIT {limit}))
+        ORDER BY createdat DESC, id DESC
+        """  # noqa: S608 - names of ours
+    return text, where.values
+
+
+def _state_conditions(wanted: Search, where: Where) -> bool:
+    """Add what the state says; whether only what some cycle has begun can match."""
+    match wanted.state:
+        case State.WAITING:
+            where.add("proc_flag IS NULL")
+        case State.PROCESSING:
+            where.add(f"proc_flag IN ('P', 'N') AND {OWNED}")
+        case State.FAILED:
+            where.add(f"{FREE} AND retry_times < {{}}", wanted.retries)
+        case State.GIVEN_UP:
+            where.add(f"{FREE} AND retry_times >= {{}}", wanted.retries)
+        case State.DONE:
+            where.add("proc_flag = 'Y'")
+        case None if wanted.filter.module is not None or wanted.filter.kind is not None:
+            where.add("proc_flag IS NOT NULL")
+            return True
+    return wanted.state not in (None, State.WAITING)
+
+
+async def find(database: Database, message_id: int) -> Row | None:
+    """One message, wherever it is."""
+    async with database.connection() as connection:
+        return await connection.fetchrow(_ONE, message_id)
+
+
+async def actions(database: Database, message_id: int) -> list[Row]:
+    """What operators did to it, in order."""
+    async with database.connection() as connection:
+        return list(await connection.fetch(_ACTIONS, message_id))

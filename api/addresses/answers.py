@@ -1,0 +1,144 @@
+"""What operators are told of messages, and how they say who they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import AwareDatetime, Field
+
+from api.models import Answer, Request
+from domain.addresses import states
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind, Reason
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    Row: TypeAlias = asyncpg.Record
+
+LARGEST = 2**63 - 1
+
+
+class Signed(Request):
+    """Who acts, and why: both are noted, because operators share one key."""
+
+    who: str = Field(min_length=1, max_length=200, description="your name, as the audit is to tell it")
+    reason: str = Field(min_length=3, max_length=500, description="why; noted beside your name")
+
+
+class Wait(Answer):
+    """Why a message is not done."""
+
+    kind: Kind | None
+    module: Module | None = Field(description="the first module that said so")
+    uprn: int | None = Field(description="of `missing`: the UPRN that has no address there")
+    behind: int | None = Field(description="of `behind`: the message that must be done first")
+    missing: list[int] = Field(description="all UPRNs that some module misses")
+    unsure: list[Module] = Field(description="modules that gave no answer, and may have applied it")
+
+
+class Ack(Answer):
+    """What a module said last."""
+
+    ack: str | None = Field(description="`Y` it has applied it, `N` it failed there, null: not asked yet")
+    at: AwareDatetime | None
+
+
+class FullAck(Ack):
+    """What a module said last, and what went wrong there."""
+
+    trace: str | None
+
+
+class ListedMessage(Answer):
+    """A message, as lists show it."""
+
+    id: int = Field(description="the order of receipt")
+    topic: Topic
+    msg_no: str
+    event_id: str | None
+    uprn_1: int
+    uprn_2: int | None
+    address_id: int | None
+    state: State
+    retry_times: int = Field(description="failed cycles")
+    created_at: AwareDatetime
+    published_at: AwareDatetime | None
+    changed_at: AwareDatetime | None = Field(description="when a cycle or an operator changed its state")
+    next_attempt_at: AwareDatetime | None = Field(description="it is not tried again before")
+    archived_at: AwareDatetime | None = Field(description="when it went to the history")
+    cycle_id: str | None = Field(description="the cycle that took it last")
+    superseded_by: int | None = Field(description="the later message that made it needless")
+    reason: str | None = Field(description="why it ended without success, or what it lacks for good")
+    waits: Wait | None = Field(description="why it is not done; of a skipped one, why it was not")
+    acks: dict[Module, Ack]
+
+
+class Action(Answer):
+    """What an operator did."""
+
+    at: AwareDatetime
+    who: str
+    action: str
+    reason: str | None
+
+
+class ShownMessage(ListedMessage):
+    """A message, with all that is known of it."""
+
+    payload: str = Field(description="the very text that was published")
+    acks: dict[Module, FullAck]  # type: ignore[assignment] # a list leaves the traces out
+    actions: list[Action] = Field(description="what operators did to it, in order")
+
+
+def listed(row: Row, retries: int) -> ListedMessage:
+    """A row of a search."""
+    acks = {module: Ack(ack=row[f"{module}_ack"], at=row[f"{module}_ack_date"]) for module in Module}
+    return ListedMessage(**_known(row, retries), acks=acks)
+
+
+def shown(row: Row, actions: list[Row], retries: int) -> ShownMessage:
+    """A whole row, and what was done to it."""
+    acks = {
+        module: FullAck(ack=row[f"{module}_ack"], at=row[f"{module}_ack_date"], trace=row[f"{module}_stack_trace"])
+        for module in Module
+    }
+    done = [
+        Action(at=each["done_at"], who=each["who"], action=each["action"], reason=each["reason"]) for each in actions
+    ]
+    return ShownMessage(**_known(row, retries), acks=acks, payload=row["payload"] or "", actions=done)
+
+
+def state(row: Row, retries: int) -> State:
+    """How the message of a row stands."""
+    return states.state(
+        proc_flag=row["proc_flag"],
+        topic=row["topic"],
+        is_due=row["next_attempt_at"] is not None,
+        retry_times=row["retry_times"],
+        retries=retries,
+    )
+
+
+def reason(row: Row) -> Reason:
+    """What the log's `wait_reason` says."""
+    written = row["wait_reason"]
+    return Reason() if written is None else Reason.model_validate_json(written)
+
+
+def _known(row: Row, retries: int) -> dict[str, Any]:
+    same = (
+        "id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "published_at",
+        "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason",
+    )  # fmt: skip
+    why = reason(row)
+    waits = Wait(**why.model_dump(exclude={"inherits"})) if why.kind is not None else None
+    return {
+        **{name: row[name] for name in same},
+        "state": state(row, retries),
+        "created_at": row["createdat"],
+        "changed_at": row["proc_update_date"],
+        "waits": waits,
+    }

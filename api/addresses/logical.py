@@ -1,0 +1,168 @@
+"""Logical deletes: addresses that modules keep because of orders in flight; checked now, and purged on order."""
+
+from __future__ import annotations
+
+import secrets
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, Field
+from sqlmodel import col, select, tuple_
+from temporalio.client import ScheduleOverlapPolicy
+
+from api import paging
+from api.addresses import orders
+from api.addresses.answers import LARGEST, Signed
+from api.addresses.orders import Progress
+from api.addresses.room import routes
+from api.models import Answer, Request
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.addresses import places
+from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
+from domain.addresses.operations import Module
+from domain.addresses.verdicts import IN_FLIGHT_FLAGS
+from domain.faults import Invalid, Missing
+from infra.tables.addresses import LogicalDelete
+from workflows.addresses import AddressPurge, schedules
+
+_ID: Final = r"^[0-9a-f]{24}$"
+
+AddressId = Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class Wanted(PageQuery):
+    """Which addresses to list."""
+
+    uprn: int | None = Field(default=None, ge=1, le=LARGEST)
+    address_id: int | None = Field(default=None, ge=1, le=LARGEST)
+    removable: bool | None = Field(default=None, description="those that no module needs any more, or the others")
+    purged: bool = Field(default=False, description="those that were removed, instead of those that still are")
+
+
+class ShownDelete(Answer):
+    """An address that was deleted logically."""
+
+    address_id: int
+    uprn: int
+    message_id: int = Field(description="the message that deleted it")
+    needed_by: list[Module] = Field(description="modules with orders in flight, as they said last")
+    created_at: AwareDatetime
+    checked_at: AwareDatetime | None = Field(description="when all modules were asked last")
+    removable_at: AwareDatetime | None = Field(description="since when no module needs it")
+    purged_at: AwareDatetime | None
+
+
+class Check(Answer):
+    """A check that has been ordered."""
+
+    schedule: str = Field(
+        description="its schedule in the Temporal Web UI; `checked_at` of the addresses tells the rest"
+    )
+
+
+class Purge(Signed):
+    """Which addresses to remove."""
+
+    address_ids: list[AddressId] = Field(min_length=1, max_length=PURGE_MAX)
+
+
+class PurgePath(Request):
+    """Names one purge."""
+
+    purge_id: str = Field(pattern=_ID)
+
+
+class ShownPurge(Answer):
+    """How far a purge is, and what became of each address; one that is in no list was not listed any more."""
+
+    purge_id: str
+    progress: Progress
+    purged: list[int] = Field(description="gone from all four modules")
+    busy: list[int] = Field(description="a module has orders in flight")
+    alive: list[int] = Field(description="created again or deleted anew meanwhile")
+    failed: list[int] = Field(description="a module gave no answer or refused; they may be purged again")
+
+
+@routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]:
+    """List addresses that are deleted logically, the newest first."""
+    place = (LogicalDelete.create_date, LogicalDelete.address_id)
+    gone = col(LogicalDelete.purged_at)
+    statement = (
+        select(LogicalDelete)
+        .where(gone.is_not(None) if query.purged else gone.is_(None))
+        .order_by(*(col(each).desc() for each in place))
+        .limit(query.limit + 1)
+    )
+    if query.uprn is not None:
+        statement = statement.where(LogicalDelete.uprn == query.uprn)
+    if query.address_id is not None:
+        statement = statement.where(LogicalDelete.address_id == query.address_id)
+    if query.removable is not None:
+        removable = col(LogicalDelete.removable_at)
+        statement = statement.where(removable.is_not(None) if query.removable else removable.is_(None))
+    if query.after:
+        statement = statement.where(tuple_(*place) < (query.after[0], paging.number(query.after[1])))
+    async with call.services.database.session() as session:
+        rows = (await session.exec(statement)).all()
+    return paging.page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
+
+
+@routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
+async def check(call: Call) -> Check:
+    """Ask all modules now which addresses they still need, unless they are being asked."""
+    hours = call.services.settings.addresses.check_hours
+    handle = await schedules.ensure_checks(call.services.engine, hours)
+    await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
+    return Check(schedule=handle.id)
+
+
+@routes.post("/v1/addresses/logical-deletes/purge", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
+async def purge(call: Call, body: Purge) -> ShownPurge:
+    """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
+    purge_id = secrets.token_hex(12)
+    await call.services.engine.start_workflow(
+        AddressPurge.run,
+        PurgeOrder(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason),
+        id=places.purge_id(purge_id),
+        task_queue=places.QUEUE,
+        search_attributes=orders.attributes(),
+        static_summary=f"purge {len(body.address_ids)} addresses",
+    )
+    return _purge(purge_id, Progress.RUNNING, PurgeReport())
+
+
+@routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
+    """See what became of a purge."""
+    engine, workflow_id = call.services.engine, places.purge_id(path.purge_id)
+    match await orders.progress(engine, workflow_id):
+        case None:
+            raise Missing(
+                "not_found",
+                f"There is no purge {path.purge_id}, or none any more.",
+                "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
+            )
+        case Progress.DONE:
+            report: PurgeReport = await engine.get_workflow_handle_for(AddressPurge.run, workflow_id).result()
+            return _purge(path.purge_id, Progress.DONE, report)
+        case progress:
+            return _purge(path.purge_id, progress, PurgeReport())
+
+
+def _purge(purge_id: str, progress: Progress, report: PurgeReport) -> ShownPurge:
+    return ShownPurge(purge_id=purge_id, progress=progress, **report.model_dump())
+
+
+def _shown(row: LogicalDelete) -> ShownDelete:
+    return ShownDelete(
+        address_id=row.address_id,
+        uprn=row.uprn,
+        message_id=row.log_id,
+        needed_by=[module for module in IN_FLIGHT_FLAGS if getattr(row, f"{module}_flag") == "Y"],
+        created_at=row.create_date,
+        checked_at=row.checked_at,
+        removable_at=row.removable_at,
+        purged_at=row.purged_at,
+    )

@@ -1,0 +1,105 @@
+"""Messages: the log and its history, searched, and one message with all that is known of it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from activities.addresses import searching
+from activities.addresses.searching import Filter, Search
+from api import paging
+from api.addresses import answers
+from api.addresses.answers import LARGEST, ListedMessage, ShownMessage
+from api.addresses.room import routes
+from api.models import Request
+from api.moments import Moment
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind
+from domain.faults import Invalid, Missing
+
+
+class MessagePath(Request):
+    """Names one message: its id in the log."""
+
+    message_id: int = Field(ge=1, le=LARGEST)
+
+
+class Wanted(PageQuery):
+    """Which messages to list."""
+
+    topic: Topic | None = None
+    uprn: int | None = Field(default=None, ge=1, le=LARGEST, description="either UPRN of the message")
+    state: State | None = None
+    module: Module | None = Field(default=None, description="those that failed in this module")
+    kind: Kind | None = Field(default=None, description="those that are not done for this reason")
+    created_after: Moment | None = Field(default=None, description="received at or after this time")
+    created_before: Moment | None = Field(default=None, description="received before this time")
+    history: bool = Field(default=False, description="those that are done, instead of those that are not")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        """The history may be a thousand times the log: what it has no index of is read in a time or of a UPRN only."""
+        if not self.history:
+            return self
+        if self.state not in (None, State.DONE):
+            raise ValueError(f"state “{self.state}” is never in the history, where all is done; leave one of them out.")
+        is_scan = self.topic or self.module or self.kind
+        if is_scan and self.uprn is None and self.created_after is None:
+            raise ValueError("history with topic, module or kind needs a uprn or created_after; add one.")
+        return self
+
+    @property
+    def filter(self) -> Filter:
+        """What the search looks for."""
+        names = ("topic", "uprn", "module", "kind", "created_after", "created_before")
+        return Filter(**{name: getattr(self, name) for name in names})
+
+
+@routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def browse_messages(call: Call, query: Wanted) -> Page[ListedMessage]:
+    """List change messages, those received last first.
+
+    What is done goes to the history at the end of its cycle; `history=true` lists that.
+    """
+    retries = call.services.settings.addresses.retries
+    after = query.after
+    wanted = Search(
+        filter=query.filter,
+        limit=query.limit + 1,
+        retries=retries,
+        state=query.state,
+        in_history=query.history,
+        after=(after[0], paging.number(after[1])) if after else None,
+    )
+    rows = await searching.search(call.services.database, wanted)
+    return paging.page(
+        rows, query.limit, lambda row: answers.listed(row, retries), lambda row: (row["createdat"], str(row["id"]))
+    )
+
+
+@routes.get("/v1/addresses/messages/{message_id}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_message(call: Call, path: MessagePath) -> ShownMessage:
+    """Show a message: what was published, the four acknowledgements, why it waits, and what was done to it."""
+    return await shown(call, path.message_id)
+
+
+async def shown(call: Call, message_id: int) -> ShownMessage:
+    """A message as it stands now.
+
+    Raises:
+        Missing: There is none.
+    """
+    row = await searching.find(call.services.database, message_id)
+    if row is None:
+        raise Missing(
+            "not_found",
+            f"There is no message {message_id}, neither in the log nor in its history.",
+            "GET /v1/addresses/messages lists those that there are.",
+        )
+    done = await searching.actions(call.services.database, message_id)
+    return answers.shown(row, done, call.services.settings.addresses.retries)

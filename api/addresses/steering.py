@@ -1,0 +1,144 @@
+"""Steering: failed messages are tried again, one or many, or given up with a reason."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from activities.addresses import steering
+from activities.addresses.searching import Filter
+from activities.addresses.steering import RETRIED_MAX, By
+from api.addresses import messages
+from api.addresses.answers import LARGEST, ShownMessage, Signed
+from api.addresses.messages import MessagePath
+from api.addresses.room import WAKER, routes
+from api.models import Answer
+from api.moments import BodyMoment
+from api.routes import Access, Call
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind
+from domain.faults import Conflict, Missing
+
+_PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}
+
+
+class Skip(Signed):
+    """Why a message is skipped."""
+
+    though_touched: bool = Field(
+        default=False, description="also if modules have applied it, or may have; they differ from the others then"
+    )
+
+
+class Many(Signed):
+    """Which failed messages are tried again; nothing named means all of them."""
+
+    topic: Topic | None = None
+    uprn: int | None = Field(default=None, ge=1, le=LARGEST, description="either UPRN of the message")
+    module: Module | None = Field(default=None, description="those that failed in this module")
+    kind: Kind | None = Field(default=None, description="those that are not done for this reason")
+    created_after: BodyMoment | None = Field(default=None, description="received at or after this time")
+    created_before: BodyMoment | None = Field(default=None, description="received before this time")
+    limit: int = Field(default=RETRIED_MAX, ge=1, le=RETRIED_MAX, description="how many at most, the oldest first")
+
+    @property
+    def filter(self) -> Filter:
+        """What is looked for."""
+        return Filter(**self.model_dump(exclude={"who", "reason", "limit"}))
+
+
+class Retried(Answer):
+    """How many are tried again."""
+
+    retried: int
+    busy: int = Field(description="match, and are being processed at this moment: they were left alone")
+    left: int = Field(description="match, and were too many for one time: send the same again")
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/retry",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_not_failed": Conflict},
+)
+async def retry(call: Call, path: MessagePath, body: Signed) -> ShownMessage:
+    """Have a failed message tried again, as if it had never failed.
+
+    Modules that have it are not asked again, and a module that has something younger of its UPRN says so: then it ends
+    as superseded.
+    """
+    done = await steering.retry(call.services.database, path.message_id, By(body.who, body.reason))
+    message = await messages.shown(call, path.message_id)
+    if not done:
+        if message.state is State.WAITING:
+            raise Conflict(
+                "message_not_failed",
+                f"Message {message.id} has not been tried yet.",
+                "The next cycle takes it by itself; if none runs, see GET /v1/addresses/cycle.",
+            )
+        raise _not_free(message)
+    call.request.app[WAKER].wake()
+    return message
+
+
+@routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
+async def retry_many(call: Call, body: Many) -> Retried:
+    """Have all failed messages that match tried again, and say how many that are."""
+    by = By(body.who, body.reason)
+    outcome = await steering.retry_many(call.services.database, body.filter, body.limit, by)
+    if outcome.retried:
+        call.request.app[WAKER].wake()
+    return Retried(retried=outcome.retried, busy=outcome.busy, left=outcome.left)
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/skip",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_touched": Conflict},
+)
+async def skip(call: Call, path: MessagePath, body: Skip) -> ShownMessage:
+    """Give a message up for good: no module is asked about it any more.
+
+    One that a module has applied already, or may have, is skipped only with `though_touched`.
+    """
+    by = By(body.who, body.reason)
+    done = await steering.skip(call.services.database, path.message_id, by, though_touched=body.though_touched)
+    message = await messages.shown(call, path.message_id)
+    if not done:
+        raise _not_skipped(message)
+    # What queued behind it may go on.
+    call.request.app[WAKER].wake()
+    return message
+
+
+def _not_skipped(message: ShownMessage) -> Conflict:
+    if message.state in (State.DONE, State.PROCESSING):
+        return _not_free(message)
+    have = [module for module, ack in message.acks.items() if ack.ack == "Y"]
+    unsure = [module for module in (message.waits.unsure if message.waits else ()) if module not in have]
+    said = [
+        sentence
+        for modules, sentence in (
+            (have, f"has been applied by {', '.join(have)}"),
+            (unsure, f"may have been applied by {', '.join(unsure)}"),
+        )
+        if modules
+    ]
+    return Conflict(
+        "message_touched",
+        f"Message {message.id} {' and '.join(said) or 'stands for a superseded one that a module may have applied'}: "
+        "skipped now, the modules would differ.",
+        "Retry it, or send though_touched: true and mend the modules yourself.",
+    )
+
+
+def _not_free(message: ShownMessage) -> Conflict:
+    if message.state is State.DONE:
+        return Conflict(
+            "message_done", f"Message {message.id} is done.", "Only what is not done can be retried or skipped."
+        )
+    return Conflict(
+        "message_being_processed",
+        f"Message {message.id} is being processed now.",
+        "Ask again when its cycle has ended; GET /v1/addresses/messages/… tells its state.",
+    )

@@ -1,0 +1,277 @@
+"""Operators try failed messages again and skip them, and never what a cycle has."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from activities.addresses import loading, steering
+from activities.addresses.searching import Filter
+from activities.addresses.steering import By
+from domain.addresses.messages import Topic
+from infra import temporal
+from infra.database import Database
+from infra.settings import Settings
+from infra.tables.addresses import AddressMessage
+from tests.door import Door, Reply, opened
+from tests.stack import eventually
+from workflows.addresses import schedules
+
+pytestmark = pytest.mark.stack
+
+SIGNED = {"who": "ann", "reason": "the module is well again"}
+HOUR = 3_600.0
+_HELD_UP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The API as an operator uses it, and the log behind it."""
+
+    door: Door
+    database: Database
+
+    async def add(self, topic: Topic = Topic.SWAP, **columns: Any) -> int:
+        """A message; failed twice, and free, unless said otherwise."""
+        said: dict[str, Any] = {
+            "proc_flag": "N",
+            "retry_times": 2,
+            "im_ack": "N",
+            "next_attempt_at": datetime.now(UTC),
+        } | columns
+        uprns: dict[str, Any] = {"uprn_1": 1, "uprn_2": 2 if topic is Topic.SWAP else None}
+        row = AddressMessage(topic=topic, msg_no=secrets.token_hex(8), payload={}, cycle_id="cycle", **uprns, **said)
+        async with self.database.session() as session:
+            session.add(row)
+        assert row.id is not None
+        return row.id
+
+    async def row(self, id_: int) -> asyncpg.Record:
+        """A message as the log has it."""
+        async with self.database.connection() as connection:
+            row = await connection.fetchrow("SELECT * FROM im_infi_addr_sync_log WHERE id = $1", id_)
+        assert row is not None
+        return row
+
+    async def audit(self) -> list[tuple[Any, ...]]:
+        """What was noted."""
+        async with self.database.connection() as connection:
+            rows = await connection.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY id")
+        return [tuple(row) for row in rows]
+
+    async def post(self, path: str, **body: Any) -> Reply:
+        """Order something."""
+        return await self.door.as_admin("POST", f"/v1/addresses/{path}", json=SIGNED | body)
+
+
+@pytest.fixture
+async def operator(settings: Settings, database: Database) -> AsyncIterator[Operator]:
+    """The API, and an empty log."""
+    async with opened(settings) as door:
+        yield Operator(door, database)
+
+
+async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
+    """It is as if it had never failed, a cycle is woken, and the audit says who wanted it and why."""
+    schedule = await schedules.ensure(await temporal.connect(), HOUR)
+    id_ = await operator.add()
+
+    reply = await operator.post(f"messages/{id_}/retry")
+
+    assert (reply.status, reply.body["state"], reply.body["retry_times"]) == (200, "failed", 0)
+    assert [(each["who"], each["action"]) for each in reply.body["actions"]] == [("ann", "retry")]
+    assert await operator.audit() == [("ann", "retry", id_, SIGNED["reason"])]
+
+    async def woken() -> bool:
+        return (await schedule.describe()).info.num_actions == 1
+
+    await eventually(woken)
+    await schedule.delete()
+
+
+@pytest.mark.parametrize("columns", [{"proc_flag": "P"}, {"next_attempt_at": None}], ids=["taken", "swap-tried-again"])
+async def test_what_a_cycle_has_is_left_alone(operator: Operator, columns: dict[str, Any]) -> None:
+    """The caller is told that it is being processed now, and nothing is changed or noted."""
+    id_ = await operator.add(**columns)
+    before = await operator.row(id_)
+
+    replies = [
+        await operator.post(f"messages/{id_}/retry"),
+        await operator.post(f"messages/{id_}/skip", though_touched=True),
+    ]
+
+    assert {(reply.status, reply.code) for reply in replies} == {(409, "message_being_processed")}
+    assert await operator.row(id_) == before
+    assert await operator.audit() == []
+
+
+@pytest.mark.parametrize("verb", ["retry", "skip"])
+async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, verb: str) -> None:
+    """The operator's statement waits for the cycle's, and then finds the message taken."""
+    id_ = await operator.add(retry_times=1)
+    async with operator.database.connection() as cycle:
+        async with cycle.transaction():
+            taken = await cycle.fetch(loading._READ[Topic.SWAP], 2, 10)
+            await cycle.execute(loading._TAKE_FAILED, [row["id"] for row in taken], "cycle-2")
+            asked = asyncio.create_task(operator.post(f"messages/{id_}/{verb}"))
+
+            async def is_held_up() -> bool:
+                return bool(await cycle.fetchval(_HELD_UP))
+
+            await eventually(is_held_up)
+        reply = await asked
+
+    assert (reply.status, reply.code) == (409, "message_being_processed")
+    row = await operator.row(id_)
+    assert (row["proc_flag"], row["retry_times"], row["cycle_id"], row["next_attempt_at"]) == ("N", 1, "cycle-2", None)
+    assert await operator.audit() == []
+
+
+async def test_many_are_retried_without_waiting_for_a_cycle(operator: Operator) -> None:
+    """What a cycle is taking, or has, is left alone and counted; the others are tried again."""
+    free = [await operator.add() for _ in range(3)]
+    locked = await operator.add()
+    await operator.add(next_attempt_at=None)
+    async with operator.database.connection() as cycle, cycle.transaction():
+        await cycle.execute("SELECT FROM im_infi_addr_sync_log WHERE id = $1 FOR NO KEY UPDATE", locked)
+
+        reply = await operator.post("messages/retry", topic=Topic.SWAP)
+
+    assert reply.body == {"retried": 3, "busy": 2, "left": 0}
+    assert [entry[:3] for entry in await operator.audit()] == [("ann", "retry", id_) for id_ in free]
+    assert {(await operator.row(id_))["retry_times"] for id_ in free} == {0}
+
+
+async def test_repeating_a_retry_of_many_comes_to_an_end(operator: Operator) -> None:
+    """Each time the oldest; those that were retried before do not match again."""
+    ids = [await operator.add(Topic.DELETE) for _ in range(5)]
+
+    replies = [(await operator.post("messages/retry", limit=2)).body for _ in range(4)]
+
+    assert [(each["retried"], each["left"]) for each in replies] == [(2, 3), (2, 1), (1, 0), (0, 0)]
+    assert [entry[2] for entry in await operator.audit()] == ids
+
+
+FILTERS: list[tuple[dict[str, Any], int]] = [
+    ({}, 4),
+    ({"topic": "deleteInfinityAddress"}, 1),
+    ({"uprn": 2}, 3),
+    ({"uprn": 3}, 0),
+    ({"module": "im"}, 3),
+    ({"module": "ed"}, 1),
+    ({"kind": "missing"}, 1),
+    ({"created_after": "2199-01-01T00:00:00Z"}, 0),
+    ({"created_before": "2199-01-01T00:00:00Z", "module": "ed"}, 1),
+]
+
+
+async def test_many_are_chosen_by_a_filter(operator: Operator) -> None:
+    """By topic, UPRN, module, reason and time; nothing that waits, is done or is being processed."""
+    await operator.add(Topic.DELETE)
+    await operator.add()
+    await operator.add(wait_reason={"kind": "missing", "missing": [2]})
+    await operator.add(im_ack="Y", ed_ack="N")
+    for flag in (None, "Y", "P"):
+        await operator.add(proc_flag=flag)
+
+    for filter_, count in FILTERS:
+        reply = await operator.post("messages/retry", **filter_)
+        assert (reply.status, reply.body) == (200, {"retried": count, "busy": 0, "left": 0}), filter_
+        async with operator.database.connection() as connection:
+            await connection.execute("UPDATE im_infi_addr_sync_log SET retry_times = 2")
+
+
+@pytest.mark.parametrize("flag", [None, "N"], ids=["waiting", "failed"])
+async def test_a_message_is_skipped_with_a_reason(operator: Operator, flag: str | None) -> None:
+    """It is done for good, and says who wanted that and why."""
+    id_ = await operator.add(proc_flag=flag)
+
+    reply = await operator.post(f"messages/{id_}/skip", reason="it was a test")
+
+    assert (reply.status, reply.body["state"], reply.body["reason"]) == (200, "done", "Skipped by ann: it was a test")
+    assert await operator.audit() == [("ann", "skip", id_, "it was a test")]
+    again = await operator.post(f"messages/{id_}/skip")
+    retried = await operator.post(f"messages/{id_}/retry")
+    assert (again.code, retried.code) == ("message_done", "message_done")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"ed_ack": "Y"}, "applied by ed"),
+        ({"wait_reason": {"kind": "failed", "unsure": ["wfm"]}}, "may have been applied by wfm"),
+        ({"ed_ack": "Y", "wait_reason": {"kind": "failed", "unsure": ["od"]}}, "ed and may have been applied by od"),
+        ({"wait_reason": {"inherits": True}}, "stands for a superseded one"),
+    ],
+)
+async def test_a_touched_message_is_skipped_only_knowingly(
+    operator: Operator, columns: dict[str, Any], said: str
+) -> None:
+    """The caller is told which modules have it, and has to say that it is skipped all the same."""
+    id_ = await operator.add(**columns)
+
+    refused = await operator.post(f"messages/{id_}/skip")
+    row = await operator.row(id_)
+    skipped = await operator.post(f"messages/{id_}/skip", though_touched=True)
+
+    assert (refused.status, refused.code, row["proc_flag"]) == (409, "message_touched", "N")
+    assert said in refused.body["detail"]
+    assert (skipped.status, skipped.body["state"]) == (200, "done")
+
+
+async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> None:
+    """Operators share one key, so that the audit needs both."""
+    bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}]
+    paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "cycle/pause", "cycle/resume"]
+
+    replies = [
+        await operator.door.as_admin("POST", f"/v1/addresses/{path}", json=body) for path in paths for body in bodies
+    ]
+
+    assert {reply.status for reply in replies} == {422}
+
+
+async def test_what_there_is_not_is_neither_retried_nor_skipped(operator: Operator) -> None:
+    """And what has not been tried yet needs no retry."""
+    waiting = await operator.add(proc_flag=None, retry_times=0)
+
+    replies = [await operator.post(f"messages/{id_}/{verb}") for id_ in (4711, 2**63 - 1) for verb in ("retry", "skip")]
+    early = await operator.post(f"messages/{waiting}/retry")
+
+    assert {(reply.status, reply.code) for reply in replies} == {(404, "not_found")}
+    assert (early.status, early.code) == (409, "message_not_failed")
+
+
+async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
+    operator: Operator, settings: Settings
+) -> None:
+    """However they meet, a message is taken by one cycle, or retried, or skipped; and nobody waits for ever."""
+    ids = [await operator.add(topic, retry_times=1) for topic in (Topic.SWAP, Topic.DELETE) for _ in range(40)]
+    tuned = settings.addresses.model_copy(update={"threshold": 20})
+
+    async def skip_all() -> int:
+        skipped = [await steering.skip(operator.database, id_, By("ann", "why"), though_touched=False) for id_ in ids]
+        return sum(skipped)
+
+    async def retry_all() -> int:
+        by = By("ann", "why")
+        return sum([(await steering.retry_many(operator.database, Filter(), 7, by)).retried for _ in range(20)])
+
+    load = loading.load(operator.database, tuned, "cycle-2")
+    skipped, retried, _ = await asyncio.gather(skip_all(), retry_all(), load)
+
+    rows = [await operator.row(id_) for id_ in ids]
+    given_up = {row["id"] for row in rows if row["reason"]}
+    taken = {row["id"] for row in rows if row["cycle_id"] != "cycle"}
+    audit = await operator.audit()
+    assert len(given_up) == skipped
+    assert {entry[2] for entry in audit if entry[1] == "skip"} == given_up
+    assert not given_up & taken
+    assert len(audit) == skipped + retried
