@@ -6,7 +6,7 @@ a message that its cycle still has can fail in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final, TypeAlias
 
 import asyncpg
@@ -136,7 +136,7 @@ async def settle(
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
         await _list(connection, verdicts)
-        await _revive(connection, verdicts)
+        await _revive(connection, {row["id"] for row in done}, verdicts)
         if settings.retry_pause_seconds:
             await _wake(connection, rows, verdicts)
         await _blame(connection, settings, failed, verdicts)
@@ -182,9 +182,9 @@ async def _list(connection: Connection, verdicts: Sequence[Verdict]) -> None:
         )
 
 
-async def _revive(connection: Connection, verdicts: Iterable[Verdict]) -> None:
-    """Addresses that live again are not to be purged."""
-    revived = [(address_id, each.id) for each in verdicts for address_id in each.revived]
+async def _revive(connection: Connection, done: Set[int], verdicts: Iterable[Verdict]) -> None:
+    """Addresses that live again in all modules are not to be purged."""
+    revived = [(address_id, each.id) for each in verdicts if each.id in done for address_id in each.revived]
     if revived:
         await connection.execute(_REVIVE, *map(list, zip(*revived, strict=True)))
 

@@ -189,6 +189,24 @@ async def test_logical_deletes_are_listed_and_leave_the_list_when_the_address_co
     assert await world.fetch("SELECT * FROM addr_logical_deletes") == []
 
 
+async def test_what_came_back_in_some_modules_only_stays_listed(world: World) -> None:
+    """The module that missed the createUpdate still keeps the address, and a delete needs it no more."""
+    world.modules.books[Module.OD].busy = {1_001}
+    await world.publish([create("a", 1)])
+    await world.cycle()
+    await world.publish([delete("gone", 1)])
+    await world.cycle()
+    world.modules.broken = {(Module.OD, 1)}
+    await world.publish([create("back", 1)])
+    await world.cycle()
+    world.modules.broken = set()
+    await world.publish([delete("gone-again", 1)])
+    await world.cycle()
+
+    assert set(world.modules.books[Module.OD].logical) == {1_001}
+    assert [row["address_id"] for row in await world.fetch("SELECT * FROM addr_logical_deletes")] == [1_001]
+
+
 async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> None:
     """A7: a swap that was given up does not undo one that came after it."""
     tuned(world, retries=1)
