@@ -12,6 +12,7 @@ from temporalio.client import Client, ScheduleHandle, ScheduleOverlapPolicy
 
 from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
+from domain.addresses.cycle import CycleStatus
 from domain.addresses.messages import Topic
 from infra.database import Database
 from infra.pubsub import Message
@@ -22,7 +23,7 @@ from tests.exports import working
 from tests.stack import eventually
 from tests.unit import module_peers
 from tests.unit.module_peers import call_fault
-from workflows.addresses import AddressCycle, schedules
+from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack
 
@@ -113,7 +114,8 @@ async def test_a_pause_ends_what_runs_after_its_cycle(house: House) -> None:
 
     await house.schedule.pause()
     await house.publish(5, first=201)
-    status = await house.engine.get_workflow_handle_for(AddressCycle.run, run).result()
+    handle = house.engine.get_workflow_handle(run, result_type=CycleStatus)
+    status: CycleStatus = await handle.result()
 
     assert (status.paused, status.totals.done, await house.left()) == (True, 50, 5)
     await house.schedule.unpause()
