@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bench import foundation
+from bench.addresses import room as addresses
 from bench.downloads import room as downloads
 from bench.excel import room as excel
 from bench.orders import room as orders
@@ -16,6 +17,7 @@ from cli import process
 
 ROOMS = {
     "foundation": foundation.measure,
+    "addresses": addresses.measure,
     "downloads": downloads.measure,
     "excel": excel.measure,
     "orders": orders.measure,

@@ -1,0 +1,144 @@
+"""From rounds to figures: ratios first, then what the issue asks to reach, then everything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench.addresses.rounds import Arrivals, Backlog, Run
+from bench.report import Figure
+
+OURS, OURS_ALONE = "ours", "ours, one a call"
+SEQUENTIAL, SEQUENTIAL_BATCHED = "sequential", "sequential, batched"
+SINK, SINK_ALONE = "buffered sink", "buffered sink, one a call"
+
+BATCHED_RATIO: Final = 10.0
+ALONE_RATIO: Final = 2.5
+INTAKE_RATE: Final = 3_000
+CYCLE_MESSAGES, CYCLE_SECONDS = 10_000, 60.0
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What was measured with the house that pulls, and with modules that take ordered batches."""
+
+    backlog: Backlog
+    cycle: Backlog
+    burst: Arrivals
+    trickle: Arrivals
+    cycle_events: Sequence[int]
+    """Of each run of the schedule's workflow."""
+    intake_events: Sequence[int]
+    """Of each run of the intakes' workflow."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything."""
+
+    pulled: Pulled
+    pushed: Backlog
+    """With modules that take one operation a call."""
+    peers: Mapping[str, Run]
+
+    @property
+    def runs(self) -> Mapping[str, Run]:
+        """A log's messages into the modules, by contender."""
+        return {OURS: self.pulled.backlog.run, OURS_ALONE: self.pushed.run, **self.peers}
+
+
+def figures(results: Results) -> list[Figure]:
+    """What the issue names first, then everything."""
+    found = [*_ratios(results), *_intake(results), *_cycle(results.pulled.cycle)]
+    found += _arrivals("a burst", results.pulled.burst)
+    found += _arrivals("a trickle", results.pulled.trickle)
+    found += _bounds(results)
+    for name, run in results.runs.items():
+        found += _told(name, run)
+    return found
+
+
+def as_json(results: Results) -> bytes:
+    """What the chart shows."""
+    runs = results.runs
+    panels = {
+        "messages a second": {name: run.rate for name, run in runs.items()},
+        "module calls for a message": {name: run.calls_each for name, run in runs.items()},
+        "CPU µs for a message, modules apart": {name: run.cpu_us for name, run in runs.items()},
+    }
+    return json.dumps(panels).encode()
+
+
+def _ratios(results: Results) -> Iterator[Figure]:
+    yield _ratio(results, OURS, SEQUENTIAL, BATCHED_RATIO)
+    yield _ratio(results, OURS_ALONE, SEQUENTIAL, ALONE_RATIO)
+    yield _ratio(results, OURS, SEQUENTIAL_BATCHED)
+    yield _ratio(results, OURS, SINK)
+    yield _ratio(results, OURS_ALONE, SINK_ALONE)
+
+
+def _ratio(results: Results, name: str, peer: str, reach: float = 0.0) -> Figure:
+    runs = results.runs
+    ratio = runs[name].rate / runs[peer].rate
+    how = f"messages/s of {runs[name].messages:,} messages by messages/s of {runs[peer].messages:,}"
+    return Figure(
+        f"{name} ÷ {peer}", ratio, "×", how, f"≥ {reach:g}" if reach else "", ratio >= reach if reach else None
+    )
+
+
+def _intake(results: Results) -> Iterator[Figure]:
+    how = {
+        "pull": "from a Pub/Sub in a process of its own, while it is published; first to last commit",
+        "push": "one message a request, 256 connections; first to last commit",
+    }
+    for way, taken in (("pull", results.pulled.backlog), ("push", results.pushed)):
+        yield Figure(
+            f"intake by {way}", taken.intake, "messages/s",
+            f"{taken.run.messages:,} different messages, one delivery of twenty a repetition; {how[way]}",
+            f"≥ {INTAKE_RATE:,}", taken.intake >= INTAKE_RATE,
+        )  # fmt: skip
+
+
+def _cycle(cycle: Backlog) -> Iterator[Figure]:
+    whole = cycle.run.messages >= CYCLE_MESSAGES
+    yield Figure(
+        f"one cycle of {cycle.run.messages:,}", cycle.run.seconds, "s",
+        f"from the schedule's trigger until all are in the history; it took {cycle.cycles} cycle",
+        f"< {CYCLE_SECONDS:.0f}" if whole else "",
+        cycle.run.seconds < CYCLE_SECONDS and cycle.cycles == 1 if whole else None,
+    )  # fmt: skip
+
+
+def _arrivals(name: str, took: Arrivals) -> Iterator[Figure]:
+    how = f"{took.messages:,} messages"
+    if name == "a burst":
+        how += " published at once; until all are in the history"
+        yield Figure(f"{name}: time to converge", took.seconds, "s", how)
+    else:
+        how += f" in {took.seconds:.1f} s"
+    for which, seconds in (("p50", took.lag.median), ("p99", took.lag.p99), ("oldest", took.lag.oldest)):
+        yield Figure(f"{name}: lag, {which}", seconds, "s", f"publication to the fourth acknowledgement, {how}")
+
+
+def _bounds(results: Results) -> Iterator[Figure]:
+    pulled = results.pulled
+    yield Figure("backlog: cycles", pulled.backlog.cycles, "", f"for {pulled.backlog.run.messages:,} messages")
+    yield Figure("backlog: superseded", pulled.backlog.superseded, "", "createUpdates that a later one made needless")
+    for name, backlog in ((OURS, pulled.backlog), (OURS_ALONE, results.pushed)):
+        peak = backlog.worker_peak_bytes / 1024**2
+        yield Figure(f"{name}: memory of a worker", peak, "MiB", "the larger of two, at its peak, in the backlog")
+    kinds = (("the schedule", pulled.cycle_events), ("intake", pulled.intake_events))
+    for name, events in kinds:
+        how = f"{sum(events):,} in {len(events)} runs, for all messages of this house"
+        yield Figure(f"{name}: events of the longest history", max(events), "", how)
+
+
+def _told(name: str, run: Run) -> Iterator[Figure]:
+    how = f"{run.messages:,} messages of a filled log; all four modules' tables as plain Python has it"
+    yield Figure(f"{name}: messages/s", run.rate, "messages/s", how)
+    counted = "lookups of swaps included" if name in (OURS, OURS_ALONE) else "counted where they are made"
+    yield Figure(f"{name}: module calls for a message", run.calls_each, "", counted)
+    yield Figure(f"{name}: CPU for a message", run.cpu_us, "µs", "its processes, and those that serve it")
+    yield Figure(f"{name}: CPU of the modules for a message", run.modules_cpu_us, "µs", "all four")

@@ -1,0 +1,175 @@
+"""`make bench-addresses`: a backlog through ours and its peers, into modules that take batches or one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.addresses import figures, ours, rounds, surroundings
+from bench.addresses.figures import Pulled, Results
+from bench.addresses.ours import Ours
+from bench.addresses.rounds import ROOM, Backlog, Run
+from bench.addresses.stream import REPEATED, Stream, merged, stream
+from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
+from bench.peers import environments
+from bench.report import RESULTS, publish
+from cli.house import House, house
+from infra.settings import Settings
+from sims.oss.scenario import MODULES
+
+CHART: Final = "chart"
+SEQUENTIAL: Final = "sequential"
+SINK: Final = "buffered_sink"
+BATCH: Final = 500
+CREDENTIALS: Final = "oss"
+TRICKLE_PER_SECOND: Final = 300
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many messages go where."""
+
+    backlog: int
+    """Deliveries, repetitions included; also through the sink."""
+    cycle: int
+    burst: int
+    trickle: int
+    alone: int
+    """Deliveries where modules take one operation a call."""
+    sequential: int
+    """Through the plain consumer, one message after the other."""
+    sequential_batched: int
+    sink_alone: int
+
+
+FULL: Final = Size(100_000, 10_000, 10_000, 3_000, 20_000, 3_000, 20_000, 5_000)
+SMALL: Final = Size(4_000, 1_000, 1_000, 600, 1_000, 300, 1_000, 500)
+WARM_UP: Final = 1_000
+
+
+async def measure() -> None:
+    """One house that pulls and has modules with batches, one that is pushed to and has such without; publish."""
+    small = os.environ.get("SIZE") == "small"
+    size = SMALL if small else FULL
+    for module in (SEQUENTIAL, SINK, CHART):
+        await asyncio.to_thread(environments.installed, ROOM, module)
+    with tempfile.TemporaryDirectory() as folder:
+        pulled, peers = await _pulled(Path(folder), size)
+    with tempfile.TemporaryDirectory() as folder:
+        results = Results(pulled, await _pushed(Path(folder), size), peers)
+    # A quick run is a look, not a record.
+    name = f"{ROOM}-small" if small else ROOM
+    publish(name, figures.figures(results))
+    await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
+
+
+async def _pulled(folder: Path, size: Size) -> tuple[Pulled, Mapping[str, Run]]:
+    counts = (WARM_UP, _different(size.backlog), size.cycle, size.burst, size.trickle)
+    warm, main, cycle, burst, trickle = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
+    whole = merged(streams)
+    tables = surroundings.template(folder / "tables", whole)
+    async with AsyncExitStack() as stack:
+        pubsub = await stack.enter_async_context(running_pubsub(REPEATED / (1 - REPEATED)))
+        modules = await stack.enter_async_context(running_modules(tables))
+        contender = await stack.enter_async_context(_ours(folder, modules, BATCH, pubsub))
+        await rounds.burst(contender, warm.messages)
+        backlog = await rounds.backlog(contender, modules, main.messages)
+        _say(figures.OURS, backlog.run)
+        pulled = Pulled(
+            backlog=backlog,
+            cycle=await rounds.backlog(contender, modules, cycle.messages),
+            burst=await rounds.burst(contender, burst.messages),
+            trickle=await rounds.trickle(contender, trickle.messages, TRICKLE_PER_SECOND),
+            cycle_events=await contender.events("AddressCycle"),
+            intake_events=await contender.events("AddressIntake"),
+        )
+        rounds.check(figures.OURS, modules, whole.before, await contender.messages())
+        return pulled, await _peers(contender.running, tables, whole, main, size)
+
+
+async def _peers(running: House, tables: Path, whole: Stream, main: Stream, size: Size) -> dict[str, Run]:
+    """Each has the tables as ours found them, and a share of the same messages in the order of their publication."""
+    found: dict[str, Run] = {}
+    for name, module, messages, batch in (
+        (figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
+        (figures.SEQUENTIAL_BATCHED, SEQUENTIAL, size.sequential_batched, BATCH),
+        (figures.SINK, SINK, len(main.messages), BATCH),
+        (figures.SINK_ALONE, SINK, size.sink_alone, 1),
+    ):
+        share = main.messages[:messages]
+        found[name] = await rounds.peer(running, tables, whole.before, share, module, batch)
+        _say(name, found[name])
+    return found
+
+
+async def _pushed(folder: Path, size: Size) -> Backlog:
+    warm, main = streams = [stream(1, WARM_UP), stream(2, _different(size.alone))]
+    whole = merged(streams)
+    tables = surroundings.template(folder / "tables", whole)
+    async with running_modules(tables) as modules, _ours(folder, modules, 1, None) as contender:
+        await rounds.burst(contender, warm.messages)
+        backlog = await rounds.backlog(contender, modules, main.messages)
+        _say(figures.OURS_ALONE, backlog.run)
+        rounds.check(figures.OURS_ALONE, modules, whole.before, await contender.messages())
+    return backlog
+
+
+@asynccontextmanager
+async def _ours(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> AsyncIterator[Ours]:
+    surroundings.credentials(folder / "credentials", CREDENTIALS)
+    with _known(folder, modules, batch, pubsub) as settings:
+        async with house(settings) as running, ours.of(running, folder, pubsub) as contender:
+            yield contender
+
+
+@contextmanager
+def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) -> Iterator[Settings]:
+    """Settings of a house that knows them: it reads them from the environment, as its processes do."""
+    variables = {
+        "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(folder / "credentials"),
+        "HAULAGE_ADDRESSES__PUSH__SECRET": ours.SECRET,
+        **_modules(modules, batch),
+    }
+    if pubsub:
+        variables |= {
+            "HAULAGE_ADDRESSES__PUBSUB__PROJECT": surroundings.PROJECT,
+            "HAULAGE_ADDRESSES__PUBSUB__BASE_URL": pubsub.base,
+        }
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield Settings().model_copy(update={"data_dir": folder / "house"})
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _modules(modules: Modules, batch: int) -> Mapping[str, str]:
+    variables: dict[str, str] = {}
+    for name in MODULES:
+        prefix = f"HAULAGE_ADDRESSES__MODULES__{name.upper()}"
+        variables[f"{prefix}__BASE_URL"] = modules.bases[name]
+        variables[f"{prefix}__CREDENTIALS"] = CREDENTIALS
+        variables[f"{prefix}__BATCH"] = str(batch)
+    return variables
+
+
+def _different(deliveries: int) -> int:
+    """Messages of so many deliveries, of which some come twice."""
+    return int(deliveries * (1 - REPEATED))
+
+
+def _say(name: str, took: Run) -> None:
+    print(
+        f"{took.messages:>8,} messages  {name:<30} {took.rate:>8,.0f} messages/s  {took.calls_each:>6.2f} calls each  "
+        f"{took.cpu_us:>6,.0f} + {took.modules_cpu_us:,.0f} µs CPU each",
+        flush=True,
+    )

@@ -1,0 +1,161 @@
+"""The phases of ours, and the rounds of the peers; each ends with a look into the modules' tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench import parts
+from bench.addresses.ours import Lag, Ours, RunFailed, database_address
+from bench.addresses.stream import Address, Sent, outcome
+from bench.addresses.surroundings import Modules, running_modules
+from bench.databases import own_database
+from bench.parts import tree_cpu_seconds
+from bench.peers import environments
+from cli.house import House, worker_names
+from sims.oss.server import TOKEN
+
+ROOM: Final = "addresses"
+TRICKLE_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some messages from a log into four modules, by one contender."""
+
+    messages: int
+    """Different ones."""
+    seconds: float
+    calls: int
+    cpu_seconds: float
+    """Of its own processes, and of the database and engine that it uses."""
+    modules_cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+    @property
+    def calls_each(self) -> float:
+        """Module calls for a message."""
+        return self.calls / self.messages
+
+    @property
+    def cpu_us(self) -> float:
+        """Of processors for a message, the modules' apart."""
+        return self.cpu_seconds / self.messages * 1e6
+
+    @property
+    def modules_cpu_us(self) -> float:
+        """What the modules used for a message."""
+        return self.modules_cpu_seconds / self.messages * 1e6
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """A log that was filled while cycles were paused, and then emptied."""
+
+    intake: float
+    """Messages a second that were committed."""
+    run: Run
+    cycles: int
+    superseded: int
+    """Messages that a later one made needless."""
+    worker_peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Messages that came while cycles ran: how long until all were done, and how late each was."""
+
+    messages: int
+    seconds: float
+    lag: Lag
+
+
+async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Backlog:
+    """Take all in, then let cycles run until nothing is left."""
+    await ours.pause()
+    await ours.deliver(messages)
+    await ours.taken_in()
+    taken, intake_seconds = await ours.intake()
+    if taken != len(messages):
+        raise RunFailed(f"{len(messages):,} messages were delivered, the log has {taken:,}.")
+    calls, modules_cpu = await ours.calls(), modules.cpu_seconds()
+    async with parts.used(ours.running) as use:
+        began = time.perf_counter()
+        await ours.resume()
+        await ours.done()
+        seconds = time.perf_counter() - began
+    run = Run(
+        messages=taken,
+        seconds=seconds,
+        calls=await ours.calls() - calls,
+        cpu_seconds=use.own_cpu_seconds + sum(use.cpu_seconds[name] for name in parts.SERVING),
+        modules_cpu_seconds=modules.cpu_seconds() - modules_cpu,
+    )
+    peak = max(use.peak_bytes[name] for name in worker_names())
+    return Backlog(taken / intake_seconds, run, *await ours.cycles(taken), peak)
+
+
+async def burst(ours: Ours, messages: Sequence[Sent]) -> Arrivals:
+    """All at once."""
+    began = time.perf_counter()
+    await ours.deliver(messages)
+    await ours.done()
+    return Arrivals(len(messages), time.perf_counter() - began, await ours.lag(len(messages)))
+
+
+async def trickle(ours: Ours, messages: Sequence[Sent], per_second: int) -> Arrivals:
+    """Some every moment."""
+    size = max(1, int(per_second * TRICKLE_SECONDS))
+    began = time.perf_counter()
+    for number, start in enumerate(range(0, len(messages), size)):
+        await asyncio.sleep(max(0.0, began + number * TRICKLE_SECONDS - time.perf_counter()))
+        await ours.deliver(messages[start : start + size])
+    await ours.done()
+    return Arrivals(len(messages), time.perf_counter() - began, await ours.lag(len(messages)))
+
+
+async def peer(
+    house: House, tables: Path, before: Mapping[int, Address], messages: Sequence[Sent], module: str, batch: int
+) -> Run:
+    """A peer with a database of its own, on the very server that ours uses, and with modules as ours found them."""
+    server = psutil.Process(house.stack.pids()[parts.SERVING[1]])
+    file = tables.parent / "messages"
+    file.write_text("".join(json.dumps([topic, said]) + "\n" for topic, said in messages))
+    async with own_database(database_address(house)) as address, running_modules(tables) as modules:
+        serving, modules_cpu = tree_cpu_seconds(server), modules.cpu_seconds()
+        given = {"database": address, "messages": file, "token": TOKEN, "batch": batch}
+        given["modules"] = json.dumps(dict(modules.bases))
+        arguments = (str(word) for name, value in given.items() for word in (f"--{name}", value))
+        took = json.loads((await environments.run(ROOM, module, *arguments)).splitlines()[-1])
+        check(module, modules, before, messages)
+        return Run(
+            messages=len(messages),
+            seconds=took["seconds"],
+            calls=took["calls"],
+            cpu_seconds=took["cpu_seconds"] + tree_cpu_seconds(server) - serving,
+            modules_cpu_seconds=modules.cpu_seconds() - modules_cpu,
+        )
+
+
+def check(name: str, modules: Modules, before: Mapping[int, Address], messages: Sequence[Sent]) -> None:
+    """Nothing counts unless each module has what plain Python makes of the same messages."""
+    wanted = outcome(dict(before), messages)
+    for module, live in modules.live().items():
+        wrong = [uprn for uprn in wanted.keys() | live.keys() if wanted.get(uprn) != live.get(uprn)]
+        if wrong:
+            first = wrong[0]
+            raise RunFailed(
+                f"After {name}, {len(wrong):,} UPRNs of module {module} are wrong: {first} has "
+                f"{live.get(first)}, and should have {wanted.get(first)}."
+            )

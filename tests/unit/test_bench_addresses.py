@@ -1,0 +1,136 @@
+"""The bench of addresses: its stream has one outcome, wrong tables do not count, its figures say what was reached."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.addresses import figures, surroundings
+from bench.addresses.figures import Pulled, Results
+from bench.addresses.ours import Lag, RunFailed
+from bench.addresses.rounds import Arrivals, Backlog, Run, check
+from bench.addresses.stream import Address, merged, outcome, stream
+from bench.addresses.surroundings import Modules
+from bench.peers.addresses.buffered_sink import reduced
+from bench.report import Figure
+from domain.addresses.messages import Topic
+from sims.oss.module import OssModule
+from sims.oss.scenario import MODULES
+
+MESSAGES = 2_000
+RUN = Run(messages=10_000, seconds=4, calls=400, cpu_seconds=5, modules_cpu_seconds=2)
+BACKLOG = Backlog(intake=3_500, run=RUN, cycles=1, superseded=500, worker_peak_bytes=2**28)
+ARRIVALS = Arrivals(10_000, 6, Lag(2, 5, 6))
+
+
+def results(
+    backlog: Backlog = BACKLOG, pushed: Backlog = BACKLOG, cycle: Backlog = BACKLOG, sequential_seconds: float = 50
+) -> Results:
+    """All contenders."""
+    pulled = Pulled(backlog, cycle, ARRIVALS, ARRIVALS, [300, 200], [90])
+    slow = replace(RUN, seconds=sequential_seconds)
+    names = (figures.SEQUENTIAL, figures.SEQUENTIAL_BATCHED, figures.SINK, figures.SINK_ALONE)
+    return Results(pulled, pushed, dict.fromkeys(names, slow))
+
+
+def named(found: Results) -> Mapping[str, Figure]:
+    """The figures that the issue names."""
+    return {each.name: each for each in figures.figures(found) if each.holds is not None}
+
+
+def test_what_the_issue_names_is_reached() -> None:
+    """Ratios to the plain consumer, intake both ways, one cycle."""
+    found = named(results())
+    assert {name: each.holds for name, each in found.items()} == {
+        "ours ÷ sequential": True,
+        "ours, one a call ÷ sequential": True,
+        "intake by pull": True,
+        "intake by push": True,
+        "one cycle of 10,000": True,
+    }
+    assert found["ours ÷ sequential"].value == pytest.approx(12.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        (results(sequential_seconds=39), "ours ÷ sequential"),
+        (results(pushed=replace(BACKLOG, run=replace(RUN, seconds=21))), "ours, one a call ÷ sequential"),
+        (results(backlog=replace(BACKLOG, intake=2_999)), "intake by pull"),
+        (results(pushed=replace(BACKLOG, intake=2_999)), "intake by push"),
+        (results(cycle=replace(BACKLOG, run=replace(RUN, seconds=60))), "one cycle of 10,000"),
+        (results(cycle=replace(BACKLOG, cycles=2)), "one cycle of 10,000"),
+    ],
+)
+def test_what_is_missed_is_told(found: Results, name: str) -> None:
+    """Two cycles are no cycle."""
+    assert [each for each, figure in named(found).items() if not figure.holds] == [name]
+
+
+def test_a_smaller_cycle_reaches_nothing() -> None:
+    """It is told with its size."""
+    small = replace(BACKLOG, run=replace(RUN, messages=1_000))
+    assert "one cycle of 10,000" not in named(results(cycle=small))
+    assert "one cycle of 1,000" in {each.name for each in figures.figures(results(cycle=small))}
+
+
+def test_the_chart_has_a_bar_for_each_contender() -> None:
+    """In each panel."""
+    panels = json.loads(figures.as_json(results()))
+    assert {len(values) for values in panels.values()} == {6}
+    assert panels["messages a second"][figures.OURS] == 2_500
+
+
+def test_a_stream_is_as_the_issue_says() -> None:
+    """Seven createUpdates, two swaps, a delete; one in twenty superseded; nothing is shared with another stream."""
+    one, other = stream(1, MESSAGES), stream(2, MESSAGES)
+    topics = Counter(topic for topic, _ in one.messages)
+    assert len(one.messages) == MESSAGES
+    assert topics[Topic.CREATE_UPDATE] == pytest.approx(0.7 * MESSAGES, rel=0.1)
+    assert topics[Topic.SWAP] == pytest.approx(0.2 * MESSAGES, rel=0.2)
+    written = [said["uprn"] for topic, said in one.messages if topic is Topic.CREATE_UPDATE]
+    assert len(written) - len(set(written)) == pytest.approx(0.05 * MESSAGES, rel=0.4)
+    assert not one.before.keys() & other.before.keys()
+    assert merged([one, other]).before.keys() == one.before.keys() | other.before.keys()
+
+
+def test_the_order_of_topics_does_not_count() -> None:
+    """Intake mixes the topics anew, and a cycle takes them one after the other: swaps may wait, and none is lost."""
+    made = stream(3, MESSAGES)
+    wanted = outcome(made.before, made.messages)
+    for order in ((Topic.SWAP, Topic.CREATE_UPDATE, Topic.DELETE), (Topic.DELETE, Topic.CREATE_UPDATE, Topic.SWAP)):
+        assert outcome(made.before, sorted(made.messages, key=lambda each: order.index(each[0]))) == wanted
+    assert wanted != made.before
+
+
+def test_a_swap_without_a_side_changes_nothing() -> None:
+    """And those behind it are done."""
+    before: dict[int, Address] = {1: (1, {}), 2: (2, {})}
+    missing = (Topic.SWAP, {"uprn_1": 1, "uprn_2": 9, "delete_after": False})
+    retiring = (Topic.SWAP, {"uprn_1": 1, "uprn_2": 2, "delete_after": True})
+    assert outcome(before, [missing, retiring]) == {2: (1, {})}
+
+
+def test_wrong_tables_count_for_nothing(tmp_path: Path) -> None:
+    """One module of four that differs at one UPRN is told."""
+    made = stream(4, 50)
+    tables = surroundings.template(tmp_path / "tables", made)
+    modules = {name: OssModule(name, tables / f"{name}.sqlite", "") for name in MODULES}
+    check("nobody", Modules({}, modules, []), made.before, [])
+    modules["wfm"].spoil([next(iter(made.before))])
+    with pytest.raises(RunFailed, match="1 UPRNs of module wfm are wrong"):
+        check("nobody", Modules({}, modules, []), made.before, [])
+
+
+def test_the_sink_keeps_the_last_write_between_swaps() -> None:
+    """What lies before a swap of the same UPRN is another matter."""
+    kinds = (("upsert", 1, 0), ("upsert", 1, 0), ("swap", 1, 2), ("delete", 1, 0), ("upsert", 3, 0), ("upsert", 1, 0))
+    buffer = [
+        {"seq": seq, "kind": kind, "uprn": uprn, "uprn_2": other} for seq, (kind, uprn, other) in enumerate(kinds, 1)
+    ]
+    assert [each["seq"] for each in reduced(buffer)] == [2, 3, 5, 6]
