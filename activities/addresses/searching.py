@@ -33,6 +33,12 @@ _LISTED: Final = ", ".join(
     )
 )
 _WHOLE: Final = ", ".join((_LISTED, "payload::text", *(f"{module}_stack_trace" for module in Module)))
+_JUDGED: Final = ", ".join(
+    (
+        "id, createdat, topic, uprn_1, uprn_2, proc_flag, retry_times, next_attempt_at, wait_reason",
+        *(f"{module}_ack" for module in Module),
+    )
+)
 _LIVE: Final = "NULL::timestamptz AS archived_at"
 # One statement sees one moment: a message that is archived meanwhile is in one of the two.
 _ONE: Final = f"""
@@ -116,47 +122,68 @@ async def search(database: Database, wanted: Search) -> list[Row]:
 
 
 def statement(wanted: Search) -> tuple[str, Sequence[object]]:
-    """The query and its values.
-
-    What is begun, and what a UPRN has, is little, but PostgreSQL takes it to be spread evenly over the log and would
-    read that from its end. So it is gathered first, and put in order then.
-    """
+    """The query and its values."""
     table, archived = (HISTORY, "archived_at") if wanted.in_history else (LOG, _LIVE)
     where = Where()
+    gate = _gate(wanted, where)
     narrowed(wanted.filter, where)
-    is_begun = not wanted.in_history and _state_conditions(wanted, where)
+    _add_state(wanted, where)
     if wanted.after is not None:
         where.add("(createdat, id) < ({}, {})", *wanted.after)
-    limit = where.bound(wanted.limit)
-    if not is_begun and wanted.filter.uprn is None:
-        text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} ORDER BY createdat DESC, id DESC LIMIT {limit}"  # noqa: E501, S608 - names of ours
+    limit, order = where.bound(wanted.limit), "ORDER BY createdat DESC, id DESC"
+    if gate is None:
+        text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
         return text, where.values
     text = f"""
-        WITH found AS MATERIALIZED (SELECT id, createdat FROM {table} WHERE {where.text})
+        WITH {gathered(gate, table)}
         SELECT {_LISTED}, {archived} FROM {table}
-        WHERE id = ANY(ARRAY(SELECT id FROM found ORDER BY createdat DESC, id DESC LIMIT {limit}))
-        ORDER BY createdat DESC, id DESC
+        WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
         """  # noqa: S608 - names of ours
     return text, where.values
 
 
-def _state_conditions(wanted: Search, where: Where) -> bool:
-    """Add what the state says; whether only what some cycle has begun can match."""
+def gathered(gate: str, table: str = LOG) -> str:
+    """What a simple condition lets through, before anything else is asked of it.
+
+    What is begun, and what a UPRN has, is little. But PostgreSQL takes it to be spread evenly over the log, and would
+    rather read all messages of a topic, or the log from its end.
+    """
+    return f"gathered AS MATERIALIZED (SELECT {_JUDGED} FROM {table} WHERE {gate})"  # noqa: S608 - names of ours
+
+
+def _gate(wanted: Search, where: Where) -> str | None:
+    """What is gathered first, if that is little."""
+    if wanted.filter.uprn is not None:
+        uprn = where.bound(wanted.filter.uprn)
+        return f"uprn_1 = {uprn} OR uprn_2 = {uprn}"
+    if wanted.in_history:
+        return None
+    match wanted.state:
+        case State.PROCESSING:
+            return "proc_flag IN ('P', 'N')"
+        case State.FAILED | State.GIVEN_UP:
+            return "proc_flag = 'N'"
+        case State.DONE:
+            return "proc_flag = 'Y'"
+        case State.WAITING:
+            return None
+        case None:
+            has_failed = wanted.filter.module is not None or wanted.filter.kind is not None
+            return "proc_flag IS NOT NULL" if has_failed else None
+
+
+def _add_state(wanted: Search, where: Where) -> None:
     match wanted.state:
         case State.WAITING:
             where.add("proc_flag IS NULL")
         case State.PROCESSING:
-            where.add(f"proc_flag IN ('P', 'N') AND {OWNED}")
+            where.add(OWNED)
         case State.FAILED:
             where.add(f"{FREE} AND retry_times < {{}}", wanted.retries)
         case State.GIVEN_UP:
             where.add(f"{FREE} AND retry_times >= {{}}", wanted.retries)
         case State.DONE:
             where.add("proc_flag = 'Y'")
-        case None if wanted.filter.module is not None or wanted.filter.kind is not None:
-            where.add("proc_flag IS NOT NULL")
-            return True
-    return wanted.state not in (None, State.WAITING)
 
 
 async def find(database: Database, message_id: int) -> Row | None:

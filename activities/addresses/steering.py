@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from activities.addresses.loading import TOUCHED
-from activities.addresses.searching import FREE, LOG, Filter, Where, narrowed
+from activities.addresses.searching import FREE, LOG, Filter, Where, gathered, narrowed
 from infra.database import Database
 
 RETRIED_MAX: Final = 10_000
@@ -25,7 +25,8 @@ _SKIP: Final = f"""
     """  # noqa: S608 - names of ours
 # Who waits for no lock is in nobody's way: what is locked is about to be taken by a cycle, or to end.
 _RETRY_MANY: Final = """
-    WITH matching AS MATERIALIZED (SELECT id, {free} AS is_free FROM {log} WHERE {where}),
+    WITH {gathered},
+    matching AS MATERIALIZED (SELECT id, {free} AS is_free FROM gathered WHERE {where}),
     chosen AS MATERIALIZED (
         SELECT id FROM {log}
         WHERE id = ANY(ARRAY(SELECT id FROM matching WHERE is_free ORDER BY id LIMIT {limit})) AND {free}
@@ -96,10 +97,11 @@ async def note(database: Database, action: str, by: By) -> None:
 
 def many(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
     """The statement that tries many again, and its values."""
-    where = Where(["proc_flag = 'N' AND retry_times > 0"])
+    where = Where(["retry_times > 0"])
     narrowed(wanted, where)
     text = _RETRY_MANY.format(
         log=LOG,
+        gathered=gathered("proc_flag = 'N'"),
         free=FREE,
         again=_AGAIN,
         where=where.text,

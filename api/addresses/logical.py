@@ -145,7 +145,7 @@ async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
                 "GET /v1/addresses/logical-deletes?purged=true lists what was removed.",
             )
         case Progress.DONE:
-            report: PurgeReport = await engine.get_workflow_handle_for(AddressPurge.run, workflow_id).result()
+            report: PurgeReport = await engine.get_workflow_handle(workflow_id, result_type=PurgeReport).result()
             return _purge(path.purge_id, Progress.DONE, report)
         case progress:
             return _purge(path.purge_id, progress, PurgeReport())

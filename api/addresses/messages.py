@@ -44,6 +44,10 @@ class Wanted(PageQuery):
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         """The history may be a thousand times the log: what it has no index of is read in a time or of a UPRN only."""
+        if self.state is State.WAITING and (self.module or self.kind):
+            raise ValueError(
+                "state “waiting” has failed nowhere yet; leave module and kind out, or choose another state."
+            )
         if not self.history:
             return self
         if self.state not in (None, State.DONE):

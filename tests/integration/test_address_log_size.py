@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
-from activities.addresses import archiving, loading
+from activities.addresses import archiving, counting, loading, searching, steering
+from activities.addresses.searching import Filter, Search
+from activities.addresses.steering import By
 from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind
 from infra.embedded import Stack
 from tests.stack import own_database
 
@@ -149,6 +155,69 @@ async def test_a_search_reads_about_a_page(
 
     assert is_indexed(nodes)
     assert rows_read(nodes) <= at_most
+
+
+IM_FAILED = Filter(topic=Topic.SWAP, module=Module.IM)
+AN_HOUR = Filter(
+    topic=Topic.DELETE,
+    created_after=datetime.now(UTC) - timedelta(seconds=1_503_600),
+    created_before=datetime.now(UTC) - timedelta(seconds=1_500_000),
+)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "state", "at_most"),
+    [
+        (Filter(), None, 2 * PAGE),
+        (Filter(uprn=4_711), None, 3 * PAGE),
+        (Filter(uprn=4_711, topic=Topic.SWAP), State.WAITING, 3 * PAGE),
+        (Filter(topic=Topic.DELETE), None, 20 * PAGE),
+        (Filter(topic=Topic.DELETE), State.WAITING, 20 * PAGE),
+        (Filter(), State.WAITING, 2 * PAGE),
+        (Filter(), State.PROCESSING, FAILED + OWNED + PAGE),
+        (Filter(), State.FAILED, FAILED + PAGE),
+        (Filter(), State.GIVEN_UP, FAILED + PAGE),
+        (Filter(topic=Topic.SWAP), State.GIVEN_UP, FAILED + PAGE),
+        (Filter(topic=Topic.SWAP, module=Module.IM), State.GIVEN_UP, FAILED + PAGE),
+        (Filter(topic=Topic.SWAP, module=Module.IM), None, FAILED + OWNED + PAGE),
+        (Filter(kind=Kind.MISSING), None, FAILED + OWNED + PAGE),
+        (AN_HOUR, None, 4_000),
+        (Filter(), State.DONE, PAGE),
+    ],
+)
+async def test_what_operators_look_for_is_found_soon(
+    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter, state: State | None, at_most: int
+) -> None:
+    """Whatever is combined: a page, or what cycles have begun."""
+    text, values = searching.statement(Search(filter_, PAGE, retries=2, state=state))
+    nodes = await plan(connection, text, *values)
+
+    assert is_indexed(nodes)
+    assert rows_read(nodes) <= at_most
+
+
+@pytest.mark.parametrize("filter_", [Filter(), IM_FAILED, Filter(uprn=4_711)])
+async def test_many_are_retried_without_reading_the_log(
+    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter
+) -> None:
+    """What has failed, once to count it, and what is retried of it, twice."""
+    text, values = steering.many(filter_, steering.RETRIED_MAX, By("ann", "why"))
+    nodes = await plan(connection, text, *values)
+
+    assert is_indexed(nodes)
+    assert rows_read(nodes) <= FAILED + 2 * steering.RETRIED_MAX
+
+
+async def test_what_is_not_done_is_counted_from_indexes(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """A million messages are counted in the indexes of their topics; only what is begun is looked at."""
+    begun = await plan(connection, counting._BEGUN, 2)
+    waiting = await plan(connection, counting._UNFINISHED)
+    looked_at = [node for node in waiting if node["Node Type"] != "Index Only Scan"]
+
+    assert is_indexed(begun)
+    assert rows_read(begun) <= FAILED + OWNED
+    assert is_indexed(waiting)
+    assert rows_read(looked_at) <= FAILED + OWNED + PAGE
 
 
 @pytest.mark.parametrize("state", ["proc_flag = 'P'", "proc_flag = 'N'", "proc_flag IS NULL"])

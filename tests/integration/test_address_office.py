@@ -1,0 +1,168 @@
+"""Operators pause cycles, care for logical deletes and have modules compared, through the API and a worker."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pandas as pd
+import pytest
+
+from domain.addresses import places
+from domain.addresses.operations import Module
+from infra import temporal
+from infra.database import Database
+from infra.modules import Modules
+from infra.settings import Settings
+from sims.oss.server import Oss, running_oss
+from tests.door import Door, Reply, opened
+from tests.exports import working
+from tests.integration.test_address_purging import listed
+from tests.stack import eventually
+from tests.unit import module_peers
+from tests.unit.module_tables import upsert
+from workflows.addresses import schedules
+
+pytestmark = pytest.mark.stack
+
+SIGNED = {"who": "ann", "reason": "tidying up"}
+DELETES = "/v1/addresses/logical-deletes"
+DRIFT = "/v1/addresses/drift"
+
+
+@dataclass(frozen=True)
+class Office:
+    """The API, a worker of the queue of addresses, and the modules."""
+
+    door: Door
+    oss: Oss
+
+    async def post(self, path: str, **body: Any) -> Reply:
+        """Order something."""
+        return await self.door.as_admin("POST", path, **({"json": body} if body else {}))
+
+    async def get(self, path: str, **query: str) -> Reply:
+        """Ask for something."""
+        return await self.door.as_admin("GET", path, params=query)
+
+    async def ended(self, path: str) -> dict[str, Any]:
+        """What was ordered, once it has ended."""
+
+        async def end() -> dict[str, Any]:
+            body: dict[str, Any] = (await self.get(path)).body
+            return body if body["progress"] != "running" else {}
+
+        return await eventually(end)
+
+
+@asynccontextmanager
+async def office(settings: Settings, folder: Path) -> AsyncIterator[Office]:
+    """Modules that take batches."""
+    async with running_oss(folder) as oss:
+        addresses = module_peers.settings(oss.base, folder, batch=500, retries=0)
+        tuned = settings.model_copy(update={"addresses": addresses})
+        async with working(tuned, [places.QUEUE]), opened(tuned) as door:
+            yield Office(door, oss)
+
+
+@pytest.fixture
+async def house(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
+    """All parts."""
+    async with office(settings, tmp_path) as running:
+        yield running
+
+
+async def test_cycles_are_paused_and_resumed(settings: Settings, database: Database) -> None:
+    """The schedule says by whom and why, and so does the audit."""
+    async with opened(settings) as door:
+        paused = await door.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
+        seen = await door.as_admin("GET", "/v1/addresses/cycle")
+        resumed = await door.as_admin("POST", "/v1/addresses/cycle/resume", json={**SIGNED, "reason": "all is well"})
+        schedule = (await temporal.connect()).get_schedule_handle(places.SCHEDULE)
+
+        async def woken() -> bool:
+            return bool((await schedule.describe()).info.num_actions)
+
+        await eventually(woken)
+    await schedule.delete()
+
+    assert (paused.status, paused.body["paused"], paused.body["note"]) == (200, True, "ann: tidying up")
+    assert seen.body["paused"]
+    assert (resumed.body["paused"], resumed.body["note"]) == (False, "ann: all is well")
+    async with database.connection() as connection:
+        rows = await connection.fetch("SELECT who, action, reason FROM addr_audit ORDER BY id")
+    assert [tuple(row) for row in rows] == [("ann", "pause", "tidying up"), ("ann", "resume", "all is well")]
+
+
+async def test_logical_deletes_are_listed_checked_and_purged(house: Office, database: Database) -> None:
+    """What no module needs is found by a check, and goes when somebody says so; what is needed stays."""
+    async with database.session() as session:
+        session.add_all(listed(id_, 100 + id_, 60, Module.OD) for id_ in (1, 2, 3))
+    house.oss.modules[Module.OD].begin_orders([2])
+    first = await house.get(DELETES, limit="2")
+    rest = await house.get(DELETES, cursor=first.body["next_cursor"])
+
+    ordered = await house.post(f"{DELETES}/check")
+
+    async def checked() -> list[int]:
+        return [each["address_id"] for each in (await house.get(DELETES, removable="true")).body["items"]]
+
+    removable = await eventually(checked)
+    purge = await house.post(f"{DELETES}/purge", address_ids=[1, 2, 4711], **SIGNED)
+    ended = await house.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
+    left = [each["address_id"] for each in (await house.get(DELETES)).body["items"]]
+    gone = (await house.get(DELETES, purged="true")).body["items"]
+    await (await schedules.ensure_checks(await temporal.connect(), 24)).delete()
+
+    assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
+    assert ordered.status == 202
+    assert sorted(removable) == [1, 3]
+    assert (purge.status, purge.body["progress"]) == (202, "running")
+    assert (ended["progress"], ended["purged"], ended["busy"]) == ("done", [1], [2])
+    assert sorted(left) == [2, 3]
+    assert [each["address_id"] for each in gone] == [1]
+    assert [each["needed_by"] for each in (await house.get(DELETES, uprn="102")).body["items"]] == [["od"]]
+
+
+async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) -> None:
+    """An address that one module lacks is in it."""
+    async with Modules(house.door.settings.addresses) as client:
+        for module in (Module.ED, Module.IM, Module.WFM):
+            await client.apply(module, [upsert(1, 7, 1)])
+
+    ordered = await house.post(DRIFT)
+    ended = await house.ended(f"{DRIFT}/{ordered.body['report']}")
+    async with aiohttp.ClientSession() as session, session.get(ended["found"]["url"]) as answer:
+        book = pd.read_excel(io.BytesIO(await answer.read()), sheet_name="addresses", dtype=str, engine="openpyxl")
+
+    assert (ordered.status, ordered.body["progress"], ended["progress"]) == (202, "running", "done")
+    assert (ended["found"]["compared"], ended["found"]["different"], ended["found"]["presence"]) == (1, 1, 1)
+    assert list(book["uprn"]) == ["7"]
+
+
+async def test_a_comparison_that_ended_without_a_report_says_why(settings: Settings) -> None:
+    """Here somebody has ended it."""
+    async with opened(settings) as door:
+        report = (await door.as_admin("POST", DRIFT)).body["report"]
+        running = await door.as_admin("GET", f"{DRIFT}/{report}")
+        await (await temporal.connect()).get_workflow_handle(places.drift_id(report)).terminate(reason="too busy today")
+
+        failed = await door.as_admin("GET", f"{DRIFT}/{report}")
+
+    assert running.body["progress"] == "running"
+    assert (failed.body["progress"], failed.body["fault"], failed.body["found"]) == ("failed", "too busy today", None)
+
+
+async def test_what_nobody_ordered_is_not_there(house: Office) -> None:
+    """Neither a purge nor a comparison."""
+    replies = [
+        await house.get(f"{DELETES}/purges/{'0' * 24}"),
+        await house.get(f"{DRIFT}/20200101T000000Z"),
+        await house.get(f"{DRIFT}/yesterday"),
+    ]
+    assert {(reply.status, reply.code) for reply in replies} == {(404, "not_found")}

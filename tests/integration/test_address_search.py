@@ -1,0 +1,267 @@
+"""Operators look into the log, its history and the quarantine, and see how old what is not done is."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from api.addresses import watching
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.settings import Settings
+from infra.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
+from tests.address_world import World
+from tests.door import Door, Reply, opened
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+BEGIN = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PATH = "/v1/addresses/messages"
+MISSING = {"kind": "missing", "module": "im", "uprn": 7, "missing": [7], "unsure": ["od"]}
+
+# What each message is, but for its number, its UPRN and its minute, which follow from its place.
+LIVE: Mapping[str, Mapping[str, Any]] = {
+    "new": {"topic": Topic.CREATE_UPDATE},
+    "taken": {"topic": Topic.CREATE_UPDATE, "proc_flag": "P"},
+    "swap-retried": {"topic": Topic.SWAP, "uprn_2": 7, "proc_flag": "N", "retry_times": 1},
+    "failed": {"topic": Topic.DELETE, "proc_flag": "N", "retry_times": 1, "next_attempt_at": BEGIN, "im_ack": "N"},
+    "given-up": {
+        "topic": Topic.SWAP,
+        "uprn_2": 7,
+        "proc_flag": "N",
+        "retry_times": 2,
+        "next_attempt_at": BEGIN,
+        "ed_ack": "Y",
+        "im_ack": "N",
+        "im_stack_trace": "There is no address with UPRN 7.",
+        "wait_reason": MISSING,
+    },
+}
+DONE: Mapping[str, Mapping[str, Any]] = {
+    "done": {"topic": Topic.CREATE_UPDATE, "proc_flag": "Y"},
+    "superseded": {"topic": Topic.DELETE, "proc_flag": "Y", "superseded_by": 4711, "im_ack": "N"},
+}
+
+
+@dataclass(frozen=True)
+class Office:
+    """The API as an operator reads it."""
+
+    door: Door
+    ids: Mapping[str, int]
+
+    async def get(self, path: str = PATH, **query: str) -> Reply:
+        """Ask for something."""
+        return await self.door.as_admin("GET", path, params=query)
+
+    async def found(self, **query: str) -> list[str]:
+        """Which messages are listed, in order."""
+        reply = await self.get(**query)
+        assert reply.status == 200, reply.body
+        return [each["msg_no"] for each in reply.body["items"]]
+
+
+@pytest.fixture
+async def office(settings: Settings, database: Database) -> AsyncIterator[Office]:
+    """A log with a message of every kind, a minute between each."""
+    ids = {}
+    every = [*LIVE.items(), *DONE.items()]
+    for place, (number, columns) in enumerate(every):
+        said: dict[str, Any] = {"uprn_1": 100 + place, "msg_no": number, "createdat": BEGIN + timedelta(minutes=place)}
+        table = {"id": 10_000 + place} if number in DONE else {}
+        row = (ArchivedMessage if number in DONE else AddressMessage).model_validate(
+            {**said, **table, **columns, "payload": {"text": "Zürich 1.10"}, "archived_at": BEGIN}
+        )
+        async with database.session() as session:
+            session.add(row)
+        ids[number] = row.id or 0
+    async with opened(settings) as door:
+        yield Office(door, ids)
+
+
+SEARCHES: list[tuple[dict[str, str], list[str]]] = [
+    ({}, ["given-up", "failed", "swap-retried", "taken", "new"]),
+    ({"topic": "swapDeleteInfinityAddress"}, ["given-up", "swap-retried"]),
+    ({"uprn": "7"}, ["given-up", "swap-retried"]),
+    ({"uprn": "100"}, ["new"]),
+    ({"state": "waiting"}, ["new"]),
+    ({"state": "processing"}, ["swap-retried", "taken"]),
+    ({"state": "failed"}, ["failed"]),
+    ({"state": "given_up"}, ["given-up"]),
+    ({"state": "done"}, []),
+    ({"module": "im"}, ["given-up", "failed"]),
+    ({"module": "im", "topic": "deleteInfinityAddress", "state": "failed"}, ["failed"]),
+    ({"module": "ed"}, []),
+    ({"kind": "missing"}, ["given-up"]),
+    ({"created_after": "2026-11-20T12:02:00Z", "created_before": "2026-11-20T12:04:00Z"}, ["failed", "swap-retried"]),
+    ({"history": "true"}, ["superseded", "done"]),
+    ({"history": "true", "state": "done", "uprn": "105"}, ["done"]),
+    ({"history": "true", "module": "im", "created_after": "2026-11-20T12:00:00Z"}, ["superseded"]),
+]
+
+
+async def test_messages_are_found_by_what_they_say_and_how_they_stand(office: Office) -> None:
+    """By topic, UPRN, state, module, reason and time, those received last first; done ones in the history."""
+    for query, numbers in SEARCHES:
+        assert await office.found(**query) == numbers, query
+
+
+@pytest.mark.parametrize("query", [{}, {"topic": "swapDeleteInfinityAddress"}, {"uprn": "7"}, {"module": "im"}])
+async def test_pages_follow_each_other(office: Office, query: dict[str, str]) -> None:
+    """One message a page, and all of them in the end."""
+    asked, found = {**query, "limit": "1"}, []
+    while True:
+        reply = await office.get(**asked)
+        found += [each["msg_no"] for each in reply.body["items"]]
+        if reply.body["next_cursor"] is None:
+            break
+        asked["cursor"] = reply.body["next_cursor"]
+
+    assert found == await office.found(**query)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"history": "true", "state": "failed"}, "never in the history"),
+        ({"history": "true", "topic": "deleteInfinityAddress"}, "needs a uprn or created_after"),
+        ({"history": "true", "module": "im"}, "needs a uprn or created_after"),
+        ({"state": "waiting", "module": "im"}, "has failed nowhere"),
+        ({"state": "lost"}, "given_up"),
+        ({"uprn": "0"}, "uprn"),
+    ],
+)
+async def test_a_search_that_cannot_be_answered_is_refused(office: Office, query: dict[str, str], said: str) -> None:
+    """The history is not read from its beginning to its end."""
+    reply = await office.get(**query)
+
+    assert reply.status == 422
+    assert said in str(reply.body)
+
+
+async def test_a_message_is_shown_with_all_that_is_known(office: Office) -> None:
+    """What was published, word by word; what each module said; and why it waits."""
+    reply = await office.get(f"{PATH}/{office.ids['given-up']}")
+
+    assert (reply.status, reply.body["state"], reply.body["payload"]) == (
+        200,
+        "given_up",
+        '{"text": "Z\\u00fcrich 1.10"}',
+    )
+    assert {module: (each["ack"], each["trace"]) for module, each in reply.body["acks"].items()} == {
+        "ed": ("Y", None),
+        "im": ("N", "There is no address with UPRN 7."),
+        "wfm": (None, None),
+        "od": (None, None),
+    }
+    assert reply.body["waits"] == {**MISSING, "behind": None}
+    assert reply.body["actions"] == []
+
+
+async def test_a_done_message_is_found_in_the_history(office: Office) -> None:
+    """It says which later one made it needless, and when it went there."""
+    reply = await office.get(f"{PATH}/{office.ids['superseded']}")
+
+    assert (reply.body["state"], reply.body["superseded_by"]) == ("done", 4711)
+    assert reply.body["archived_at"] == "2026-11-20T12:00:00Z"
+    missing = await office.get(f"{PATH}/4711")
+    assert (missing.status, missing.code) == (404, "not_found")
+
+
+async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Settings) -> None:
+    """A swap whose side is missing says so; once that is there, a retry makes it done."""
+    world = World(settings.database)
+    async with opened(settings) as door:
+        office = Office(door, {})
+        await world.begin()
+        await world.publish([(Topic.CREATE_UPDATE, "a", {"uprn": 1, "address_id": 1, "record": {}})])
+        await world.publish([(Topic.SWAP, "s", {"uprn_1": 1, "uprn_2": 2})])
+        for _ in range(3):
+            await world.cycle()
+        [waits] = (await office.get(state="given_up")).body["items"]
+        await world.publish([(Topic.CREATE_UPDATE, "b", {"uprn": 2, "address_id": 2, "record": {}})])
+        await world.cycle()
+
+        signed = {"who": "ann", "reason": "the side is there"}
+        retried = await door.as_admin("POST", f"{PATH}/{waits['id']}/retry", json=signed)
+        await world.cycle()
+        done = (await office.get(f"{PATH}/{waits['id']}")).body
+    await world.database.close()
+
+    assert (waits["waits"]["kind"], waits["waits"]["uprn"], waits["retry_times"]) == ("missing", 2, 2)
+    assert (retried.body["state"], retried.body["retry_times"]) == ("failed", 0)
+    assert (done["state"], {each["ack"] for each in done["acks"].values()}) == ("done", {"Y"})
+    assert [(each["who"], each["action"]) for each in done["actions"]] == [("ann", "retry")]
+
+
+async def test_what_is_not_done_is_counted_with_its_age(office: Office) -> None:
+    """Every topic in every state, the oldest of each, and where it failed."""
+    reply = await office.get("/v1/addresses/figures")
+
+    figures = {(each["topic"], each["state"]): each for each in reply.body["messages"]}
+    assert len(figures) == 12
+    assert {key: each["messages"] for key, each in figures.items() if each["messages"]} == {
+        (Topic.CREATE_UPDATE, "waiting"): 1,
+        (Topic.CREATE_UPDATE, "processing"): 1,
+        (Topic.SWAP, "processing"): 1,
+        (Topic.SWAP, "given_up"): 1,
+        (Topic.DELETE, "failed"): 1,
+    }
+    waiting, failed = figures[Topic.CREATE_UPDATE, "waiting"], figures[Topic.DELETE, "failed"]
+    assert waiting["oldest_at"] == "2026-11-20T12:00:00Z"
+    age = datetime.fromisoformat(reply.body["at"]) - BEGIN
+    assert waiting["oldest_seconds"] == max(0.0, age.total_seconds())
+    assert failed["failed_in"] == {"ed": 0, "im": 1, "wfm": 0, "od": 0}
+    assert (reply.body["quarantined"], reply.body["logical_deletes"], reply.body["removable"]) == (0, 0, 0)
+
+
+async def test_counts_and_ages_are_shown_to_prometheus(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read anew every some seconds, whether cycles run or not; an outage of the database ends none of it."""
+
+    async def shown() -> bool:
+        async with aiohttp.ClientSession() as session, session.get(f"{office.door.address}/metrics") as answer:
+            page = await answer.text()
+        return all(
+            f'{name}{{{label}="{value}",topic="{Topic.SWAP}"}} 1.0' in page
+            or f'{name}{{topic="{Topic.SWAP}",{label}="{value}"}} 1.0' in page
+            for name, label, value in (
+                ("haulage_addresses_open", "state", "given_up"),
+                ("haulage_addresses_failed_in", "module", "im"),
+            )
+        )
+
+    await eventually(shown)
+    assert watching.OLDEST.labels(Topic.SWAP, "given_up")._value.get() >= 0
+
+
+async def test_what_could_not_be_read_is_listed_and_shown(office: Office, database: Database) -> None:
+    """With the reason and the very bytes, as text where they are some."""
+    async with database.session() as session:
+        session.add_all(
+            QuarantinedMessage(
+                topic=topic, msg_no=number, raw=raw, raw_bytes=len(raw), reason="It is no JSON.", created_at=BEGIN
+            )
+            for topic, number, raw in (
+                (Topic.SWAP, "1", b"{"),
+                (Topic.DELETE, "2", b"\xff"),
+                (Topic.DELETE, "3", b"[]"),
+            )
+        )
+    path = "/v1/addresses/quarantine"
+
+    first = await office.get(path, limit="2")
+    rest = await office.get(path, cursor=first.body["next_cursor"])
+    [binary, _] = reversed((await office.get(path, topic=Topic.DELETE)).body["items"])
+    shown = [await office.get(f"{path}/{each['id']}") for each in (rest.body["items"][0], binary)]
+
+    assert [each["msg_no"] for each in first.body["items"]] == ["3", "2"]
+    assert [(each.body["text"], base64.b64decode(each.body["raw"])) for each in shown] == [("{", b"{"), (None, b"\xff")]
+    assert shown[0].body["reason"] == "It is no JSON."
+    assert (await office.get(f"{path}/4711")).status == 404
