@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -166,3 +169,27 @@ async def test_what_nobody_ordered_is_not_there(house: Office) -> None:
         await house.get(f"{DRIFT}/yesterday"),
     ]
     assert {(reply.status, reply.code) for reply in replies} == {(404, "not_found")}
+
+
+async def test_the_guide_asks_for_what_there_is(settings: Settings) -> None:
+    """Each call in it is understood; what it names is there or, at worst, is not."""
+    guide = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "operate-addresses.md").read_text()
+    calls = [shlex.split(line, comments=True)[1:] for line in re.findall(r"^ask .+$", guide, re.MULTILINE)]
+    replies = []
+    async with opened(settings) as door:
+        for path, *options in calls:
+            method = options[options.index("-X") + 1] if "-X" in options else "GET"
+            body = {"json": json.loads(options[options.index("-d") + 1])} if "-d" in options else {}
+            replies.append((path, await door.as_admin(method, f"/v1/addresses/{path}", **body)))
+    engine = await temporal.connect()
+    for schedule in (places.SCHEDULE, places.CHECKS):
+        await engine.get_schedule_handle(schedule).delete()
+
+    assert len(replies) > 20
+    assert [path for path, reply in replies if reply.status not in (200, 202) and not _is_nobodys(reply)] == []
+
+
+def _is_nobodys(reply: Reply) -> bool:
+    return reply.code == "not_found" and reply.body["detail"].startswith(
+        ("There is no message", "There is no purge", "There is no comparison")
+    )
