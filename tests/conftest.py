@@ -38,6 +38,7 @@ SESSION = pytest.StashKey[pytest.Session]()
 @pytest.fixture(scope="session")
 async def stack() -> AsyncIterator[Stack]:
     """Engine, database and object store in a temporary folder; neither API nor workers."""
+    from infra import database
     from infra.limits import limiter
 
     folder = Path(tempfile.mkdtemp(prefix="haulage-test-"))
@@ -45,6 +46,7 @@ async def stack() -> AsyncIterator[Stack]:
         with pytest.MonkeyPatch.context() as patch:
             # API, worker and stand-ins are one process here, and what holds up one of them holds up all.
             patch.setattr(limiter, "HELD_UP_SECONDS", parts.PATIENCE_SECONDS)
+            patch.setattr(database, "IDLE_TIMEOUT_SECONDS", 2 * parts.PATIENCE_SECONDS)
             async with embedded(folder, ui=False, time_skipping=True, ports=parts.ANY_PORTS) as running:
                 yield running
     finally:

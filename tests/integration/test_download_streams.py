@@ -39,8 +39,8 @@ END_LISTENERS = text(
 
 @pytest.fixture
 async def exports(settings: Settings) -> AsyncIterator[Exports]:
-    """API, worker and source; streams are pinged twice a second."""
-    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 0.5})})
+    """API, worker and source; keys of streams are looked at every few seconds."""
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 6.0})})
     async with exporting(settings) as running:
         yield running
 
@@ -132,13 +132,16 @@ async def test_events_go_on_where_a_browser_left(exports: Exports) -> None:
         assert [event.data for event in await watchers.told(other)] == [status]
 
 
-async def test_quiet_streams_are_pinged(exports: Exports) -> None:
+async def test_quiet_streams_are_pinged(settings: Settings) -> None:
     """While nothing happens a comment goes out, so that no proxy takes the line for dead."""
-    task_id = await exports.start(exports.source.url(rows=1_000, delay_ms=1_500), page_size=100)
-    async with watchers.events(exports.door, exports.key, task_id) as answer:
-        text = ""
-        while ": ping\n\n" not in text:
-            text += (await answer.content.readany()).decode()
+    # Not for sockets: who does not answer their pings in time, as on a busy machine, is dropped.
+    often = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 0.5})})
+    async with exporting(often) as exports:
+        task_id = await exports.start(exports.source.url(rows=1_000, delay_ms=1_500), page_size=100)
+        async with watchers.events(exports.door, exports.key, task_id) as answer:
+            text = ""
+            while ": ping\n\n" not in text:
+                text += (await answer.content.readany()).decode()
 
 
 async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
