@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -183,13 +184,13 @@ def _answer(connection: _Connection) -> tuple[int, bytes] | None:
     head_end = connection.received.find(_HEAD_END)
     if head_end < 0:
         return None
-    length = _LENGTH.search(connection.received, 0, head_end)
-    if length is None:
+    status, length = int(connection.received[9:12]), _LENGTH.search(connection.received, 0, head_end)
+    if length is None and status != HTTPStatus.NO_CONTENT:
         raise ConnectionError(f"an answer without a length: {bytes(connection.received[:head_end])!r}")
     start = head_end + len(_HEAD_END)
-    if len(connection.received) < start + int(length[1]):
+    if length and len(connection.received) < start + int(length[1]):
         return None
-    status, body = int(connection.received[9:12]), bytes(connection.received[start:])
+    body = bytes(connection.received[start:])
     connection.received.clear()
     return status, body
 

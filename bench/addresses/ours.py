@@ -163,6 +163,8 @@ class Ours:
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await process.communicate(plan.model_dump_json().encode())
+        if process.returncode:
+            raise RunFailed(f"bench.load ended with {process.returncode}; what went wrong stands above")
         statuses = load.Report.model_validate_json(output).statuses
         if set(statuses) != {204}:
             raise RunFailed(f"pushes were answered with {statuses}: {answered.read_bytes()[:500]!r}")

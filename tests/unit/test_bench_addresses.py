@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from bench import load
 from bench.addresses import figures, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Lag, RunFailed
@@ -134,3 +138,25 @@ def test_the_sink_keeps_the_last_write_between_swaps() -> None:
         {"seq": seq, "kind": kind, "uprn": uprn, "uprn_2": other} for seq, (kind, uprn, other) in enumerate(kinds, 1)
     ]
     assert [each["seq"] for each in reduced(buffer)] == [2, 3, 5, 6]
+
+
+async def test_the_load_takes_answers_without_a_body(tmp_path: Path) -> None:
+    """A push is answered with 204, which has no length; the next one goes out over the same connection."""
+
+    async def empty(_: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_post("/v1/push", empty)
+    async with TestServer(app) as server:
+        (tmp_path / "requests").write_text("\n".join([json.dumps(["POST", "/v1/push", {}])] * 3))
+        plan = load.Plan(
+            base=str(server.make_url("")),
+            headers={},
+            requests=tmp_path / "requests",
+            answers=tmp_path / "answers",
+            connections=1,
+        )
+        report = await asyncio.to_thread(load.run, plan)
+
+    assert report.statuses == {204: 3}
