@@ -18,13 +18,15 @@ def main(path: str) -> None:
         names = list(values)[::-1]
         colours = [OURS if name == "ours" else OTHERS for name in names]
         bars = axes.barh(names, [values[name] for name in names], color=colours)
-        axes.bar_label(bars, fmt="{:,.3g}", padding=2)
+        axes.bar_label(bars, fmt="{:,.0f}", padding=2)
         axes.set_title(label, fontsize=10)
         axes.margins(x=0.2)
         axes.spines[["top", "right"]].set_visible(False)
         if index:
             axes.set_yticks([])
-    figure.suptitle("Tasks through a queue over HTTP: the same load, each behind the same small front")
+    figure.suptitle(
+        "Tasks through a queue over HTTP under the same load: ours as it is, the others behind one small front"
+    )
     figure.savefig(path, dpi=150)
 
 
