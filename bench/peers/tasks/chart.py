@@ -25,7 +25,7 @@ def main(path: str) -> None:
         if index:
             axes.set_yticks([])
     figure.suptitle(
-        "Tasks through a queue over HTTP under the same load: ours as it is, the others behind one small front"
+        "Tasks over HTTP under the same load: ours as it is, the others behind one small front"
     )
     figure.savefig(path, dpi=150)
 
