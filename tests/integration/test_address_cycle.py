@@ -87,6 +87,38 @@ async def test_a_swap_is_tried_again_after_the_creates(world: World) -> None:
     assert world.modules.books[Module.OD].live == {1: (1_002, {"n": 0}), 2: (1_001, {"n": 0})}
 
 
+async def test_a_swap_that_misses_a_side_in_one_module_is_applied_in_none(world: World) -> None:
+    """What brings the side is not held back by it, and comes before it in all modules."""
+    await world.publish([create("a", 1), create("b", 2)])
+    await world.cycle()
+    del world.modules.books[Module.OD].live[2]
+    await world.publish([swap("s", 1, 2)])
+    await world.cycle()
+    waits = (await by_number(world))["s"]
+    assert (waits["wait_reason"]["module"], waits["wait_reason"]["uprn"], waits["od_ack"]) == ("od", 2, "N")
+    assert ("ed", "3") not in world.effects_of()
+
+    await world.publish([create("cure", 2, n=7)])
+    await world.cycle()
+
+    assert (await by_number(world))["s"]["proc_flag"] == "Y"
+    for book in world.modules.books.values():
+        assert book.live == {1: (1_002, {"n": 7}), 2: (1_001, {"n": 0})}
+
+
+async def test_a_swap_is_applied_nowhere_while_a_module_cannot_be_asked(world: World) -> None:
+    """Nobody knows whether its sides are there."""
+    await world.publish([create("a", 1), create("b", 2)])
+    await world.cycle()
+    await world.publish([swap("s", 1, 2)])
+    world.modules.faults = [Fault.AWAY, None, None, None] * 2
+    await world.cycle()
+    row = (await by_number(world))["s"]
+
+    assert (row["proc_flag"], row["wait_reason"]["kind"], row["ed_ack"]) == ("N", "failed", "N")
+    assert [book.live[1][0] for book in world.modules.books.values()] == [1_001] * 4
+
+
 async def test_a_swap_without_a_side_is_given_up_after_two_cycles(world: World) -> None:
     """Then it waits for a person, and says what it lacks, where, and who deleted it."""
     await world.publish([create("a", 1), create("b", 2)])
