@@ -24,9 +24,7 @@ def main(path: str) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         if index:
             axes.set_yticks([])
-    figure.suptitle(
-        "Tasks over HTTP under the same load: ours as it is, the others behind one small front"
-    )
+    figure.suptitle("Tasks over HTTP under the same load: ours as it is, the others behind one small front")
     figure.savefig(path, dpi=150)
 
 
