@@ -104,3 +104,10 @@ async def test_tasks_keep_their_word(door: Door, tmp_path: Path) -> None:
     _, key = await door.make_project()
     code, output = await fuzz(door, key, "tasks", folder=tmp_path, without=("negative_data_rejection",))
     assert code == 0, output
+
+
+async def test_what_operators_do_to_addresses_keeps_its_word(door: Door, tmp_path: Path) -> None:
+    """The same for searches, retries, purges and comparisons."""
+    admin = door.settings.api.admin_key.get_secret_value()
+    code, output = await fuzz(door, admin, "addresses", folder=tmp_path)
+    assert code == 0, output

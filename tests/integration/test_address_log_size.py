@@ -23,6 +23,8 @@ from tests.stack import own_database
 pytestmark = pytest.mark.stack
 
 LOG = "im_infi_addr_sync_log"
+HISTORY = f"{LOG}_his"
+ARCHIVED = 200_000
 MESSAGES = 1_000_000
 FAILED = 20_000
 """With the lowest ids, tried as often as they may be: every look for work passes them."""
@@ -45,6 +47,11 @@ _FILL = f"""
     ) AS each
 """  # noqa: S608 - names and numbers of ours
 
+_ARCHIVE = f"""
+    INSERT INTO {HISTORY} (id, topic, uprn_1, uprn_2, msg_no, proc_flag, createdat)
+    SELECT id, topic, uprn_1, uprn_2, msg_no, 'Y', createdat FROM {LOG} WHERE id <= {ARCHIVED}
+"""  # noqa: S608 - names and numbers of ours
+
 
 @pytest.fixture(scope="module")
 async def connection(stack: Stack, template: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
@@ -62,7 +69,9 @@ async def connection(stack: Stack, template: str) -> AsyncIterator[asyncpg.Conne
             await connection.execute(_FILL)
             for index in indexes:
                 await connection.execute(index["indexdef"])
+            await connection.execute(_ARCHIVE)
             await connection.execute(f"VACUUM ANALYZE {LOG}")
+            await connection.execute(f"VACUUM ANALYZE {HISTORY}")
             yield connection
         finally:
             await connection.close()
@@ -95,9 +104,9 @@ def rows_read(nodes: list[dict[str, Any]]) -> int:
     )
 
 
-def is_indexed(nodes: list[dict[str, Any]]) -> bool:
+def is_indexed(nodes: list[dict[str, Any]], table: str = LOG) -> bool:
     """Whether the log was nowhere read from its beginning to its end."""
-    return all(node["Node Type"] != "Seq Scan" for node in nodes if node.get("Relation Name") == LOG)
+    return all(node["Node Type"] != "Seq Scan" for node in nodes if node.get("Relation Name") == table)
 
 
 @pytest.mark.parametrize("topic", Topic)
@@ -193,6 +202,34 @@ async def test_what_operators_look_for_is_found_soon(
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
+    assert rows_read(nodes) <= at_most
+
+
+@pytest.mark.parametrize(
+    ("filter_", "at_most"),
+    [
+        (Filter(), 2 * PAGE),
+        (Filter(uprn=4_711), 3 * PAGE),
+        (Filter(uprn=4_711, topic=Topic.SWAP, module=Module.IM), 3 * PAGE),
+        (Filter(created_before=datetime.now(UTC) - timedelta(seconds=1_900_000)), 2 * PAGE),
+        (
+            Filter(
+                module=Module.IM,
+                created_after=datetime.now(UTC) - timedelta(seconds=1_903_600),
+                created_before=datetime.now(UTC) - timedelta(seconds=1_900_000),
+            ),
+            4_000,
+        ),
+    ],
+)
+async def test_the_history_is_searched_by_uprn_and_time(
+    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter, at_most: int
+) -> None:
+    """Nothing else is asked of it without one of the two."""
+    text, values = searching.statement(Search(filter_, PAGE, retries=2, in_history=True))
+    nodes = await plan(connection, text, *values)
+
+    assert is_indexed(nodes, HISTORY)
     assert rows_read(nodes) <= at_most
 
 
