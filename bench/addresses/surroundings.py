@@ -40,6 +40,8 @@ SUBSCRIPTIONS: Final = {
     Topic.DELETE: SubscriptionSettings().delete,
 }
 
+_RECORD: Final = msgspec.json.Decoder(dict[str, Any])
+
 
 @dataclass(frozen=True)
 class Modules:
@@ -55,10 +57,7 @@ class Modules:
 
     def live(self) -> dict[str, dict[int, Address]]:
         """The live addresses in the tables of each, by UPRN."""
-        return {
-            name: {uprn: (each.address_id, each.record) for uprn, each in module.live().items()}
-            for name, module in self._tables.items()
-        }
+        return {name: _live(module) for name, module in self._tables.items()}
 
 
 def template(folder: Path, stream: Stream) -> Path:
@@ -140,6 +139,12 @@ async def running_pubsub(repeated: float) -> AsyncIterator[PubSub]:
         pubsub = PubSub(base, session)
         await pubsub.begin(Scenario(duplicate=repeated))
         yield pubsub
+
+
+def _live(module: OssModule) -> dict[int, Address]:
+    with closing(module.connect()) as connection:
+        rows = connection.execute("SELECT uprn, address_id, record FROM haulage_addresses")
+        return {uprn: (address_id, _RECORD.decode(record)) for uprn, address_id, record in rows}
 
 
 def credentials(folder: Path, name: str) -> None:
