@@ -22,6 +22,7 @@ Position: TypeAlias = tuple[datetime, int]
 
 LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
+SUPERSEDED_MAX: Final = 1_000
 FREE: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
 """Whether it has failed and no cycle has it, in SQL."""
 
@@ -44,6 +45,11 @@ _LIVE: Final = "NULL::timestamptz AS archived_at"
 _ONE: Final = f"""
     SELECT {_WHOLE}, {_LIVE} FROM {LOG} WHERE id = $1
     UNION ALL SELECT {_WHOLE}, archived_at FROM {HISTORY} WHERE id = $1
+    """  # noqa: S608 - names of ours
+# By UPRN, of which there are indexes.
+_SUPERSEDED: Final = f"""
+    SELECT id FROM {LOG} WHERE uprn_1 = $2 AND superseded_by = $1
+    UNION ALL SELECT id FROM {HISTORY} WHERE uprn_1 = $2 AND superseded_by = $1 ORDER BY id LIMIT {SUPERSEDED_MAX}
     """  # noqa: S608 - names of ours
 _ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
 
@@ -190,6 +196,13 @@ async def find(database: Database, message_id: int) -> Row | None:
     """One message, wherever it is."""
     async with database.connection() as connection:
         return await connection.fetchrow(_ONE, message_id)
+
+
+async def superseded(database: Database, message: Row) -> list[int]:
+    """The ids of those that a message of one UPRN made needless."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_SUPERSEDED, message["id"], message["uprn_1"])
+        return [row["id"] for row in rows]
 
 
 async def actions(database: Database, message_id: int) -> list[Row]:

@@ -90,6 +90,7 @@ class ShownMessage(ListedMessage):
 
     payload: str = Field(description="the very text that was published")
     acks: dict[Module, FullAck]  # type: ignore[assignment] # a list leaves the traces out
+    supersedes: list[int] = Field(description="earlier messages of its UPRN that it made needless, at most 1,000")
     actions: list[Action] = Field(description="what operators did to it, in order")
 
 
@@ -99,8 +100,8 @@ def listed(row: Row, retries: int) -> ListedMessage:
     return ListedMessage(**_known(row, retries), acks=acks)
 
 
-def shown(row: Row, actions: list[Row], retries: int) -> ShownMessage:
-    """A whole row, and what was done to it."""
+def shown(row: Row, supersedes: list[int], actions: list[Row], retries: int) -> ShownMessage:
+    """A whole row, what it stands for, and what was done to it."""
     acks = {
         module: FullAck(ack=row[f"{module}_ack"], at=row[f"{module}_ack_date"], trace=row[f"{module}_stack_trace"])
         for module in Module
@@ -108,7 +109,9 @@ def shown(row: Row, actions: list[Row], retries: int) -> ShownMessage:
     done = [
         Action(at=each["done_at"], who=each["who"], action=each["action"], reason=each["reason"]) for each in actions
     ]
-    return ShownMessage(**_known(row, retries), acks=acks, payload=row["payload"] or "", actions=done)
+    return ShownMessage(
+        **_known(row, retries), acks=acks, payload=row["payload"] or "", supersedes=supersedes, actions=done
+    )
 
 
 def state(row: Row, retries: int) -> State:

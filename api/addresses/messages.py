@@ -105,5 +105,6 @@ async def shown(call: Call, message_id: int) -> ShownMessage:
             f"There is no message {message_id}, neither in the log nor in its history.",
             "GET /v1/addresses/messages lists those that there are.",
         )
+    supersedes = await searching.superseded(call.services.database, row)
     done = await searching.actions(call.services.database, message_id)
-    return answers.shown(row, done, call.services.settings.addresses.retries)
+    return answers.shown(row, supersedes, done, call.services.settings.addresses.retries)

@@ -175,6 +175,7 @@ async def test_a_done_message_is_found_in_the_history(office: Office) -> None:
 
     assert (reply.body["state"], reply.body["superseded_by"]) == ("done", 4711)
     assert reply.body["archived_at"] == "2026-11-20T12:00:00Z"
+    assert reply.body["supersedes"] == []
     missing = await office.get(f"{PATH}/4711")
     assert (missing.status, missing.code) == (404, "not_found")
 
@@ -203,6 +204,21 @@ async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Setti
     assert (retried.body["state"], retried.body["retry_times"]) == ("failed", 0)
     assert (done["state"], {each["ack"] for each in done["acks"].values()}) == ("done", {"Y"})
     assert [(each["who"], each["action"]) for each in done["actions"]] == [("ann", "retry")]
+
+
+async def test_a_message_names_those_that_it_stands_for(settings: Settings) -> None:
+    """Whoever skips it should know, because they go with it."""
+    world = World(settings.database)
+    await world.begin()
+    said = [(topic, str(n), {"uprn": 1, "address_id": 1, "record": {}}) for n, topic in enumerate(Topic) if n]
+    await world.publish([said[0], (Topic.CREATE_UPDATE, "other", {"uprn": 2, "address_id": 2, "record": {}}), said[1]])
+    await world.cycle()
+    ids = {row["msg_no"]: id_ for id_, row in (await world.rows()).items()}
+    async with opened(settings) as door:
+        last = (await Office(door, ids).get(f"{PATH}/{ids['2']}")).body
+    await world.database.close()
+
+    assert last["supersedes"] == [ids["1"]]
 
 
 async def test_what_is_not_done_is_counted_with_its_age(office: Office) -> None:
