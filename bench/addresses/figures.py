@@ -99,6 +99,9 @@ def _intake(results: Results) -> Iterator[Figure]:
             f"{taken.run.messages:,} different messages, one delivery of twenty a repetition; {how[way]}",
             f"≥ {INTAKE_RATE:,}", taken.intake >= INTAKE_RATE,
         )  # fmt: skip
+        yield Figure(
+            f"intake by {way}: CPU for a message", taken.intake_cpu_us, "µs", "our processes, and those that serve them"
+        )
 
 
 def _cycle(cycle: Backlog) -> Iterator[Figure]:

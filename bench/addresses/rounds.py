@@ -65,6 +65,8 @@ class Backlog:
 
     intake: float
     """Messages a second that were committed."""
+    intake_cpu_us: float
+    """Of processors for a message, of our processes and of those that serve them."""
     run: Run
     cycles: int
     superseded: int
@@ -84,8 +86,9 @@ class Arrivals:
 async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Backlog:
     """Take all in, then let cycles run until nothing is left."""
     await ours.pause()
-    await ours.deliver(messages)
-    await ours.taken_in()
+    async with parts.used(ours.running) as intake:
+        await ours.deliver(messages)
+        await ours.taken_in()
     taken, intake_seconds = await ours.intake()
     if taken != len(messages):
         raise RunFailed(f"{len(messages):,} messages were delivered, the log has {taken:,}.")
@@ -99,11 +102,16 @@ async def backlog(ours: Ours, modules: Modules, messages: Sequence[Sent]) -> Bac
         messages=taken,
         seconds=seconds,
         calls=await ours.calls() - calls,
-        cpu_seconds=use.own_cpu_seconds + sum(use.cpu_seconds[name] for name in parts.SERVING),
+        cpu_seconds=_cpu_seconds(use),
         modules_cpu_seconds=modules.cpu_seconds() - modules_cpu,
     )
     peak = max(use.peak_bytes[name] for name in worker_names())
-    return Backlog(taken / intake_seconds, run, *await ours.cycles(taken), peak)
+    intake_cpu_us = _cpu_seconds(intake) / taken * 1e6
+    return Backlog(taken / intake_seconds, intake_cpu_us, run, *await ours.cycles(taken), peak)
+
+
+def _cpu_seconds(use: parts.Use) -> float:
+    return use.own_cpu_seconds + sum(use.cpu_seconds[name] for name in parts.SERVING)
 
 
 async def burst(ours: Ours, messages: Sequence[Sent]) -> Arrivals:

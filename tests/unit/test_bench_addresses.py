@@ -28,7 +28,7 @@ from sims.oss.scenario import MODULES
 
 MESSAGES = 2_000
 RUN = Run(messages=10_000, seconds=4, calls=400, cpu_seconds=5, modules_cpu_seconds=2)
-BACKLOG = Backlog(intake=3_500, run=RUN, cycles=1, superseded=500, worker_peak_bytes=2**28)
+BACKLOG = Backlog(intake=3_500, intake_cpu_us=200, run=RUN, cycles=1, superseded=500, worker_peak_bytes=2**28)
 ARRIVALS = Arrivals(10_000, 6, Lag(2, 5, 6))
 
 
