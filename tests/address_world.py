@@ -17,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import msgspec
 
-from activities.addresses import applying, archiving, loading
+from activities.addresses import applying, archiving, loading, steering
 from activities.addresses.inbox import Inbox, Incoming
+from activities.addresses.searching import Filter
+from activities.addresses.steering import By
 from domain.addresses.cycle import ApplyOrder, Phase, Plan
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
@@ -287,10 +289,7 @@ class World:
 
     async def retry(self) -> None:
         """What an operator does with all that has failed and is in no cycle."""
-        await self.fetch(
-            "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = now() "
-            "WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL"
-        )
+        await steering.retry_many(self.database, Filter(), steering.RETRIED_MAX, By("ann", "all is well"))
 
     def effects_of(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""
