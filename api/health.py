@@ -17,8 +17,10 @@ routes = Routes("health", "Whether the service lives, and how it does.")
 
 
 class Pong(Answer):
-    """Who answers."""
+    """Who answers; `code` and `msg` are for callers of flowSvr's routes, who look for them in every answer."""
 
+    code: Literal[0] = 0
+    msg: Literal["SUCCESS"] = "SUCCESS"
     service: Literal["haulage"] = "haulage"
     version: str = VERSION
 
