@@ -9,20 +9,17 @@ from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
     ScheduleHandle,
     ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from domain.addresses import places
 from domain.addresses.cycle import CycleOrder
-from infra import temporal
+from infra import schedules, temporal
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.intake import ROOM
 from workflows.addresses.upkeep import AddressCheck
@@ -45,7 +42,7 @@ async def ensure(client: Client, pause_seconds: float) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
-    return await _made(client, places.SCHEDULE, schedule)
+    return await schedules.ensure(client, places.SCHEDULE, schedule)
 
 
 async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
@@ -61,18 +58,4 @@ async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=hours))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CHECK_CATCH_UP),
     )
-    return await _made(client, places.CHECKS, schedule)
-
-
-async def _made(client: Client, id_: str, schedule: Schedule) -> ScheduleHandle:
-    try:
-        return await client.create_schedule(id_, schedule)
-    except ScheduleAlreadyRunningError:
-        handle = client.get_schedule_handle(id_)
-        await handle.update(lambda found: _updated(found, schedule))
-        return handle
-
-
-def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
-    wanted.state = found.description.schedule.state
-    return ScheduleUpdate(schedule=wanted)
+    return await schedules.ensure(client, places.CHECKS, schedule)

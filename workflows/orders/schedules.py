@@ -9,18 +9,16 @@ from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
     ScheduleHandle,
     ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 
 from domain.orders import places
 from domain.orders.steps import CycleOrder, WatchOrder
+from infra import schedules
 from workflows.orders.cycle import OrderCycle, attributes
 from workflows.orders.watch import OrderWatch
 
@@ -43,7 +41,7 @@ async def ensure_platform(client: Client, platform: str, project_id: str) -> Sch
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
-    return await _ensure(client, places.schedule_id(platform), schedule)
+    return await schedules.ensure(client, places.schedule_id(platform), schedule)
 
 
 async def ensure_watch(client: Client) -> ScheduleHandle:
@@ -53,18 +51,4 @@ async def ensure_watch(client: Client) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
-    return await _ensure(client, places.WATCH, schedule)
-
-
-async def _ensure(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
-    try:
-        return await client.create_schedule(name, schedule)
-    except ScheduleAlreadyRunningError:
-        handle = client.get_schedule_handle(name)
-        await handle.update(lambda found: _updated(found, schedule))
-        return handle
-
-
-def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
-    wanted.state = found.description.schedule.state
-    return ScheduleUpdate(schedule=wanted)
+    return await schedules.ensure(client, places.WATCH, schedule)
