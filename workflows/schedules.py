@@ -8,15 +8,13 @@ from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
     ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 
+from infra import schedules
 from infra.settings import Settings
 from workflows.addresses import schedules as addresses
 from workflows.downloads import QUEUE
@@ -28,19 +26,10 @@ HOUSEKEEPING = "housekeeping"
 
 async def ensure(client: Client, settings: Settings) -> None:
     """Make the schedules, or bring those that exist to what is said here; a paused one stays paused."""
-    schedule = _housekeeping()
-    try:
-        await client.create_schedule(HOUSEKEEPING, schedule)
-    except ScheduleAlreadyRunningError:
-        await client.get_schedule_handle(HOUSEKEEPING).update(lambda found: _updated(found, schedule))
+    await schedules.ensure(client, HOUSEKEEPING, _housekeeping())
     await orders.ensure_watch(client)
     await addresses.ensure(client, settings.addresses.pause_seconds)
     await addresses.ensure_checks(client, settings.addresses.check_hours)
-
-
-def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
-    wanted.state = found.description.schedule.state
-    return ScheduleUpdate(schedule=wanted)
 
 
 def _housekeeping() -> Schedule:
