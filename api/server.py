@@ -32,8 +32,10 @@ async def listening(app: web.Application, settings: ApiSettings) -> AsyncIterato
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
-        await site.start()
+        shared = settings.own_port is not None
+        await web.TCPSite(runner, settings.host, settings.port, reuse_port=shared).start()
+        if shared:
+            await web.TCPSite(runner, settings.host, settings.own_port).start()
         host, port = runner.addresses[0][:2]
         yield f"http://{host}:{port}"
     finally:

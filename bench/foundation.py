@@ -13,8 +13,9 @@ from typing import Any
 import aiohttp
 import psutil
 
+from bench.parts import ours
 from bench.report import Figure, publish
-from cli.house import House, house, worker_names
+from cli.house import House, house
 from infra.settings import Settings
 
 RUNS = 5
@@ -73,7 +74,7 @@ async def _export(running: House) -> tuple[float, float]:
         task_id = (await _json(session.post("/v1/downloads", json=request)))["task_id"]
         peak = 0
         while True:
-            peak = max(peak, *(_resident(running, name) for name in ("api", *worker_names())))
+            peak = max(peak, *(_resident(running, name) for name in ours()))
             status = await _json(session.get(f"/v1/downloads/{task_id}"))
             if status["state"] not in ("pending", "running"):
                 break

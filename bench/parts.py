@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from cli.house import House, worker_names
+from cli.house import House, api_names, worker_names
 from infra.embedded import database, engine, store
 
 SAMPLE_SECONDS = 0.05
@@ -19,7 +19,7 @@ SERVING = (engine.NAME, database.NAME, store.NAME)
 
 def ours() -> tuple[str, ...]:
     """The processes that run our code."""
-    return ("api", *worker_names())
+    return (*api_names(), *worker_names())
 
 
 @dataclass

@@ -21,6 +21,7 @@ LOOPBACK = "127.0.0.1"
 SOURCE_PORT = 8091
 METRICS_PORT = 9091
 WORKER_PROCESSES = 2
+API_PROCESSES = 2
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ async def house(settings: Settings) -> AsyncIterator[House]:
         ports = {
             "api": stack.claim_port("api", settings.api.port),
             "source": stack.claim_port("source", SOURCE_PORT),
-            **{name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate(worker_names())},
+            **{
+                name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate((*worker_names(), *api_names()))
+            },
         }
         own = _settings(stack, ports)
         await serving.prepare(own, stack.environment(own))
@@ -54,7 +57,7 @@ async def house(settings: Settings) -> AsyncIterator[House]:
             _python(
                 "source", "-m", "sims.source", "--port", str(ports["source"]), ready=_answers(ports["source"], "/stats")
             ),
-            _python("api", "-m", "cli", "api", env=stack.environment(own), ready=_answers(ports["api"], "/livez")),
+            *(_api(stack, own, name, ports[name]) for name in api_names()),
             *(_worker(stack, own, name, ports[name]) for name in worker_names()),
         )
         addresses = stack.addresses
@@ -65,6 +68,11 @@ async def house(settings: Settings) -> AsyncIterator[House]:
 def worker_names() -> list[str]:
     """The worker processes: several, because encoding rows is work for the processor."""
     return [f"worker-{number}" for number in range(1, WORKER_PROCESSES + 1)]
+
+
+def api_names() -> list[str]:
+    """The API processes: several on one port, because a request is work for the processor."""
+    return [f"api-{number}" for number in range(1, API_PROCESSES + 1)]
 
 
 def _settings(stack: Stack, ports: Mapping[str, int]) -> Settings:
@@ -86,6 +94,11 @@ def _worker(stack: Stack, settings: Settings, name: str, metrics_port: int) -> P
     )
     env = stack.environment(own)
     return _python(name, "-m", "cli", "worker", env=env, ready=_answers(metrics_port, "/livez"))
+
+
+def _api(stack: Stack, settings: Settings, name: str, own_port: int) -> Part:
+    own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
+    return _python(name, "-m", "cli", "api", env=stack.environment(own), ready=_answers(own_port, "/livez"))
 
 
 Ready = Callable[[], Awaitable[None]]

@@ -91,6 +91,9 @@ class ApiSettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = 8080
+    own_port: int | None = Field(
+        default=None, description="reaches this process alone; others of this machine may then listen on `port`, too"
+    )
     admin_key: SecretStr = SecretStr("")
     body_max_bytes: int = 1024 * 1024
     body_timeout_seconds: float = 20.0
@@ -100,6 +103,9 @@ class ApiSettings(BaseModel):
     streams_per_project: int = Field(default=100, ge=1, description="streams that a project may hold open, per process")
     public_base: PublicBase = Field(
         default="", description="scheme and host that links to us begin with; by default as the request named us"
+    )
+    session_hours: float = Field(
+        default=12.0, gt=0, le=24 * 31, description="after which whoever signed in to the console signs in again"
     )
 
 

@@ -30,7 +30,7 @@ from tests.address_oracle import Book
 from tests.stack import eventually
 
 SECRET = "a-secret-of-sixteen-or-more"
-VICTIMS = ("worker-1", "engine", "database", "api")
+VICTIMS = ("worker-1", "engine", "database", "api-1")
 MESSAGES, AT_A_TIME = 400, 20
 # Calls that are slow, and some that are lost, so that a kill finds work under way.
 ROUGH = (Rule(action=Action.SLOW, seconds=0.05), Rule(action=Action.LOST, fraction=0.05))

@@ -28,7 +28,7 @@ ROWS = 120_000
 PAGE_SIZE = 250
 # Slow enough that even a test that is hindered for seconds kills in the middle.
 DELAY_MS = 60
-VICTIMS = ("worker-1", "worker-2", "api", "engine", "database", "store")
+VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database", "store")
 
 
 @pytest.mark.parametrize("victim", VICTIMS)

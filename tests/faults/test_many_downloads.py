@@ -24,7 +24,7 @@ from tests.stack import eventually
 
 PROJECTS, DOWNLOADS_EACH = 20, 10
 ROWS = 1_000
-VICTIMS = ("worker-1", "worker-2", "api", "engine", "database", "store")
+VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database", "store")
 # So many that they last as long as the downloads, and an end, as on a busy machine each costs more than its pause.
 KILLS, KILL_EVERY_SECONDS = 12, 4.0
 PART_BYTES = 16 * 1024 * 1024

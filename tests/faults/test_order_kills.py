@@ -31,7 +31,7 @@ from tests.stack import eventually
 
 SPAN_SECONDS = 7_200
 INTERVAL_SECONDS = 120
-VICTIMS = ("worker-1", "engine", "database", "store", "api")
+VICTIMS = ("worker-1", "engine", "database", "store", "api-1")
 NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
 
 

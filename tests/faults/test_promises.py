@@ -15,7 +15,7 @@ import aiohttp
 import asyncpg
 import psutil
 
-from cli.house import House, worker_names
+from cli.house import House, api_names, worker_names
 from infra import temporal
 from tests.exports import expected, parsed
 from tests.faults.client import client
@@ -26,7 +26,7 @@ SAMPLE_SECONDS = 0.2
 
 async def test_memory_stays_flat_over_a_million_rows(running: House) -> None:
     """An export of 1,000,000 rows keeps every process of ours under 400 MB, and is right."""
-    ours = ("api", *worker_names())
+    ours = (*api_names(), *worker_names())
     peaks = dict.fromkeys(ours, 0)
 
     async def sample() -> None:
@@ -130,8 +130,8 @@ async def _tables(running: House) -> bytes:
 
 
 async def _figures(running: House) -> bytes:
-    ports = [running.stack.ports.chosen[name] for name in worker_names()]
-    pages = [f"{running.api}/metrics", *(f"http://127.0.0.1:{port}/metrics" for port in ports)]
+    ports = [running.stack.ports.chosen[name] for name in (*api_names(), *worker_names())]
+    pages = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     async with aiohttp.ClientSession() as session:
         texts = [await (await session.get(page)).read() for page in pages]
     assert all(b"haulage_" in text and b"temporal_" in text for text in texts)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -18,14 +16,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cli.house import INHERITED, LOOPBACK, ROOT, House, house
-from infra.embedded import NotReady, Part
+from cli.house import House, api_names, house
 from infra.settings import Settings
 from tests import task_checker
 from tests.faults.client import PAUSE_SECONDS, client
 from tests.task_checker import FINAL, Count, Holding, Notes, Saying
 
-VICTIMS = ("api", "api-2", "worker-1", "worker-2", "engine", "database")
+VICTIMS = (*api_names(), "worker-1", "worker-2", "engine", "database")
 KILLS, KILL_EVERY_SECONDS = 8, 2.5
 PRODUCERS, TASKS_EACH, WORKERS = 6, 60, 8
 LEASE_SECONDS = 6
@@ -80,44 +77,17 @@ class Creates:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    """Everything that `haulage up` starts, and one API process more."""
+    """Everything that `haulage up` starts."""
     folder = Path(tempfile.mkdtemp(prefix="haulage-faults-"))
     try:
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("HAULAGE_TASKS__LANE_MAX_TASKS", str(LANE_TASKS))
             async with house(Settings().model_copy(update={"data_dir": folder})) as running, client(running) as caller:
-                other = await _add_api(running)
+                doors = tuple(running.stack.addresses[name] for name in api_names())
                 async with aiohttp.ClientSession(headers=caller.session.headers) as session:
-                    yield Scene(running, (running.api, other), session)
+                    yield Scene(running, doors, session)
     finally:
         shutil.rmtree(folder)
-
-
-async def _add_api(running: House) -> str:
-    """A second API process; its address."""
-    port = running.stack.claim_port("api-2", 0)
-    address = f"http://{LOOPBACK}:{port}"
-    own = running.settings.model_copy(update={"api": running.settings.api.model_copy(update={"port": port})})
-    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-
-    async def ready() -> None:
-        try:
-            async with aiohttp.ClientSession() as session, session.get(f"{address}/livez") as answer:
-                if answer.status != 200:
-                    raise NotReady(f"it answers {answer.status}")
-        except aiohttp.ClientError as error:
-            raise NotReady(str(error)) from error
-
-    await running.stack.add(
-        Part(
-            name="api-2",
-            argv=[sys.executable, "-m", "cli", "api"],
-            env={**inherited, "PYTHONPATH": str(ROOT), **running.stack.environment(own)},
-            folder=ROOT,
-            ready=ready,
-        )
-    )
-    return address
 
 
 @pytest.mark.timeout(420)

@@ -35,7 +35,7 @@ from tests.stack import eventually
 from tests.transfers import CONTENT, FINAL, FOLDER, sha256, tuned
 
 WINDOW_SECONDS = 3
-VICTIMS = ("worker-1", "worker-2", "api", "engine", "database")
+VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database")
 KILLS, KILL_EVERY_SECONDS = 7, 3.0
 HOSTS, ROUNDS = 40, 8
 SLOW = Scenario(upload_seconds=0.5, download_seconds=3.0, jitter_seconds=2.0)
