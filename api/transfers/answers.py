@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
 from pydantic import AwareDatetime, Field
 
 from api.models import Answer
-from domain.transfers.states import Reason, State
+from domain.transfers.ids import Job
+from domain.transfers.states import Reason, State, summary
 
 
 class Joined(Answer):
@@ -57,17 +62,59 @@ class TargetAnswer(Standing):
     file_name: str
 
 
-class JobAnswer(Answer):
+class Trouble(Answer):
+    """Targets that did not get the file for the same reason."""
+
+    status: State
+    reason: Reason | None
+    code: int | None = Field(description="GSE's code, where GSE had the last word")
+    meaning: str = Field(description="the same for people, and what to do")
+    count: int = Field(description="how many targets")
+
+
+class JobSummary(Answer):
     """Where a job stands, by the targets that your project has in it."""
 
     job_id: str
+    biz_id: int
+    app_id: int
+    file_path: str
     status: State = Field(description="Failed if any target failed; Timeout if none did, but one ran out of time")
     partial: bool = Field(description="whether targets succeeded although the status is Failed or Timeout")
     counts: dict[State, int] = Field(description="how many targets stand where")
     closes_at: AwareDatetime = Field(description="until when targets join")
     deadline_at: AwareDatetime = Field(description="what is not done then ends as Timeout")
     finished_at: AwareDatetime | None = None
+
+
+class JobAnswer(JobSummary):
+    """Where a job stands, with a page of its targets."""
+
+    troubles: list[Trouble] = Field(default=[], description="why targets did not get the file, the most frequent first")
     targets: list[TargetAnswer] = Field(description="a page of them; none before the window has ended")
     next_cursor: str | None = Field(
         default=None, description="send this as `cursor` for the next page; null on the last"
     )
+
+
+def summarised(
+    job: Job,
+    counts: Mapping[State, int],
+    closes_at: datetime,
+    deadline_at: datetime,
+    finished_at: datetime | None = None,
+) -> dict[str, Any]:
+    """What a job's summary holds."""
+    whole = summary(counts)
+    return {
+        "job_id": str(job),
+        "biz_id": job.file.biz_id,
+        "app_id": job.file.app_id,
+        "file_path": job.file.path,
+        "status": whole.state,
+        "partial": whole.partial,
+        "counts": {state: counts.get(state, 0) for state in State},
+        "closes_at": closes_at,
+        "deadline_at": deadline_at,
+        "finished_at": finished_at,
+    }

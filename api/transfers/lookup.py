@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.together import Gathered
-from domain.transfers.states import State
+from domain.transfers.states import Reason, State
 from infra.services import Services
 from infra.tables.transfers import ALL_TARGETS
 from workflows.transfers import TransferJob
@@ -39,16 +40,20 @@ FOUND = """
         WHERE j.job_id = n.job_id LIMIT 1
     ) found
 """
+# One of the messages stands for all of a kind.
 _COUNTS = """
-    SELECT t.state, count(*) FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
-    WHERE t.job = $1 AND s.project_id = $2 GROUP BY t.state
+    SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 GROUP BY t.state, t.reason, t.code
 """
 _TARGETS = """
     SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
         s.signature, s.target_user, s.folder, s.file_name
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND s.project_id = $2 AND t.key > $3 AND ($4::text IS NULL OR t.state = $4)
-    ORDER BY t.key LIMIT $5
+        AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
+        AND ($7::text IS NULL OR t.agent_id = $7)
+    ORDER BY t.key LIMIT $8
 """
 
 
@@ -61,7 +66,26 @@ class JobRow:
     deadline_at: datetime
     finished_at: datetime | None
     expires_at: datetime
-    counts: dict[State, int]
+    ends: Sequence[asyncpg.Record]
+    """How many targets stand where, and why."""
+
+    @property
+    def counts(self) -> dict[State, int]:
+        """How many targets stand where."""
+        counts = Counter[State]()
+        for each in self.ends:
+            counts[State(each["state"])] += each["count"]
+        return dict(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which targets of a job are looked for; None for any."""
+
+    state: State | None = None
+    reason: Reason | None = None
+    code: int | None = None
+    agent_id: str | None = None
 
 
 class Lookup:
@@ -90,15 +114,16 @@ class Lookup:
             found = await connection.fetch(_COUNTS, row["id"], project_id) if row else []
         if row is None or not found:
             return None
-        counts = {State(each["state"]): each["count"] for each in found}
-        return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], counts)
+        return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], found)
 
     async def targets(
-        self, job: int, project_id: str, state: State | None, after: int, limit: int
+        self, job: int, project_id: str, which: Which, after: int, limit: int
     ) -> Sequence[asyncpg.Record]:
         """Targets of a job in the order of their keys."""
         async with self._database.connection() as connection:
-            return await connection.fetch(_TARGETS, job, project_id, after, state, limit)
+            return await connection.fetch(
+                _TARGETS, job, project_id, after, which.state, which.reason, which.code, which.agent_id, limit
+            )
 
     async def cancel(self, job_id: str, project_id: str, key: int = ALL_TARGETS) -> None:
         """Note that a target, or all that the project has in the job, is no longer wanted."""

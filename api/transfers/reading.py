@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -10,14 +11,16 @@ from pydantic import Field
 
 from api.models import Request
 from api.routes import Access, Call
-from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer
+from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer, Trouble, summarised
 from api.transfers.joins import WINDOWS_MAX
-from api.transfers.lookup import JobRow, is_over
+from api.transfers.lookup import JobRow, Which, is_over
 from api.transfers.room import JobPath, TaskPath, desk, missing, routes
 from domain.faults import Gone, Missing
 from domain.transfers import ids
+from domain.transfers.gse import meaning
 from domain.transfers.ids import Job
-from domain.transfers.states import State, summary
+from domain.transfers.request import AGENT_ID_MAX_CHARACTERS
+from domain.transfers.states import Reason, State
 
 EXPIRED = "transfer_expired"
 
@@ -26,6 +29,9 @@ class Wanted(Request):
     """Which targets of a job."""
 
     status: State | None = Field(default=None, description="only targets that stand there")
+    reason: Reason | None = Field(default=None, description="only targets that ended for this reason")
+    code: int | None = Field(default=None, ge=-(2**31), lt=2**31, description="only targets with this code of GSE")
+    target_agent_id: str | None = Field(default=None, max_length=AGENT_ID_MAX_CHARACTERS, description="only this host")
     limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
     cursor: str | None = Field(
         default=None, pattern=r"^(0|[1-9][0-9]{0,18})$", description="`next_cursor` of the page before"
@@ -107,37 +113,36 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
     count = await desk(call).lookup.joined(str(job), call.project_id)
     if not count:
         raise gone("job") if deadline_at < datetime.now(UTC) else _no_job()
-    return JobAnswer(
-        job_id=str(job),
-        status=State.PENDING,
-        partial=False,
-        counts=_all_states({State.PENDING: count}),
-        closes_at=closes_at,
-        deadline_at=deadline_at,
-        targets=[],
-    )
+    known = summarised(job, {State.PENDING: count}, closes_at, deadline_at)
+    return JobAnswer(**known, targets=[])
 
 
 async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> JobAnswer:
     after = int(query.cursor or 0)
-    found = await desk(call).lookup.targets(row.id, call.project_id, query.status, after, query.limit + 1)
+    which = Which(query.status, query.reason, query.code, query.target_agent_id)
+    found = await desk(call).lookup.targets(row.id, call.project_id, which, after, query.limit + 1)
     shown = found[: query.limit]
-    whole = summary(row.counts)
     return JobAnswer(
-        job_id=str(job),
-        status=whole.state,
-        partial=whole.partial,
-        counts=_all_states(row.counts),
-        closes_at=row.closes_at,
-        deadline_at=row.deadline_at,
-        finished_at=row.finished_at,
+        **summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at),
+        troubles=_troubles(row.ends),
         targets=[_target(each) for each in shown],
         next_cursor=str(shown[-1]["key"]) if len(found) > len(shown) else None,
     )
 
 
-def _all_states(counts: dict[State, int]) -> dict[State, int]:
-    return {state: counts.get(state, 0) for state in State}
+def _troubles(ends: Sequence[asyncpg.Record]) -> list[Trouble]:
+    found = [
+        Trouble(
+            status=each["state"],
+            reason=each["reason"],
+            code=each["code"],
+            meaning=meaning(each["code"]) if each["reason"] == Reason.GSE_CODE else each["message"],
+            count=each["count"],
+        )
+        for each in ends
+        if each["state"] in (State.FAILED, State.TIMEOUT)
+    ]
+    return sorted(found, key=lambda each: -each.count)
 
 
 def _target(row: asyncpg.Record) -> TargetAnswer:

@@ -1,0 +1,143 @@
+"""Listing: jobs from the database, those that are not written down yet from the engine, and how many stand where."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError
+
+from domain.transfers import ids
+from domain.transfers.ids import Job
+from domain.transfers.states import State
+from infra.services import Services
+from workflows.transfers import TransferJob
+
+WAITING_MAX = 50
+"""Jobs of open windows that a list shows at most."""
+LOOK_SECONDS = 2.0
+"""For how long it is good enough which jobs collect: the engine's own lists are slow, and throttled."""
+ANSWER_TIMEOUT = timedelta(seconds=2)
+COUNTS_KEPT = 5_000
+
+_COLLECTING = "HaulageRoom = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
+
+# By the key: jobs are written down in the order of their windows.
+_JOBS = """
+    SELECT j.id, j.job_id, j.closes_at, j.deadline_at, j.finished_at FROM transfer_jobs j
+    WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
+        AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
+        AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
+    ORDER BY j.id DESC LIMIT $5
+"""
+_COUNTS = """
+    SELECT t.job, t.state, count(*) FROM transfer_targets t
+    JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = ANY($1::bigint[]) AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.job, t.state
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """A job that is written down."""
+
+    id: int
+    job: Job
+    closes_at: datetime
+    deadline_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that targets still join, or that is about to be written down."""
+
+    job: Job
+    targets: int
+
+
+class Listing:
+    """Lists of jobs. Where no project is named, they are everybody's."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+        self._engine = services.engine
+        self._looks: dict[str | None, tuple[float, asyncio.Task[list[Waiting]]]] = {}
+        # Of jobs that are over: nothing changes them any more.
+        self._counts: OrderedDict[tuple[int, str | None], dict[State, int]] = OrderedDict()
+
+    async def jobs(
+        self, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
+    ) -> list[ListedRow]:
+        """Jobs that are written down, the newest first."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_JOBS, before, project_id, search, ended, limit)
+        read = ((row, ids.read_job(row["job_id"])) for row in rows)
+        return [
+            ListedRow(row["id"], job, row["closes_at"], row["deadline_at"], row["finished_at"])
+            for row, job in read
+            if job
+        ]
+
+    async def counts(self, rows: Sequence[ListedRow], project_id: str | None) -> dict[int, dict[State, int]]:
+        """How many targets of each job stand where."""
+        known = {row.id: self._counts[row.id, project_id] for row in rows if (row.id, project_id) in self._counts}
+        unknown = {row.id: row for row in rows if row.id not in known}
+        fresh: dict[int, dict[State, int]] = {id_: {} for id_ in unknown}
+        if unknown:
+            async with self._database.connection() as connection:
+                for each in await connection.fetch(_COUNTS, list(unknown), project_id):
+                    fresh[each["job"]][State(each["state"])] = each["count"]
+        for id_, counts in fresh.items():
+            if unknown[id_].finished_at is not None:
+                self._keep(id_, project_id, counts)
+        return known | fresh
+
+    def _keep(self, id_: int, project_id: str | None, counts: dict[State, int]) -> None:
+        self._counts[id_, project_id] = counts
+        if len(self._counts) > COUNTS_KEPT:
+            self._counts.popitem(last=False)
+
+    async def waiting(self, project_id: str | None, search: str) -> list[Waiting]:
+        """Jobs that nothing is written of yet; two seconds ago is good enough."""
+        since, look = self._looks.get(project_id, (0.0, None))
+        if look is None or time.monotonic() - since > LOOK_SECONDS:
+            self._looks = {key: each for key, each in self._looks.items() if time.monotonic() - each[0] < LOOK_SECONDS}
+            look = asyncio.create_task(self._look(project_id))
+            self._looks[project_id] = (time.monotonic(), look)
+        found = await asyncio.shield(look)
+        written = await self._written([str(each.job) for each in found])
+        return [each for each in found if str(each.job) not in written and search.lower() in str(each.job).lower()]
+
+    async def _look(self, project_id: str | None) -> list[Waiting]:
+        running = self._engine.list_workflows(_COLLECTING, limit=WAITING_MAX)
+        jobs = [job async for each in running if (job := ids.read_job(each.id))]
+        counts = await asyncio.gather(*(self._targets(str(job), project_id) for job in jobs))
+        found = [Waiting(job, count) for job, count in zip(jobs, counts, strict=True) if count]
+        return sorted(found, key=lambda each: (-each.job.bucket, str(each.job)))
+
+    async def _targets(self, job_id: str, project_id: str | None) -> int:
+        """How many have joined; none where the job does not answer now: whose it is, only itself can say."""
+        handle, open_only = self._engine.get_workflow_handle(job_id), QueryRejectCondition.NOT_OPEN
+        try:
+            if project_id is None:
+                status = await handle.query(TransferJob.status, reject_condition=open_only, rpc_timeout=ANSWER_TIMEOUT)
+                return status.targets
+            return await handle.query(
+                TransferJob.joined, project_id, reject_condition=open_only, rpc_timeout=ANSWER_TIMEOUT
+            )
+        except (RPCError, WorkflowQueryRejectedError, WorkflowQueryFailedError):
+            return 0
+
+    async def _written(self, job_ids: list[str]) -> set[str]:
+        if not job_ids:
+            return set()
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])", job_ids)
+        return {row["job_id"] for row in rows}

@@ -1,0 +1,100 @@
+"""Jobs in lists: pages, whose they are, which have ended, and why targets did not get the file."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from infra.settings import Settings
+from sims.gse.scenario import Action, Rule
+from tests.stack import eventually
+from tests.transfers import QUICK, Transfers, job_of, transferring, window_begins
+
+pytestmark = pytest.mark.stack
+
+MIXED = QUICK.model_copy(
+    update={
+        "rules": (
+            Rule(action=Action.FAIL, agent="nouser-.*", code=122, message="no user root"),
+            Rule(action=Action.FAIL, agent="large-.*", code=119),
+            Rule(action=Action.STUCK, agent="stuck-.*"),
+        )
+    }
+)
+
+
+async def listed(transfers: Transfers, **query: Any) -> list[dict[str, Any]]:
+    """All jobs, page by page."""
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        reply = await transfers.ask("GET", "/v1/transfers/jobs", params={**query, **cursor})
+        assert reply.status == 200, reply.body
+        found += reply.body["items"]
+        if reply.body["next_cursor"] is None:
+            return found
+        cursor = {"cursor": reply.body["next_cursor"]}
+
+
+async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
+    """Each once, whatever the size of a page; searched by any part of their ids."""
+    async with transferring(settings) as transfers:
+        job_ids = []
+        for number in range(5):
+            task = await transfers.ended(await transfers.join("agent-1", file_path=f"/etc/App-{number}.conf"))
+            job_ids.append(job_of(task))
+        every, by_two = await listed(transfers), await listed(transfers, limit=2)
+        searched = await listed(transfers, search="/etc/app-3")
+
+    assert [job["job_id"] for job in every] == job_ids[::-1]
+    assert by_two == every
+    assert [(job["file_path"], job["biz_id"], job["counts"]["Success"]) for job in searched] == [
+        ("/etc/App-3.conf", 2, 1)
+    ]
+
+
+async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
+    """While its window is open with who has joined, afterwards with where they stand; once, and to its project only."""
+    async with transferring(settings, MIXED, window_seconds=4) as transfers:
+        _, other_key = await transfers.door.make_project("other")
+        await window_begins(4)
+        task_ids = await transfers.join_many(["fine-1", "fine-2", "stuck-1"])
+        [collecting] = await eventually(lambda: listed(transfers))
+        strangers = await transfers.door.ask("GET", "/v1/transfers/jobs", key=other_key)
+        await transfers.ended(task_ids[0])
+        [running] = await listed(transfers, ended="false")
+        over = await listed(transfers, ended="true")
+        await transfers.ask("POST", f"/v1/transfers/jobs/{quote(running['job_id'])}/cancel")
+        await transfers.job_ended(running["job_id"])
+        [ended] = await listed(transfers, ended="true")
+
+    assert (collecting["status"], collecting["counts"]["Pending"]) == ("Pending", 3)
+    assert strangers.body["items"] == over == []
+    assert (running["status"], running["finished_at"], sum(running["counts"].values())) == ("Running", None, 3)
+    assert (ended["status"], ended["partial"], ended["counts"]["Failed"]) == ("Failed", True, 1)
+    assert {each["job_id"] for each in (collecting, running)} == {ended["job_id"]}
+
+
+async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -> None:
+    """By reason and code, the most frequent first, and its targets are found by each of them and by host."""
+    async with transferring(settings, MIXED, window_seconds=2) as transfers:
+        agents = ["fine-1", *(f"nouser-{n}" for n in range(3)), "large-1"]
+        job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
+        job = await transfers.job_ended(job_id)
+        missing_user = await transfers.job(job_id, code=122)
+        by_code = await transfers.job(job_id, reason="gse_code", status="Failed")
+        one = await transfers.job(job_id, target_agent_id="large-1")
+        nobody = await transfers.job(job_id, reason="cancelled")
+
+    assert [(each["code"], each["reason"], each["count"]) for each in job["troubles"]] == [
+        (122, "gse_code", 3),
+        (119, "gse_code", 1),
+    ]
+    assert job["troubles"][0]["meaning"].startswith("There is no such user")
+    assert (job["file_path"], job["app_id"]) == (transfers.path, transfers.app_id)
+    assert {each["target_agent_id"] for each in missing_user["targets"]} == {f"nouser-{n}" for n in range(3)}
+    assert len(by_code["targets"]) == 4
+    assert [each["target_agent_id"] for each in one["targets"]] == ["large-1"]
+    assert nobody["targets"] == []
