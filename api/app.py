@@ -21,6 +21,7 @@ from api import (
     orders,
     projects,
     server,
+    session,
     tasks,
     transfers,
     webhooks,
@@ -38,6 +39,7 @@ from infra.settings import Settings
 ROOMS: Sequence[Routes] = (
     health.routes,
     docs.routes,
+    session.routes,
     projects.routes,
     downloads.routes,
     webhooks.routes,
@@ -58,7 +60,7 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     )
     app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
     app.on_response_prepare.append(middleware.dress)
-    gate = app[GATE] = Gate(services.database, settings)
+    gate = app[GATE] = Gate(services.database, settings, services.sealer)
     app[PUSHERS] = Pushers(services.http, settings.addresses.push)
     paths = {route.path for room in rooms for route in room}
     for room in rooms:

@@ -1,22 +1,30 @@
-"""Who calls: a project's key or the admin key, from `Authorization: Bearer …` and from nowhere else."""
+"""Who calls: a project's key or the admin key, from `Authorization: Bearer …`, or who signed in to the console."""
 
 from __future__ import annotations
 
 import hmac
+import re
 from datetime import datetime, timedelta
 
-from aiohttp import web
+import asyncpg
+from aiohttp import hdrs, web
 from sqlalchemy import ColumnElement
 from sqlmodel import col, func, or_
 
-from api.routes import Access, Caller
+from api.cookies import NAME, OWN_HEADER, Cookies, Session
+from api.routes import Access, Caller, Route
 from api.together import Together
 from domain import projects
 from domain.faults import Denied, Missing
 from infra.database import Database
+from infra.sealing import Sealer
 from infra.settings import Settings
 
 LAST_USED_PRECISION = timedelta(minutes=1)  # so that a busy key costs a write a minute, not one a call
+PROJECT_HEADER = "Haulage-Project"
+PROJECT_PARAMETER = "project"
+
+_PROJECT_ID = re.compile(projects.PROJECT_ID_PATTERN, re.ASCII)
 
 HINT = "Send it as `Authorization: Bearer hlg_…`."
 
@@ -28,39 +36,93 @@ class Gate:
     at the same time are looked at together.
     """
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, sealer: Sealer) -> None:
+        self.cookies = Cookies(sealer, settings)
         self._database = database
         self._admin_key = settings.api.admin_key.get_secret_value().encode()
         self._pepper = settings.secrets.pepper.get_secret_value()
         self._owners = Together(self._owner)
+        self._sessions = Together(self._of_session)
+        self._projects = Together(self._exists)
 
-    async def admit(self, request: web.Request, access: Access) -> Caller:
-        """Who this is, if they may use routes of this access at all.
+    async def admit(self, request: web.Request, route: Route) -> Caller:
+        """Who this is, if they may use this route at all.
 
         Raises:
             Denied: There is no key, or none of ours, or it was revoked.
             Missing: The key is right, and opens other doors than this one.
         """
-        if access is Access.PUBLIC:
+        if route.access is Access.PUBLIC:
             return Caller()
-        caller = await self._identify(_bearer(request))
-        if access is Access.ADMIN and not caller.is_admin:
+        if hdrs.AUTHORIZATION in request.headers or NAME not in request.cookies:
+            caller = await self.identify(_bearer(request))
+        else:
+            caller = await self._signed_in(request)
+        if route.access is Access.ADMIN and not caller.is_admin:
             raise not_here()
-        if access is Access.PROJECT and caller.is_admin:
+        if PROJECT_HEADER in request.headers or (route.project_in_query and PROJECT_PARAMETER in request.query):
+            return await self._within(caller, _project(request, route), route)
+        if route.access is Access.PROJECT and caller.is_admin:
             raise Denied(
                 "project_key_needed",
-                "The admin key belongs to no project, and this route works on the caller's own project.",
-                "Use a key of that project; POST /v1/projects/{project_id}/keys makes one.",
+                "The admin key belongs to no project, and this route works on one project.",
+                f"Name it in the header {PROJECT_HEADER}, or use a key of that project; "
+                "POST /v1/projects/{project_id}/keys makes one.",
             )
         return caller
 
-    async def _identify(self, token: str) -> Caller:
+    async def identify(self, token: str) -> Caller:
+        """Whose key this is.
+
+        Raises:
+            Denied: It is none of ours, or it was revoked.
+        """
         if self._admin_key and hmac.compare_digest(token.encode(), self._admin_key):
             return Caller(is_admin=True)
         owner = await self._owners.ask(token)
         if owner is None:
             raise _not_ours(token)
         return owner
+
+    async def sign_in(self, token: str) -> tuple[Caller, Session]:
+        """Whose key this is, and a session that lasts no longer than the key.
+
+        Raises:
+            Denied: It is none of ours, or it was revoked.
+        """
+        caller = await self.identify(token)
+        key = projects.parse(token)
+        if caller.is_admin or key is None:
+            return caller, self.cookies.begin("", self._admin_key)
+        return caller, self.cookies.begin(key.key_id, projects.digest(self._pepper, key.secret))
+
+    async def _signed_in(self, request: web.Request) -> Caller:
+        session = self.cookies.read(request)
+        if session is None:
+            raise _session_over()
+        if not self.cookies.may_act(request):
+            raise Denied(
+                "session_not_enough",
+                "A session's cookie alone lets nobody do this: any page could have made the browser send it.",
+                f"Send the header `{OWN_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
+            )
+        credential, caller = self._admin_key, Caller(is_admin=True, until=session.until)
+        if session.key_id:
+            row = await self._sessions.ask(session.key_id)
+            credential = row["hash"] if row else b""
+            caller = Caller(row["project_id"] if row else None, session.key_id, until=session.until)
+        if not credential or not hmac.compare_digest(self.cookies.mark(credential), session.mark):
+            raise _session_over()
+        return caller
+
+    async def _within(self, caller: Caller, project_id: str, route: Route) -> Caller:
+        """The caller in the one project that it names."""
+        check_owner(caller, project_id)
+        if not (caller.is_admin and route.is_within_project):
+            return caller
+        if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.ask(project_id):
+            raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
+        return Caller(project_id=project_id, is_admin=True, until=caller.until)
 
     async def _owner(self, token: str) -> Caller | None:
         """Whose key this is."""
@@ -77,6 +139,20 @@ class Gate:
             if row["unseen"]:
                 await connection.execute(_USED, key.key_id)
         return Caller(project_id=row["project_id"], key_id=key.key_id)
+
+    async def _of_session(self, key_id: str) -> asyncpg.Record | None:
+        """The key that a session was begun with, if it still opens anything."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
+            if row is None or not row["live"]:
+                return None
+            if row["unseen"]:
+                await connection.execute(_USED, key_id)
+        return row
+
+    async def _exists(self, project_id: str) -> bool:
+        async with self._database.connection() as connection:
+            return bool(await connection.fetchval("SELECT true FROM projects WHERE id = $1", project_id))
 
 
 GATE = web.AppKey("gate", Gate)
@@ -96,6 +172,10 @@ def _not_ours(token: str) -> Denied:
     return Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
 
 
+def _session_over() -> Denied:
+    return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
+
+
 def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:
     """Whether what this column ends still holds now, by the database's clock, which all replicas share."""
     return or_(col(revoked_at).is_(None), col(revoked_at) > func.now())
@@ -112,8 +192,17 @@ def not_here() -> Missing:
     return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
 
 
+def _project(request: web.Request, route: Route) -> str:
+    """The project that a request names: in the header, and where browsers can send none in the query."""
+    named = request.headers.getall(PROJECT_HEADER, [])
+    if route.project_in_query:
+        named += request.query.getall(PROJECT_PARAMETER, [])
+    # Two different ones are nobody's: which of them counted would be a matter of taste.
+    return named[0] if len(set(named)) == 1 else ""
+
+
 def _bearer(request: web.Request) -> str:
-    headers = request.headers.getall("Authorization", [])
+    headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, token = (headers[0] if len(headers) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token.isascii() or not token.strip():
         raise Denied("key_missing", "This route needs an API key.", HINT)

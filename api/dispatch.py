@@ -35,7 +35,7 @@ async def _admit(route: Route, request: web.Request, gate: auth.Gate) -> Caller:
     if route.access is Access.PUSH:
         await request.app[pushers.PUSHERS].admit(request)
         return Caller()
-    return await gate.admit(request, route.access)
+    return await gate.admit(request, route)
 
 
 async def _inputs(route: Route, request: web.Request, caller: Caller, services: Services) -> dict[str, Any]:
@@ -45,10 +45,12 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, services: 
         inputs["path"] = reading.path(request, route.variables)
     if route.access is Access.OWNER:
         auth.check_owner(caller, inputs["path"].project_id)
+    # Whoever let the caller in has read it.
+    besides = auth.PROJECT_PARAMETER if route.project_in_query else ""
     if route.query:
-        inputs["query"] = reading.query(request, route.query)
+        inputs["query"] = reading.query(request, route.query, besides)
     elif request.query_string:
-        reading.query(request, Nothing)
+        reading.query(request, Nothing, besides)
     if route.headers:
         inputs["headers"] = reading.headers(request, route.headers)
     if route.body:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api import problems
+from api import cookies, problems
+from api.auth import PROJECT_HEADER, PROJECT_PARAMETER
 from api.routes import JSON, Access, Route, Routes
 
 VERSION = "0.1.0"
@@ -22,21 +23,43 @@ DESCRIPTION = """\
 Haulage moves data for business systems, durably.
 
 Send a key as `Authorization: Bearer hlg_…`. A key opens its own project: whatever belongs to another one is
-answered with 404, as if it were not there. Fields that this document does not name are refused. Errors are
-`application/problem+json` with a stable `code`, and a sentence that says what was wrong and what to do. Only the routes
-of tasks answer all but a missing key with 200, and a number as `code` that is 0 when all is well.
+answered with 404, as if it were not there. The admin key opens any project that the header `Haulage-Project` names.
+Fields that this document does not name are refused. Errors are `application/problem+json` with a stable `code`, and a
+sentence that says what was wrong and what to do. Only the routes of tasks answer all but a missing key with 200, and a
+number as `code` that is 0 when all is well.
 """
 
+_WITHIN: Json = {"admin_key": [], "project_header": []}
+_SESSION: Json = {"session": []}
 SECURITY: dict[Access, list[Json]] = {
     Access.PUBLIC: [],
-    Access.PROJECT: [{"project_key": []}],
-    Access.OWNER: [{"project_key": []}, {"admin_key": []}],
-    Access.ADMIN: [{"admin_key": []}],
+    Access.PROJECT: [{"project_key": []}, _WITHIN, _SESSION],
+    Access.PROJECTS: [{"project_key": []}, {"admin_key": []}, _WITHIN, _SESSION],
+    Access.OWNER: [{"project_key": []}, {"admin_key": []}, _SESSION],
+    Access.ADMIN: [{"admin_key": []}, _SESSION],
     Access.PUSH: [{"push_token": []}, {"push_secret": []}],
 }
 SCHEMES: Json = {
     "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
     "admin_key": {"type": "http", "scheme": "bearer", "description": "The installation's admin key."},
+    "project_header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": PROJECT_HEADER,
+        "description": "The project that the admin key acts in.",
+    },
+    "project_parameter": {
+        "type": "apiKey",
+        "in": "query",
+        "name": PROJECT_PARAMETER,
+        "description": "The same for what browsers open by themselves: streams and files.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": cookies.NAME,
+        "description": f"Of who signed in; what is no GET needs the header `{cookies.OWN_HEADER}: 1` with it.",
+    },
     "push_token": {
         "type": "http",
         "scheme": "bearer",
@@ -59,7 +82,7 @@ _ALWAYS: dict[str, HTTPStatus] = {
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _WITH_KEY: dict[str, HTTPStatus] = dict.fromkeys(
-    ("key_missing", "key_malformed", "key_unknown"), HTTPStatus.UNAUTHORIZED
+    ("key_missing", "key_malformed", "key_unknown", "session_over", "session_not_enough"), HTTPStatus.UNAUTHORIZED
 )
 _WITH_BODY: dict[str, HTTPStatus] = {
     "malformed_json": HTTPStatus.BAD_REQUEST,
@@ -97,6 +120,12 @@ def document(rooms: Iterable[Routes]) -> Json:
     }
 
 
+def security(route: Route) -> list[Json]:
+    """What opens a route: any one of these."""
+    opens = SECURITY[route.access]
+    return [*opens, {"admin_key": [], "project_parameter": []}] if route.project_in_query else opens
+
+
 def codes(route: Route) -> dict[HTTPStatus, list[str]]:
     """The problem codes that a route may answer, by status."""
     known = dict(_ALWAYS)
@@ -106,7 +135,7 @@ def codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known |= _WITH_KEY
     if route.access is Access.PROJECT:
         known["project_key_needed"] = HTTPStatus.UNAUTHORIZED
-    if route.access in {Access.OWNER, Access.ADMIN} or route.variables:
+    if route.access not in {Access.PUBLIC, Access.PUSH} or route.variables:
         known["not_found"] = HTTPStatus.NOT_FOUND
     if route.body:
         known |= _WITH_BODY
@@ -143,7 +172,7 @@ def _operation(route: Route, schemas: Schemas) -> Json:
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
-        "security": SECURITY[route.access],
+        "security": security(route),
         "parameters": [
             *_parameters(route.variables, "path"),
             *_parameters(route.query, "query"),

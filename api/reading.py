@@ -34,9 +34,10 @@ def path(request: web.Request, model: type[Model]) -> Model:
         raise Missing("not_found", f"There is nothing under this {name}.", "Check the id in the path.") from None
 
 
-def query(request: web.Request, model: type[Model]) -> Model:
-    """The query, each parameter at most once; numbers are read from their text."""
+def query(request: web.Request, model: type[Model], besides: str = "") -> Model:
+    """The query, each parameter at most once, but for one besides the model; numbers are read from their text."""
     values = dict(request.query) if request.query_string else {}
+    values.pop(besides, None)
     repeated = [name for name in values if len(request.query.getall(name)) > 1]
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _unstorable(values)

@@ -19,6 +19,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
@@ -39,7 +40,8 @@ class Access(StrEnum):
     """Who may call a route. A valid key that does not open a route is told that there is nothing."""
 
     PUBLIC = "public"  # anybody
-    PROJECT = "project"  # a project's own key: the project is the caller's, never a parameter
+    PROJECT = "project"  # a project's own key, or the admin key within the project that it names
+    PROJECTS = "projects"  # the same, and the admin key over all projects where it names none
     OWNER = "owner"  # a key of the project named in the path, or the admin key
     ADMIN = "admin"  # the admin key
     PUSH = "push"  # Pub/Sub, by the token that it signs or the secret that it was told
@@ -52,6 +54,8 @@ class Caller:
     project_id: str | None = None
     key_id: str | None = None
     is_admin: bool = False
+    until: datetime | None = None
+    """When the session ends by which they call; None for who shows a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,15 @@ class Call:
 
     @property
     def project_id(self) -> str:
-        """The caller's project, on routes that only a project's key opens."""
+        """The project that the call works on, on routes that work on one."""
         if self.caller.project_id is None:
+            raise LookupError("this route's access lets callers in that have no project")
+        return self.caller.project_id
+
+    @property
+    def scope(self) -> str | None:
+        """The project that the call is about; None for all of them, which only the admin key sees."""
+        if self.caller.project_id is None and not self.caller.is_admin:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
 
@@ -118,6 +129,17 @@ class Route:
     def name(self) -> str:
         """Method and path template, as logs and metrics say it."""
         return f"{self.method} {self.path}"
+
+    @property
+    def is_within_project(self) -> bool:
+        """Whether it works on the caller's project, or for the admin key on one that it names."""
+        return self.access in {Access.PROJECT, Access.PROJECTS}
+
+    @property
+    def project_in_query(self) -> bool:
+        """Whether the admin's project may stand in the query: a browser opens this by itself, without headers."""
+        opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
+        return self.is_within_project and self.method == "GET" and opened
 
     @property
     def operation_id(self) -> str:

@@ -1,0 +1,81 @@
+"""Sessions: a browser that shows a key once, and from then on a cookie that its scripts cannot read."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field
+from sqlmodel import col, select
+
+from api.auth import GATE
+from api.models import Answer, Request
+from api.routes import JSON, Access, Call, Caller, Routes
+from domain.faults import Denied
+from infra.tables.projects import Project
+
+routes = Routes("session", "Who is signed in to the console.")
+
+_DENIED = dict.fromkeys(("key_malformed", "key_unknown"), Denied)
+
+
+class SignIn(Request):
+    """A key, shown once."""
+
+    api_key: str = Field(min_length=1, max_length=1_000, description="a project's key, or the admin key")
+
+
+class WhoAmI(Answer):
+    """Who calls, and what they may see."""
+
+    is_admin: bool = Field(description="true for the admin key, which sees all projects")
+    project_id: str | None = Field(description="the caller's, or the one that the admin key names; null for all")
+    project_name: str | None
+    expires_at: AwareDatetime | None = Field(description="when the session ends; null for who sends a key")
+    engine_ui_url: str | None = Field(description="address of Temporal's Web UI, if there is one")
+    engine_namespace: str = Field(description="the namespace of workflow ids there")
+
+
+@routes.post("/v1/session", access=Access.PUBLIC, problems=_DENIED)
+async def begin(call: Call, body: SignIn) -> WhoAmI | web.Response:
+    """Sign in.
+
+    The answer sets the cookie `haulage_session`, which stands for the key until it ends, the key is revoked, or someone
+    signs out. Whatever is no GET needs the header `Haulage-Console: 1` with it, or `Sec-Fetch-Site: same-origin`, which
+    browsers send by themselves.
+    """
+    gate = call.request.app[GATE]
+    caller, session = await gate.sign_in(body.api_key.strip())
+    known = Caller(caller.project_id, caller.key_id, caller.is_admin, session.until)
+    response = web.Response(body=(await _shown(call, known)).model_dump_json().encode(), content_type=JSON)
+    gate.cookies.put(call.request, response, session)
+    return response
+
+
+@routes.get("/v1/session", access=Access.PROJECTS)
+async def read(call: Call) -> WhoAmI:
+    """Read who is signed in, or whose key this is."""
+    return await _shown(call, call.caller)
+
+
+@routes.delete("/v1/session", access=Access.PUBLIC)
+async def end(call: Call) -> web.Response:
+    """Sign out: the browser forgets its cookie.
+
+    Revoke a key to end every session that was begun with it.
+    """
+    response = web.Response(status=204)
+    call.request.app[GATE].cookies.take(call.request, response)
+    return response
+
+
+async def _shown(call: Call, caller: Caller) -> WhoAmI:
+    async with call.services.database.session() as session:
+        name = select(Project.name).where(col(Project.project_id) == caller.project_id)
+        project_name = (await session.exec(name)).one_or_none()
+    return WhoAmI(
+        is_admin=caller.is_admin,
+        project_id=caller.project_id,
+        project_name=project_name,
+        expires_at=caller.until,
+        engine_ui_url=call.services.settings.engine.ui_url or None,
+        engine_namespace=call.services.engine.namespace,
+    )

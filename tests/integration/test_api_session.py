@@ -1,0 +1,241 @@
+"""Who signed in: what the cookie is, what it opens, from where, and until when; and the admin within one project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http.cookies import Morsel, SimpleCookie
+
+import aiohttp
+import pytest
+from pydantic import SecretStr
+
+from api import cookies
+from domain import projects
+from domain.sealed import Sealed
+from infra.sealing import Sealer
+from infra.settings import Settings
+from tests.door import Door, Reply, opened
+
+pytestmark = pytest.mark.stack
+
+OURS = {"Haulage-Console": "1"}
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+def morsel(reply: Reply) -> Morsel[str]:
+    """The cookie that an answer sets."""
+    return SimpleCookie(reply.headers["Set-Cookie"])[cookies.NAME]
+
+
+def admin_key(door: Door) -> str:
+    """The admin key."""
+    return door.settings.api.admin_key.get_secret_value()
+
+
+async def sign_in(door: Door, key: str) -> dict[str, str]:
+    """The header that a browser sends from then on."""
+    reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+    assert reply.status == 200, reply.body
+    return {"Cookie": f"{cookies.NAME}={morsel(reply).value}"}
+
+
+async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(door: Door) -> None:
+    """And the cookie tells its owner as the key would."""
+    project_id, key = await door.make_project("Billing")
+    reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+    cookie = morsel(reply)
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["secure"]) == (True, "Strict", "/", "")
+    assert 0 < int(cookie["max-age"]) <= door.settings.api.session_hours * 3600
+    assert (reply.body["project_id"], reply.body["project_name"], reply.body["is_admin"]) == (
+        project_id,
+        "Billing",
+        False,
+    )
+    known = await door.ask("GET", "/v1/session", headers=await sign_in(door, key))
+    assert known.body["project_id"] == project_id
+    assert known.body["expires_at"] is not None
+    by_key = await door.ask("GET", "/v1/session", key=key)
+    assert by_key.body == {**known.body, "expires_at": None}
+
+
+async def test_the_cookie_holds_no_key(door: Door) -> None:
+    """Not even whoever has the keys that seal it reads more than the key's id."""
+    _, key = await door.make_project()
+    header = await sign_in(door, key)
+    token = header["Cookie"].partition("=")[2]
+    text = Sealer(door.settings.secrets).open(Sealed(token=token + "=" * (-len(token) % 4)))
+    parsed = projects.parse(key)
+    assert parsed is not None
+    assert parsed.key_id in text
+    assert parsed.secret not in text
+
+
+async def test_a_wrong_key_begins_no_session(door: Door) -> None:
+    """The same answers as a wrong key gets everywhere."""
+    unknown = projects.Key(key_id="0" * 12, secret="0" * 32).text
+    for key, code in {"not-a-key": "key_malformed", unknown: "key_unknown"}.items():
+        reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+        assert (reply.status, reply.code) == (401, code)
+        assert "Set-Cookie" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    "header", [{"X-Forwarded-Proto": "https"}, {}], ids=["behind a proxy that says so", "by the public address"]
+)
+async def test_where_there_is_https_the_cookie_keeps_to_it(settings: Settings, header: dict[str, str]) -> None:
+    """A proxy ends it before us."""
+    async with opened(settings, public_base="" if header else "https://haulage.example.com") as door:
+        reply = await door.ask("POST", "/v1/session", json={"api_key": admin_key(door)}, headers=header)
+        assert morsel(reply)["secure"] is True
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Sec-Fetch-Site": "cross-site"}, 401),
+        ({"Sec-Fetch-Site": "same-site"}, 401),
+        ({"Sec-Fetch-Site": "none"}, 401),
+        ({"Sec-Fetch-Site": "cross-site", **OURS}, 401),
+        ({"Haulage-Console": ""}, 401),
+        ({"Sec-Fetch-Site": "same-origin"}, 201),
+        (OURS, 201),
+    ],
+)
+async def test_a_cookie_alone_changes_nothing(door: Door, headers: dict[str, str], status: int) -> None:
+    """Any page could have made a browser send it; only our own pages send what it needs besides."""
+    project_id, key = await door.make_project()
+    cookie = await sign_in(door, key)
+    path = f"/v1/projects/{project_id}/keys"
+    reply = await door.ask("POST", path, headers=cookie | headers)
+    assert reply.status == status
+    assert status == 201 or reply.code == "session_not_enough"
+    keys = await door.ask("GET", path, headers=cookie)
+    assert len(keys.body["items"]) == (2 if status == 201 else 1)
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [(None, 401), ("https://evil.example.com", 401), ("null", 401), ("http://127.0.0.1:1", 401), ("ours", 101)],
+)
+async def test_sockets_are_opened_with_a_cookie_by_our_own_pages_only(
+    door: Door, origin: str | None, status: int
+) -> None:
+    """A page of a sister domain would get the cookie, and no browser asks us first."""
+    _, key = await door.make_project()
+    headers = await sign_in(door, key) | ({"Origin": door.address if origin == "ours" else origin} if origin else {})
+    assert await socket_status(door, headers) == status
+
+
+async def socket_status(door: Door, headers: dict[str, str]) -> int:
+    """What the attempt to open a socket is answered with."""
+    try:
+        async with door.session.ws_connect(f"{door.address}/v1/downloads/ws", headers=headers):
+            return 101
+    except aiohttp.WSServerHandshakeError as error:
+        return error.status
+
+
+async def test_a_key_counts_before_the_cookie(door: Door) -> None:
+    """Who sends both is who the key says, also where it says nobody."""
+    first, second = await door.make_project(), await door.make_project()
+    cookie = await sign_in(door, first[1])
+    known = await door.ask("GET", "/v1/session", key=second[1], headers=cookie)
+    assert known.body["project_id"] == second[0]
+    assert (await door.ask("GET", "/v1/session", key="wrong", headers=cookie)).code == "key_malformed"
+
+
+async def test_a_session_ends_with_its_key_at_once(door: Door) -> None:
+    """The call after the revocation is too late; so it is when the project is revoked."""
+    for revoke in ("keys/{key_id}", "revoke"):
+        project_id, key = await door.make_project()
+        cookie = await sign_in(door, key)
+        assert (await door.ask("GET", "/v1/session", headers=cookie)).status == 200
+        parsed = projects.parse(key)
+        assert parsed is not None
+        path = f"/v1/projects/{project_id}/{revoke}".format(key_id=parsed.key_id)
+        await door.as_admin("POST" if revoke == "revoke" else "DELETE", path)
+        reply = await door.ask("GET", "/v1/session", headers=cookie)
+        assert (reply.status, reply.code) == (401, "session_over")
+
+
+async def test_the_admin_s_session_ends_with_the_admin_key(door: Door) -> None:
+    """Whoever sets another key, or none, throws all out."""
+    cookie = await sign_in(door, admin_key(door))
+    assert (await door.ask("GET", "/v1/projects", headers=cookie)).status == 200
+    for key in ("another" * 6, ""):
+        async with opened(door.settings, admin_key=SecretStr(key)) as changed:
+            assert (await changed.ask("GET", "/v1/projects", headers=cookie)).code == "session_over"
+
+
+async def test_a_session_ends_in_time(settings: Settings) -> None:
+    """Whatever the browser does with a cookie, we look at the clock."""
+    async with opened(settings, session_hours=1e-9) as door:
+        cookie = await sign_in(door, admin_key(door))
+        assert (await door.ask("GET", "/v1/session", headers=cookie)).code == "session_over"
+
+
+async def test_nothing_but_what_we_made_as_a_session_is_one(door: Door) -> None:
+    """Not rubbish, not a changed letter, not other things that we sealed."""
+    token = (await sign_in(door, admin_key(door)))["Cookie"].partition("=")[2]
+    sealer = Sealer(door.settings.secrets)
+    made = ["https://example.com/rows", f"haulage_session 9999999999 {'00' * 32} "]
+    others = [sealer.seal(text).token.rstrip("=") for text in made]
+    for wrong in ("", "x", "é", token[:-4] + "AAAA", *others):
+        reply = await door.ask("GET", "/v1/session", headers={"Cookie": f"{cookies.NAME}={wrong}"})
+        assert (reply.status, reply.code) == (401, "session_over"), wrong
+
+
+async def test_who_signs_out_has_no_cookie_any_more(door: Door) -> None:
+    """Also where the session was over already."""
+    for headers in ({}, await sign_in(door, admin_key(door))):
+        reply = await door.ask("DELETE", "/v1/session", headers=headers)
+        assert (reply.status, morsel(reply).value, morsel(reply)["max-age"]) == (204, "", "0")
+
+
+async def test_the_admin_key_works_within_the_project_that_it_names(door: Door) -> None:
+    """What is made there is that project's, and what is another's is not there."""
+    (mine, key), (other, _) = await door.make_project(), await door.make_project()
+    wanted = {"source_url": "http://example.com/rows"}
+    made = await door.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    assert made.status == 202
+    path = f"/v1/downloads/{made.body['task_id']}"
+    assert (await door.ask("GET", path, key=key)).status == 200
+    cookie = await sign_in(door, admin_key(door))
+    assert (await door.ask("GET", path, headers=cookie | {"Haulage-Project": mine})).status == 200
+    for project_id in (other, "prj_" + "0" * 16, "%", ""):
+        assert (await door.as_admin("GET", path, headers={"Haulage-Project": project_id})).code == "not_found"
+    assert (await door.as_admin("GET", path)).code == "project_key_needed"
+
+
+async def test_streams_and_files_take_the_project_from_the_query(door: Door) -> None:
+    """A browser that opens them sends no headers of ours; everything else still refuses the parameter."""
+    (mine, _), (other, _) = await door.make_project(), await door.make_project()
+    wanted = {"source_url": "http://example.com/rows"}
+    made = await door.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    path = f"/v1/downloads/{made.body['task_id']}"
+    assert (await door.as_admin("GET", f"{path}/file?project={mine}")).code == "download_unfinished"
+    assert (await door.as_admin("GET", f"{path}/file?project={other}")).code == "not_found"
+    assert (await door.as_admin("GET", f"{path}/file?project={mine}&project={other}")).code == "not_found"
+    assert (await door.as_admin("GET", f"{path}/file?project=%00")).code == "not_found"
+    two = await door.as_admin("GET", f"{path}/file?project={mine}", headers={"Haulage-Project": other})
+    assert two.code == "not_found"
+    refused = await door.as_admin("GET", f"{path}?project={mine}", headers={"Haulage-Project": mine})
+    assert refused.code == "invalid_request"
+
+
+async def test_a_project_s_key_names_no_project_but_its_own(door: Door) -> None:
+    """A foreign one and none at all get the same answer, by key and by cookie."""
+    (mine, key), (other, _) = await door.make_project(), await door.make_project()
+    cookie = await sign_in(door, key)
+    for project_id, status in {mine: 200, other: 404, "prj_" + "0" * 16: 404, "": 404}.items():
+        for headers in (cookie, {"Authorization": f"Bearer {key}"}):
+            reply = await door.ask("GET", "/v1/downloads", headers=headers | {"Haulage-Project": project_id})
+            assert reply.status == status
+            assert status == 200 or reply.code == "not_found"
