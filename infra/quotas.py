@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -10,7 +11,7 @@ from domain.downloads.request import DownloadOrder
 from domain.quotas import Booking, Rate, Slot, Verdict
 from infra.database import Database
 from infra.limits import Limiter
-from infra.settings import PartyQuotas, QuotaSettings
+from infra.settings import QuotaSettings
 
 MINUTE_SECONDS: Final = 60
 DAY_SECONDS: Final = 24 * 3600
@@ -53,17 +54,17 @@ async def admit(database: Database, settings: QuotaSettings, order: DownloadOrde
 
     To admit a download again while it is active counts nothing.
     """
-    limits = {Scope.PROJECT: settings.project, Scope.OPERATOR: settings.operator}
     parties = _parties(order.project_id, order.operator_id)
-    demands = {party: _demands(party, limits[party.scope], order) for party in parties}
-    rates = [demand for each in demands.values() for demand in each.values() if isinstance(demand, Rate)]
-    slots = [demand for each in demands.values() for demand in each.values() if isinstance(demand, Slot)]
-    verdicts = dict(zip([*rates, *slots], await Limiter(database).take(rates, slots), strict=True))
-    return [
-        Quota(party.scope, kind, demand.limit, verdicts[demand])
-        for party, each in demands.items()
-        for kind, demand in each.items()
-    ]
+    demands = _demands(settings, parties, order)
+    return _told(demands, await Limiter(database).take(*_apart(demands)))
+
+
+async def standing(
+    database: Database, settings: QuotaSettings, project_id: str, operator_id: str | None
+) -> list[Quota]:
+    """How the quotas stand, for who only asks."""
+    demands = _demands(settings, _parties(project_id, operator_id))
+    return _told(demands, await Limiter(database).look(*_apart(demands)))
 
 
 async def hold_active(database: Database, order: DownloadOrder) -> None:
@@ -95,14 +96,36 @@ def _parties(project_id: str, operator_id: str | None) -> list[_Party]:
     return [project] if operator_id is None else [project, _Party(Scope.OPERATOR, f"{project_id}:{operator_id}")]
 
 
-def _demands(party: _Party, limits: PartyQuotas, order: DownloadOrder) -> dict[Kind, Rate | Slot]:
-    return {
-        Kind.SUBMISSIONS: Rate(party.key(Kind.SUBMISSIONS), 1, limits.submissions_per_minute, MINUTE_SECONDS),
-        Kind.ACTIVE: _slot(party, order, limits.active),
+def _demands(
+    settings: QuotaSettings, parties: list[_Party], order: DownloadOrder | None = None
+) -> dict[tuple[Scope, Kind], Rate | Slot]:
+    """What an order takes of each quota; without one, nothing."""
+    found: dict[tuple[Scope, Kind], Rate | Slot] = {}
+    for party in parties:
+        limits = settings.project if party.scope is Scope.PROJECT else settings.operator
+        found[party.scope, Kind.SUBMISSIONS] = Rate(
+            party.key(Kind.SUBMISSIONS), 0 if order is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
+        )
+        found[party.scope, Kind.ACTIVE] = _slot(party, order, limits.active)
         # How many bytes it will be nobody knows yet: it is let in while any are left.
-        Kind.BYTES: Rate(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS),
-    }
+        found[party.scope, Kind.BYTES] = Rate(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS)
+    return found
 
 
-def _slot(party: _Party, order: DownloadOrder, limit: int) -> Slot:
+def _slot(party: _Party, order: DownloadOrder | None, limit: int) -> Slot:
+    if order is None:
+        return Slot(party.key(Kind.ACTIVE), "", limit, 0)
     return Slot(party.key(Kind.ACTIVE), order.task_id, limit, order.max_exec_seconds + LEASE_MARGIN_SECONDS)
+
+
+def _apart(demands: Mapping[tuple[Scope, Kind], Rate | Slot]) -> tuple[list[Rate], list[Slot]]:
+    return (
+        [demand for demand in demands.values() if isinstance(demand, Rate)],
+        [demand for demand in demands.values() if isinstance(demand, Slot)],
+    )
+
+
+def _told(demands: Mapping[tuple[Scope, Kind], Rate | Slot], verdicts: Sequence[Verdict]) -> list[Quota]:
+    rates, slots = _apart(demands)
+    of = dict(zip([*rates, *slots], verdicts, strict=True))
+    return [Quota(scope, kind, demand.limit, of[demand]) for (scope, kind), demand in demands.items()]

@@ -83,6 +83,23 @@ async def watch(call: Call, path: TaskPath) -> web.WebSocketResponse:
 
 
 @routes.get(
+    "/v1/downloads/events",
+    access=Access.PROJECT,
+    media_type="text/event-stream",
+    problems={watching.TOO_MANY_STREAMS: Exhausted},
+)
+async def project_events(call: Call) -> web.StreamResponse:
+    """Watch all downloads of the project by server-sent events.
+
+    Each event is a download as `GET /v1/downloads/{task_id}` shows it: those that run or ended within the last minute,
+    then every change. Who connects again begins anew.
+    """
+    with watches(call).stream(call.project_id):
+        async with watches(call).of_project(call.project_id) as watcher:
+            return await by_events(call, watcher, None)
+
+
+@routes.get(
     "/v1/downloads/{task_id}/events",
     access=Access.PROJECT,
     media_type="text/event-stream",
@@ -132,7 +149,7 @@ async def _until_closed(socket: web.WebSocketResponse, watcher: Subscription) ->
 async def by_events(call: Call, watcher: Subscription, heard: str | None) -> web.StreamResponse:
     """Tell a watcher everything as server-sent events, but not again what was heard last."""
     settings = call.services.settings.api
-    first = await watcher.news()
+    first = await watcher.news(0)
     if first and first[-1].state.final and _event_id(first[-1]) == heard:
         # A browser would connect again for ever; this answer tells it to stop.
         return web.Response(status=HTTPStatus.NO_CONTENT)

@@ -75,6 +75,17 @@ class Limiter:
             slot.verdict(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
         ]
 
+    async def look(self, rates: Sequence[Rate], slots: Sequence[Slot]) -> list[Verdict]:
+        """How demands would stand now, in their order; nothing is taken, and nobody waits for it."""
+        async with self._database.session() as session:
+            now = (await session.exec(select(func.clock_timestamp()))).one()
+            spent = await _spent(session, [rate.bucket for rate in rates], now)
+            held = await _held(session, [slot.key for slot in slots], now)
+        return [
+            *(rate.verdict(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
+            *(slot.verdict(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
+        ]
+
     async def hold(self, slots: Sequence[Slot]) -> None:
         """Write slots down as held, whatever their limits, because their holder is at work already."""
         async with self._locked([slot.key for slot in slots]) as (session, now):

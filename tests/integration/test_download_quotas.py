@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import Field
 
-from api import idempotency, projects, quotas
+from api import downloads, idempotency, projects, quotas
 from api.models import Answer, Request
 from api.routes import Access, Call, Routes
 from domain.downloads.request import DownloadOrder
@@ -230,3 +230,33 @@ async def test_a_key_with_another_body_is_refused(database: Database) -> None:
     with pytest.raises(Invalid, match=r"was sent before with another body\. Send a new key") as refusal:
         await idempotency.claim(database, "prj", key, idempotency.fingerprint(Body(name="b")), "dl_3")
     assert refusal.value.record.code == "idempotency_key_reused"
+
+
+async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, database: Database) -> None:
+    """What was used is told, for the project and for one operator; asking uses nothing."""
+    quotas_small = settings.downloads.model_copy(update={"quotas": LIMITS})
+    async with opened(
+        settings.model_copy(update={"downloads": quotas_small}), [projects.routes, toys, downloads.routes]
+    ) as door:
+        caller = Caller(door, database, *await door.make_project())
+        await caller.submit("dl_1", "ann")
+        await caller.submit("dl_2")
+        await caller.finish("dl_2", file_bytes=300)
+        for _ in range(2):
+            reply = await door.ask("GET", "/v1/downloads/quotas?operator_id=ann", key=caller.key)
+        stranger = await door.ask("GET", "/v1/downloads/quotas", key=(await door.make_project("other"))[1])
+
+    assert reply.status == 200, reply.body
+    used = {quota["name"]: (quota["used"], quota["limit"]) for quota in reply.body["quotas"]}
+    assert used == {
+        "project-submissions": (2, 6),
+        "project-active": (1, 4),
+        "project-bytes": (300, 1_000),
+        "operator-submissions": (1, 5),
+        "operator-active": (1, 2),
+        "operator-bytes": (0, 500),
+    }
+    back = {quota["name"]: quota["first_back_seconds"] for quota in reply.body["quotas"]}
+    assert 0 < back["project-submissions"] <= 60
+    assert back["project-active"] is back["operator-bytes"] is None
+    assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -97,6 +98,20 @@ async def test_a_project_s_socket_begins_with_what_runs(exports: Exports) -> Non
     async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
         first = await socket.receive_json(timeout=PATIENCE_SECONDS)
     assert first["task_id"] == task_id
+
+
+async def test_a_project_hears_of_all_its_downloads_by_events(exports: Exports) -> None:
+    """Server-sent events tell starts and ends of everything, and begin at once, also while there is nothing to tell."""
+    headers = {"Authorization": f"Bearer {exports.key}"}
+    async with exports.door.session.get(f"{exports.door.address}/v1/downloads/events", headers=headers) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        made = {await slow_download(exports, 400), await slow_download(exports, 400)}
+        ended = set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while ended != made:
+                line = (await answer.content.readline()).decode()
+                told = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
+                ended |= {told["task_id"]} if told.get("state") == "succeeded" else set()
 
 
 async def running(exports: Exports, task_id: str) -> bool:

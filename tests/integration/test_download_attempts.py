@@ -1,0 +1,96 @@
+"""The attempts of a download at the door: what was tried, how often, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from infra.settings import Settings
+from tests.door import Reply
+from tests.exports import Exports, exporting
+from tests.stack import eventually
+
+
+@pytest.fixture
+async def exports(settings: Settings) -> AsyncIterator[Exports]:
+    """API, worker and source."""
+    async with exporting(settings) as running:
+        yield running
+
+
+async def attempts(exports: Exports, task_id: str, query: str = "") -> Reply:
+    """The attempts of a download."""
+    return await exports.door.ask("GET", f"/v1/downloads/{task_id}/attempts{query}", key=exports.key)
+
+
+async def test_steps_are_told_newest_first(exports: Exports) -> None:
+    """Each step of a good run is there once, with its times, and none has a fault."""
+    done = await exports.run(exports.source.url(rows=300), page_size=100)
+    told = (await attempts(exports, done["task_id"])).body
+
+    steps = told["steps"]
+    assert [step["step"] for step in steps] == ["finish", "assemble", "fetch_range", "probe", "record"]
+    assert {(step["state"], step["attempts"], step["fault"]) for step in steps} == {("succeeded", 1, None)}
+    assert all(step["ended_at"] >= step["scheduled_at"] for step in steps)
+    assert steps[2]["summary"] == "pages 0 to 2"
+    assert told["more"] is False
+
+
+async def test_only_so_many_steps_are_told(exports: Exports) -> None:
+    """With a limit the newest are told, and that there were others."""
+    done = await exports.run(exports.source.url(rows=300), page_size=100)
+    told = (await attempts(exports, done["task_id"], "?limit=2")).body
+
+    assert [step["step"] for step in told["steps"]] == ["finish", "assemble"]
+    assert told["more"] is True
+
+
+async def test_a_failed_step_tells_the_fault(exports: Exports) -> None:
+    """What the source did wrong is told at the step that met it."""
+    done = await exports.run(exports.source.url(rows=300, faults="404", only_page=1), page_size=100)
+    told = (await attempts(exports, done["task_id"])).body
+
+    failed = [step for step in told["steps"] if step["state"] == "failed"]
+    assert failed
+    assert {step["fault"]["code"] for step in failed} == {done["fault"]["code"]}
+
+
+async def test_what_runs_is_told(exports: Exports) -> None:
+    """A step under way is running."""
+    task_id = await exports.start(exports.source.url(rows=4_000, delay_ms=100), page_size=100)
+
+    async def running() -> bool:
+        steps = (await attempts(exports, task_id)).body["steps"]
+        return any((step["step"], step["state"]) == ("fetch_range", "running") for step in steps)
+
+    await eventually(running)
+
+
+async def test_trouble_of_ours_is_told_without_its_text(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that failed by our own doing and went well then says so, and nothing of what is inside."""
+    from activities.downloads import catalogue  # noqa: PLC0415
+
+    record, calls = catalogue.record, []
+
+    async def breaks_once(*arguments: object, **more: object) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("inside-7.example refused")
+        await record(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(catalogue, "record", breaks_once)
+    done = await exports.run(exports.source.url(rows=10))
+    told = await attempts(exports, done["task_id"])
+
+    [step] = [step for step in told.body["steps"] if step["step"] == "record"]
+    assert (step["state"], step["attempts"], step["fault"]["code"]) == ("succeeded", 2, "internal")
+    assert "inside-7" not in str(told.body)
+
+
+async def test_attempts_belong_to_the_project(exports: Exports) -> None:
+    """Another project's key is told that there is no such download."""
+    done = await exports.run(exports.source.url(rows=10))
+    _, stranger = await exports.door.make_project("stranger")
+    reply = await exports.door.ask("GET", f"/v1/downloads/{done['task_id']}/attempts", key=stranger)
+    assert (reply.status, reply.code) == (404, "not_found")
