@@ -66,6 +66,11 @@ class Filter:
     """Why it is not done."""
     created_after: datetime | None = None
     created_before: datetime | None = None
+    ids: Sequence[int] | None = None
+    retries_from: int | None = None
+    """It failed in so many cycles, or more."""
+    retries_below: int | None = None
+    """It failed in fewer."""
 
 
 @dataclass(slots=True)
@@ -104,6 +109,12 @@ def narrowed(filter_: Filter, where: Where) -> None:
         where.add("createdat >= {}", filter_.created_after)
     if filter_.created_before is not None:
         where.add("createdat < {}", filter_.created_before)
+    if filter_.ids is not None:
+        where.add("id = ANY({})", filter_.ids)
+    if filter_.retries_from is not None:
+        where.add("retry_times >= {}", filter_.retries_from)
+    if filter_.retries_below is not None:
+        where.add("retry_times < {}", filter_.retries_below)
 
 
 @dataclass(frozen=True, slots=True)

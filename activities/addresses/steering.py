@@ -11,33 +11,42 @@ from infra.database import Database
 
 RETRIED_MAX: Final = 10_000
 
+_OPEN: Final = f"(proc_flag IS NULL OR {FREE})"
 _AGAIN: Final = "retry_times = 0, next_attempt_at = now()"
+_DONE: Final = "proc_flag = 'Y', proc_update_date = now(), next_attempt_at = NULL"
 _RETRY: Final = f"""
     WITH retried AS (UPDATE {LOG} SET {_AGAIN} WHERE id = $1 AND {FREE} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
     """  # noqa: S608 - names of ours
 _SKIP: Final = f"""
     WITH skipped AS (
-        UPDATE {LOG} SET proc_flag = 'Y', proc_update_date = now(), next_attempt_at = NULL, reason = $4
-        WHERE id = $1 AND (proc_flag IS NULL OR {FREE}) AND ($5 OR NOT {TOUCHED}) RETURNING id
+        UPDATE {LOG} SET {_DONE}, reason = $4
+        WHERE id = $1 AND {_OPEN} AND ($5 OR NOT {TOUCHED}) RETURNING id
     )
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'skip', id, $3 FROM skipped RETURNING log_id
     """  # noqa: S608 - names of ours
 # Who waits for no lock is in nobody's way: what is locked is about to be taken by a cycle, or to end.
-_RETRY_MANY: Final = """
+_MANY: Final = """
     WITH {gathered},
-    matching AS MATERIALIZED (SELECT id, {free} AS is_free FROM gathered WHERE {where}),
+    matching AS MATERIALIZED (SELECT id, {free} AS is_free, {fits} AS fits FROM gathered WHERE {where}),
     chosen AS MATERIALIZED (
         SELECT id FROM {log}
-        WHERE id = ANY(ARRAY(SELECT id FROM matching WHERE is_free ORDER BY id LIMIT {limit})) AND {free}
+        WHERE id = ANY(ARRAY(SELECT id FROM matching WHERE is_free AND fits ORDER BY id LIMIT {limit}))
+            AND {free} AND {fits}
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    retried AS (UPDATE {log} AS log SET {again} FROM chosen WHERE log.id = chosen.id RETURNING log.id),
-    noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT {who}, 'retry', id, {reason} FROM retried)
-    SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM matching) AS matching,
-        (SELECT count(*) FROM matching WHERE is_free) AS free
+    changed AS (UPDATE {log} AS log SET {change} FROM chosen WHERE log.id = chosen.id RETURNING log.id),
+    noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT {who}, {action}, id, {reason} FROM changed)
+    SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM matching) AS matching,
+        (SELECT count(*) FROM matching WHERE is_free) AS free,
+        (SELECT count(*) FROM matching WHERE is_free AND fits) AS fitting
     """
-
+_COUNT: Final = """
+    WITH {gathered}
+    SELECT count(*) FILTER (WHERE {free}) AS free, count(*) FILTER (WHERE {free} AND {touched}) AS touched,
+        count(*) AS matching
+    FROM gathered WHERE {where}
+    """
 
 _NOTE: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $3)"
 
@@ -51,14 +60,27 @@ class By:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class Changed:
     """What became of those that match."""
 
-    retried: int
+    changed: int
     busy: int
     """A cycle has them at this moment."""
+    touched: int
+    """A module has applied them, or may have: they were not skipped."""
     left: int
     """They were too many for one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How many of those that match are there to be tried again, or skipped."""
+
+    free: int
+    busy: int
+    """A cycle has them at this moment."""
+    touched: int
+    """Of the free ones: a module has applied them, or may have."""
 
 
 async def retry(database: Database, message_id: int, by: By) -> bool:
@@ -69,24 +91,38 @@ async def retry(database: Database, message_id: int, by: By) -> bool:
 
 async def skip(database: Database, message_id: int, by: By, *, though_touched: bool) -> bool:
     """Give a message up for good, unless a cycle or, where that counts, a module has it; whether that is so."""
-    said = f"Skipped by {by.who}: {by.reason}"
     async with database.connection() as connection:
-        done = await connection.fetchval(_SKIP, message_id, by.who, by.reason, said, though_touched)
+        done = await connection.fetchval(_SKIP, message_id, by.who, by.reason, _said(by), though_touched)
         return done is not None
 
 
-async def retry_many(database: Database, wanted: Filter, limit: int, by: By) -> Retried:
+async def retry_many(database: Database, wanted: Filter, limit: int, by: By) -> Changed:
     """Have all failed messages that match tried again, but for those that a cycle has.
 
     One that was told so before and has not failed since does not match, so that repeating comes to an end.
     """
-    text, values = many(wanted, limit, by)
+    return await _changed(database, many(wanted, limit, by), limit)
+
+
+async def skip_many(database: Database, wanted: Filter, limit: int, by: By) -> Changed:
+    """Give up all failed messages that match, but for those that a cycle or a module has.
+
+    Those that are named by their ids need not have failed.
+    """
+    return await _changed(database, many_skipped(wanted, limit, by), limit)
+
+
+async def count_failed(database: Database, wanted: Filter) -> Failed:
+    """Count the failed messages that match."""
+    where = Where()
+    gate = _gate(wanted, where)
+    narrowed(wanted, where)
+    text = _COUNT.format(gathered=gathered(gate), free=FREE, touched=TOUCHED, where=where.text)
     async with database.connection() as connection:
-        row = await connection.fetchrow(text, *values)
+        row = await connection.fetchrow(text, *where.values)
     if row is None:
         raise LookupError("a statement of counts has answered no row")
-    left = max(0, row["free"] - limit)
-    return Retried(retried=row["retried"], busy=row["matching"] - row["retried"] - left, left=left)
+    return Failed(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
 
 
 async def note(database: Database, action: str, by: By) -> None:
@@ -98,15 +134,48 @@ async def note(database: Database, action: str, by: By) -> None:
 def many(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
     """The statement that tries many again, and its values."""
     where = Where(["retry_times > 0"])
+    return _many(wanted, limit, by, where, action="'retry'", change=_AGAIN, free=FREE, fits="true")
+
+
+def many_skipped(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
+    """The statement that gives many up, and its values."""
+    where = Where()
+    change = f"{_DONE}, reason = {where.bound(_said(by))}"
+    return _many(wanted, limit, by, where, action="'skip'", change=change, free=_OPEN, fits=f"NOT {TOUCHED}")
+
+
+def _many(wanted: Filter, limit: int, by: By, where: Where, **parts: str) -> tuple[str, list[object]]:
+    gate = _gate(wanted, where)
     narrowed(wanted, where)
-    text = _RETRY_MANY.format(
+    text = _MANY.format(
         log=LOG,
-        gathered=gathered("proc_flag = 'N'"),
-        free=FREE,
-        again=_AGAIN,
+        gathered=gathered(gate),
         where=where.text,
         limit=where.bound(limit),
         who=where.bound(by.who),
         reason=where.bound(by.reason),
+        **parts,
     )
     return text, where.values
+
+
+def _gate(wanted: Filter, where: Where) -> str:
+    """What is looked at: what has failed, or what is named, unless it is done."""
+    if wanted.ids is None:
+        return "proc_flag = 'N'"
+    return f"id = ANY({where.bound(wanted.ids)}) AND proc_flag IS DISTINCT FROM 'Y'"
+
+
+async def _changed(database: Database, statement: tuple[str, list[object]], limit: int) -> Changed:
+    text, values = statement
+    async with database.connection() as connection:
+        row = await connection.fetchrow(text, *values)
+    if row is None:
+        raise LookupError("a statement of counts has answered no row")
+    left, touched = max(0, row["fitting"] - limit), row["free"] - row["fitting"]
+    busy = row["matching"] - row["changed"] - left - touched
+    return Changed(changed=row["changed"], busy=busy, touched=touched, left=left)
+
+
+def _said(by: By) -> str:
+    return f"Skipped by {by.who}: {by.reason}"

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Final
+
 from pydantic import AwareDatetime, Field
-from temporalio.client import ScheduleActionExecutionStartWorkflow, ScheduleHandle
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError
 
 from activities.addresses import steering
 from activities.addresses.steering import By
@@ -11,7 +22,23 @@ from api.addresses.answers import Signed
 from api.addresses.room import WAKER, routes
 from api.models import Answer
 from api.routes import Access, Call
-from workflows.addresses import schedules
+from domain.addresses.cycle import Phase
+from workflows.addresses import AddressCycle, schedules
+
+PATIENCE: Final = timedelta(seconds=2)
+
+
+class CycleProgress(Answer):
+    """How far the run is that is under way."""
+
+    phase: Phase
+    cycle_id: str = Field(description="the cycle that it is at, as messages name it")
+    started_at: AwareDatetime
+    cycles: int = Field(description="cycles that this run has brought to their end")
+    loaded: int
+    done: int
+    failed: int
+    superseded: int
 
 
 class CycleAnswer(Answer):
@@ -21,12 +48,13 @@ class CycleAnswer(Answer):
     note: str = Field(description="who paused or resumed it, and why")
     running: list[str] = Field(description="ids of the workflows that it has started and that have not ended")
     next_runs: list[AwareDatetime]
+    progress: CycleProgress | None = Field(description="of what is running, as far as a worker answers")
 
 
 @routes.get("/v1/addresses/cycle", access=Access.ADMIN)
 async def read_cycle(call: Call) -> CycleAnswer:
     """See whether cycles run."""
-    return await _standing(await _handle(call))
+    return await _standing(call, await _handle(call))
 
 
 @routes.post("/v1/addresses/cycle/pause", access=Access.ADMIN)
@@ -35,7 +63,7 @@ async def pause(call: Call, body: Signed) -> CycleAnswer:
     handle = await _handle(call)
     await handle.pause(note=f"{body.who}: {body.reason}")
     await steering.note(call.services.database, "pause", By(body.who, body.reason))
-    return await _standing(handle)
+    return await _standing(call, handle)
 
 
 @routes.post("/v1/addresses/cycle/resume", access=Access.ADMIN)
@@ -45,7 +73,7 @@ async def resume(call: Call, body: Signed) -> CycleAnswer:
     await handle.unpause(note=f"{body.who}: {body.reason}")
     await steering.note(call.services.database, "resume", By(body.who, body.reason))
     call.request.app[WAKER].wake()
-    return await _standing(handle)
+    return await _standing(call, handle)
 
 
 async def _handle(call: Call) -> ScheduleHandle:
@@ -53,12 +81,32 @@ async def _handle(call: Call) -> ScheduleHandle:
     return await schedules.ensure(call.services.engine, call.services.settings.addresses.pause_seconds)
 
 
-async def _standing(handle: ScheduleHandle) -> CycleAnswer:
+async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:
     description = await handle.describe()
     state, running = description.schedule.state, description.info.running_actions
+    started = [each for each in running if isinstance(each, ScheduleActionExecutionStartWorkflow)]
     return CycleAnswer(
         paused=state.paused,
         note=state.note or "",
-        running=[each.workflow_id for each in running if isinstance(each, ScheduleActionExecutionStartWorkflow)],
+        running=[each.workflow_id for each in started],
         next_runs=description.info.next_action_times,
+        progress=await _progress(call.services.engine, started[0].workflow_id) if started else None,
+    )
+
+
+async def _progress(engine: Client, workflow_id: str) -> CycleProgress | None:
+    """How far a run is; None if it has ended meanwhile, or no worker says so in time."""
+    handle = engine.get_workflow_handle(workflow_id)
+    try:
+        description = await handle.describe()
+        status = await handle.query(
+            AddressCycle.status, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=PATIENCE
+        )
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return None
+    return CycleProgress(
+        phase=status.phase,
+        cycle_id=status.cycle_id,
+        started_at=description.start_time,
+        **status.totals.model_dump(),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
 from pydantic import AwareDatetime, Field
+from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from activities.addresses.reporting import CONTENT_TYPE
@@ -23,7 +26,9 @@ from infra.objects import ObjectMissing
 from workflows.addresses import AddressDrift
 
 LINK_SECONDS: Final = 900
+LISTED_MAX: Final = 20
 
+_FORM: Final = "%Y%m%dT%H%M%SZ"
 _REPORT: Final = r"^[0-9]{8}T[0-9]{6}Z$"
 
 
@@ -57,10 +62,37 @@ class ShownDrift(Answer):
     found: Found | None
 
 
+class ListedDrift(Answer):
+    """A comparison, as the list shows it."""
+
+    report: str
+    ordered_at: AwareDatetime
+    progress: Progress
+    compared: int | None = Field(description="UPRNs that any module has")
+    different: int | None
+
+
+class Drifts(Answer):
+    """Comparisons."""
+
+    items: list[ListedDrift]
+
+
+@routes.get("/v1/addresses/drift", access=Access.ADMIN)
+async def browse_drift(call: Call) -> Drifts:
+    """List the latest comparisons, the newest first, at most twenty."""
+    engine, store = call.services.engine, call.services.objects
+    keys = {each.key.removeprefix(places.REPORTS) for each in await store.list(places.REPORTS)}
+    done = {key.partition(".")[0] for key in keys if key.endswith(places.drift_manifest(""))}
+    begun = {each async for each in _begun(engine)}
+    newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
+    return Drifts(items=await asyncio.gather(*(_listed(call, report) for report in newest)))
+
+
 @routes.post("/v1/addresses/drift", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def compare(call: Call) -> ShownDrift:
     """Compare all addresses of the four modules; this reads each of them once."""
-    report = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    report = datetime.now(UTC).strftime(_FORM)
     await call.services.engine.start_workflow(
         AddressDrift.run,
         DriftOrder(report=report),
@@ -94,13 +126,39 @@ async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
             )
 
 
-async def _found(call: Call, report: str) -> Found | None:
-    key = places.drift_key(report)
+async def _begun(engine: Client) -> AsyncIterator[str]:
+    """Names of those that the engine remembers, also while they run or where they failed."""
+    wanted = f"WorkflowType = '{AddressDrift.__name__}'"
+    async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
+        yield each.id.removeprefix(places.drift_id(""))
+
+
+async def _listed(call: Call, report: str) -> ListedDrift:
+    found = await _manifest(call, report)
+    progress = Progress.DONE if found else await orders.progress(call.services.engine, places.drift_id(report))
+    return ListedDrift(
+        report=report,
+        ordered_at=datetime.strptime(report, _FORM).replace(tzinfo=UTC),
+        # One that the engine has just forgotten, and that left nothing, has not succeeded.
+        progress=progress or Progress.FAILED,
+        compared=found.compared if found else None,
+        different=found.different if found else None,
+    )
+
+
+async def _manifest(call: Call, report: str) -> DriftReport | None:
     try:
-        written = await call.services.objects.get(places.drift_manifest(key))
+        written = await call.services.objects.get(places.drift_manifest(places.drift_key(report)))
     except ObjectMissing:
         return None
-    found = DriftReport.model_validate_json(written)
+    return DriftReport.model_validate_json(written)
+
+
+async def _found(call: Call, report: str) -> Found | None:
+    found = await _manifest(call, report)
+    if found is None:
+        return None
+    key = places.drift_key(report)
     url = await call.services.objects.presign(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=CONTENT_TYPE
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
 from activities.addresses import steering
@@ -11,8 +13,8 @@ from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.messages import MessagePath
 from api.addresses.room import WAKER, routes
-from api.models import Answer
-from api.moments import BodyMoment
+from api.models import Answer, Request
+from api.moments import BodyMoment, Moment
 from api.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -20,6 +22,7 @@ from domain.addresses.states import State
 from domain.addresses.waiting import Kind
 from domain.faults import Conflict, Missing
 
+MessageId = Annotated[int, Field(ge=1, le=LARGEST)]
 _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}
 
 
@@ -31,21 +34,41 @@ class Skip(Signed):
     )
 
 
-class Many(Signed):
-    """Which failed messages are tried again; nothing named means all of them."""
+class Chosen(Request):
+    """Which failed messages are meant; nothing named means all of them."""
 
     topic: Topic | None = None
     uprn: int | None = Field(default=None, ge=1, le=LARGEST, description="either UPRN of the message")
+    state: Literal[State.FAILED, State.GIVEN_UP] | None = None
     module: Module | None = Field(default=None, description="those that failed in this module")
     kind: Kind | None = Field(default=None, description="those that are not done for this reason")
+
+    def filter(self, retries: int) -> Filter:
+        """What is looked for, where messages are given up after so many failed cycles."""
+        named = self.model_dump(exclude={"state", "who", "reason", "limit"})
+        return Filter(
+            **named,
+            retries_from=retries if self.state is State.GIVEN_UP else None,
+            retries_below=retries if self.state is State.FAILED else None,
+        )
+
+
+class Asked(Chosen):
+    """Which failed messages are counted; nothing named means all of them."""
+
+    created_after: Moment | None = Field(default=None, description="received at or after this time")
+    created_before: Moment | None = Field(default=None, description="received before this time")
+
+
+class Many(Chosen, Signed):
+    """Which failed messages are tried again; nothing named means all of them."""
+
+    ids: list[MessageId] | None = Field(
+        default=None, min_length=1, max_length=RETRIED_MAX, description="of these only, whatever else is named"
+    )
     created_after: BodyMoment | None = Field(default=None, description="received at or after this time")
     created_before: BodyMoment | None = Field(default=None, description="received before this time")
     limit: int = Field(default=RETRIED_MAX, ge=1, le=RETRIED_MAX, description="how many at most, the oldest first")
-
-    @property
-    def filter(self) -> Filter:
-        """What is looked for."""
-        return Filter(**self.model_dump(exclude={"who", "reason", "limit"}))
 
 
 class Retried(Answer):
@@ -54,6 +77,23 @@ class Retried(Answer):
     retried: int
     busy: int = Field(description="match, and are being processed at this moment: they were left alone")
     left: int = Field(description="match, and were too many for one time: send the same again")
+
+
+class Skipped(Answer):
+    """How many are skipped."""
+
+    skipped: int
+    busy: int = Field(description="match, and are being processed at this moment: they were left alone")
+    touched: int = Field(description="match, but a module has applied them, or may have: skip each of them by itself")
+    left: int = Field(description="match, and were too many for one time: send the same again")
+
+
+class Counted(Answer):
+    """How many failed messages match."""
+
+    messages: int = Field(description="so many a retry would try again")
+    touched: int = Field(description="of these: a module has applied them, or may have, so that a skip leaves them")
+    busy: int = Field(description="beside these: being processed at this moment")
 
 
 @routes.post(
@@ -85,10 +125,32 @@ async def retry(call: Call, path: MessagePath, body: Signed) -> ShownMessage:
 async def retry_many(call: Call, body: Many) -> Retried:
     """Have all failed messages that match tried again, and say how many that are."""
     by = By(body.who, body.reason)
-    outcome = await steering.retry_many(call.services.database, body.filter, body.limit, by)
-    if outcome.retried:
+    outcome = await steering.retry_many(call.services.database, _filter(call, body), body.limit, by)
+    if outcome.changed:
         call.request.app[WAKER].wake()
-    return Retried(retried=outcome.retried, busy=outcome.busy, left=outcome.left)
+    return Retried(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
+
+
+@routes.post("/v1/addresses/messages/skip", access=Access.ADMIN)
+async def skip_many(call: Call, body: Many) -> Skipped:
+    """Give up for good all failed messages that match, and say how many that are.
+
+    Those that are named by `ids` need not have failed. What a module has applied, or may have, is left alone: skip each
+    of these by itself, with `though_touched`.
+    """
+    by = By(body.who, body.reason)
+    outcome = await steering.skip_many(call.services.database, _filter(call, body), body.limit, by)
+    if outcome.changed:
+        # What queued behind them may go on.
+        call.request.app[WAKER].wake()
+    return Skipped(skipped=outcome.changed, busy=outcome.busy, touched=outcome.touched, left=outcome.left)
+
+
+@routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
+async def count_failed(call: Call, query: Asked) -> Counted:
+    """Count the failed messages that match: so many would be tried again, or skipped."""
+    found = await steering.count_failed(call.services.database, _filter(call, query))
+    return Counted(messages=found.free, touched=found.touched, busy=found.busy)
 
 
 @routes.post(
@@ -109,6 +171,10 @@ async def skip(call: Call, path: MessagePath, body: Skip) -> ShownMessage:
     # What queued behind it may go on.
     call.request.app[WAKER].wake()
     return message
+
+
+def _filter(call: Call, chosen: Chosen) -> Filter:
+    return chosen.filter(call.services.settings.addresses.retries)
 
 
 def _not_skipped(message: ShownMessage) -> Conflict:

@@ -14,6 +14,8 @@ SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
 CHECKS: Final = "addresses-check"
 """The schedule that checks logical deletes."""
+REPORTS: Final = "addresses-reports/"
+"""Where comparisons of modules lie, under the moments when they were ordered."""
 
 
 def intake_id(topic: Topic) -> str:
@@ -33,7 +35,7 @@ def drift_id(report: str) -> str:
 
 def drift_key(report: str) -> str:
     """Where a comparison lies."""
-    return f"addresses-reports/{report}.xlsx"
+    return f"{REPORTS}{report}.xlsx"
 
 
 def drift_manifest(key: str) -> str:

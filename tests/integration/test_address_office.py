@@ -16,12 +16,16 @@ import aiohttp
 import pandas as pd
 import pytest
 
+from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
+from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
 from infra.modules import Modules
+from infra.pubsub import Message
 from infra.settings import Settings
+from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import Oss, running_oss
 from tests.door import Door, Reply, opened
 from tests.exports import working
@@ -102,6 +106,30 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
     assert [tuple(row) for row in rows] == [("ann", "pause", "tidying up"), ("ann", "resume", "all is well")]
 
 
+async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Database) -> None:
+    """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
+    house.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=2),)))
+    message = Message(message_id="1", data=b'{"uprn": 7, "address_id": 1, "record": {}}')
+    await Inbox(database, 1_000).take_in([Incoming(Topic.CREATE_UPDATE, message)])
+    await house.post("/v1/addresses/cycle/resume", **SIGNED)
+
+    async def under_way() -> dict[str, Any]:
+        progress: dict[str, Any] = (await house.get("/v1/addresses/cycle")).body["progress"] or {}
+        return progress if progress.get("loaded") else {}
+
+    progress = await eventually(under_way)
+    house.oss.set(Scenario())
+
+    async def over() -> bool:
+        return not (await house.get("/v1/addresses/cycle")).body["running"]
+
+    await eventually(over)
+    assert (await house.get("/v1/addresses/cycle")).body["progress"] is None
+    await (await schedules.ensure(await temporal.connect(), 3_600)).delete()
+    assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
+    assert progress["cycle_id"].endswith("-1")
+
+
 async def test_logical_deletes_are_listed_checked_and_purged(house: Office, database: Database) -> None:
     """What no module needs is found by a check, and goes when somebody says so; what is needed stays."""
     async with database.session() as session:
@@ -143,6 +171,10 @@ async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) ->
     async with aiohttp.ClientSession() as session, session.get(ended["found"]["url"]) as answer:
         book = pd.read_excel(io.BytesIO(await answer.read()), sheet_name="addresses", dtype=str, engine="openpyxl")
 
+    [one] = (await house.get(DRIFT)).body["items"]
+
+    assert (one["report"], one["progress"], one["compared"], one["different"]) == (ended["report"], "done", 1, 1)
+    assert re.sub("[-:]", "", one["ordered_at"]) == ended["report"]
     assert (ordered.status, ordered.body["progress"], ended["progress"]) == (202, "running", "done")
     assert (ended["found"]["compared"], ended["found"]["different"], ended["found"]["presence"]) == (1, 1, 1)
     assert list(book["uprn"]) == ["7"]
@@ -156,6 +188,13 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
         await (await temporal.connect()).get_workflow_handle(places.drift_id(report)).terminate(reason="too busy today")
 
         failed = await door.as_admin("GET", f"{DRIFT}/{report}")
+
+        async def shown() -> list[Any]:
+            listed = (await door.as_admin("GET", DRIFT)).body["items"]
+            return [(each["report"], each["progress"], each["different"]) for each in listed]
+
+        # The engine finds workflows a moment after they began.
+        assert await eventually(shown) == [(report, "failed", None)]
 
     assert running.body["progress"] == "running"
     assert (failed.body["progress"], failed.body["fault"], failed.body["found"]) == ("failed", "too busy today", None)

@@ -70,6 +70,10 @@ class Operator:
         """Order something."""
         return await self.door.as_admin("POST", f"/v1/addresses/{path}", json=SIGNED | body)
 
+    async def count(self, **query: str) -> Reply:
+        """Ask how many would be retried or skipped."""
+        return await self.door.as_admin("GET", "/v1/addresses/messages/failed", params=query)
+
 
 @pytest.fixture
 async def operator(settings: Settings, database: Database) -> AsyncIterator[Operator]:
@@ -169,6 +173,8 @@ FILTERS: list[tuple[dict[str, Any], int]] = [
     ({"kind": "missing"}, 1),
     ({"created_after": "2199-01-01T00:00:00Z"}, 0),
     ({"created_before": "2199-01-01T00:00:00Z", "module": "ed"}, 1),
+    ({"state": "given_up"}, 3),
+    ({"state": "failed"}, 1),
 ]
 
 
@@ -177,15 +183,59 @@ async def test_many_are_chosen_by_a_filter(operator: Operator) -> None:
     await operator.add(Topic.DELETE)
     await operator.add()
     await operator.add(wait_reason={"kind": "missing", "missing": [2]})
-    await operator.add(im_ack="Y", ed_ack="N")
+    young = await operator.add(im_ack="Y", ed_ack="N", retry_times=1)
     for flag in (None, "Y", "P"):
         await operator.add(proc_flag=flag)
 
     for filter_, count in FILTERS:
+        counted = await operator.count(**filter_)
+        assert (counted.status, counted.body["messages"], counted.body["busy"]) == (200, count, 0), filter_
         reply = await operator.post("messages/retry", **filter_)
         assert (reply.status, reply.body) == (200, {"retried": count, "busy": 0, "left": 0}), filter_
         async with operator.database.connection() as connection:
-            await connection.execute("UPDATE im_infi_addr_sync_log SET retry_times = 2")
+            await connection.execute("UPDATE im_infi_addr_sync_log SET retry_times = 2 - (id = $1)::int", young)
+
+
+async def test_many_are_chosen_by_their_ids(operator: Operator) -> None:
+    """Only those, and of them only what has failed and no cycle has."""
+    ids = [await operator.add() for _ in range(3)]
+    taken, waiting = await operator.add(proc_flag="P"), await operator.add(proc_flag=None, retry_times=0)
+
+    reply = await operator.post("messages/retry", ids=[*ids[:2], taken, waiting, 4711])
+
+    assert reply.body == {"retried": 2, "busy": 1, "left": 0}
+    assert [(await operator.row(id_))["retry_times"] for id_ in ids] == [0, 0, 2]
+
+
+async def test_many_are_skipped_unless_a_module_has_them(operator: Operator) -> None:
+    """What is being processed, or may have been applied, is left alone and counted; the audit names each."""
+    failed = [await operator.add() for _ in range(3)]
+    touched = await operator.add(ed_ack="Y")
+    await operator.add(next_attempt_at=None)
+    waiting = await operator.add(proc_flag=None, retry_times=0)
+
+    counted = await operator.count()
+    first = await operator.post("messages/skip", reason="all of it was a test", limit=2)
+    rest = await operator.post("messages/skip", reason="all of it was a test")
+
+    assert counted.body == {"messages": 4, "touched": 1, "busy": 1}
+    assert first.body == {"skipped": 2, "busy": 1, "touched": 1, "left": 1}
+    assert rest.body == {"skipped": 1, "busy": 1, "touched": 1, "left": 0}
+    assert await operator.audit() == [("ann", "skip", id_, "all of it was a test") for id_ in failed]
+    rows = [await operator.row(id_) for id_ in (*failed, touched, waiting)]
+    assert [row["proc_flag"] for row in rows] == ["Y", "Y", "Y", "N", None]
+    assert rows[0]["reason"] == "Skipped by ann: all of it was a test"
+
+
+async def test_what_has_not_been_tried_is_skipped_by_its_id_only(operator: Operator) -> None:
+    """A filter means what has failed; who names a message means it."""
+    waiting = [await operator.add(proc_flag=None, retry_times=0) for _ in range(2)]
+
+    by_filter = await operator.post("messages/skip")
+    by_id = await operator.post("messages/skip", ids=waiting[:1])
+
+    assert (by_filter.body["skipped"], by_id.body["skipped"]) == (0, 1)
+    assert [(await operator.row(id_))["proc_flag"] for id_ in waiting] == ["Y", None]
 
 
 @pytest.mark.parametrize("flag", [None, "N"], ids=["waiting", "failed"])
@@ -229,7 +279,7 @@ async def test_a_touched_message_is_skipped_only_knowingly(
 async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> None:
     """Operators share one key, so that the audit needs both."""
     bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}]
-    paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "cycle/pause", "cycle/resume"]
+    paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "messages/skip", "cycle/pause", "cycle/resume"]
 
     replies = [
         await operator.door.as_admin("POST", f"/v1/addresses/{path}", json=body) for path in paths for body in bodies
@@ -262,7 +312,7 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
 
     async def retry_all() -> int:
         by = By("ann", "why")
-        return sum([(await steering.retry_many(operator.database, Filter(), 7, by)).retried for _ in range(20)])
+        return sum([(await steering.retry_many(operator.database, Filter(), 7, by)).changed for _ in range(20)])
 
     load = loading.load(operator.database, tuned, "cycle-2")
     skipped, retried, _ = await asyncio.gather(skip_all(), retry_all(), load)
