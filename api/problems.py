@@ -98,7 +98,8 @@ def of(error: Exception, request_id: str) -> Problem:
         case Exhausted():
             return _of_quotas(error, request_id)
         case Fault():
-            return build(fault_status(type(error)), error.record.code, error.record.sentence, request_id)
+            errors = [FieldProblem(path=error.field, message=error.record.message)] if error.field else []
+            return build(fault_status(type(error)), error.record.code, error.record.sentence, request_id, errors)
         case Refusal():
             return build(error.status, error.code, str(error), request_id, error.errors)
         case web.HTTPException():

@@ -31,9 +31,11 @@ class Fault(Exception):
         code: Stable snake_case name, for programs.
         message: What was wrong, with the value received and what was allowed.
         hint: What to do next.
+        field: Where in the request it was wrong, if one field alone was.
     """
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
+    def __init__(self, code: str, message: str, hint: str = "", *, field: str = "") -> None:
+        self.field = field
         self.record = FaultRecord(code=code, message=bounded(message), hint=bounded(hint))
         super().__init__(self.record.sentence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -24,6 +25,9 @@ class SliceState(StrEnum):
     SPLIT = "split"
 
 
+_COUNTED = (SliceState.FAILED, SliceState.OPEN)
+
+
 class ListedPlatform(Answer):
     """A platform, as lists show it."""
 
@@ -36,6 +40,8 @@ class ListedPlatform(Answer):
     claimed_to: AwareDatetime | None = Field(description="up to here slices are claimed, but for history")
     complete_to: AwareDatetime | None = Field(description="up to here every order is in, without a hole")
     unserved_since: AwareDatetime | None = Field(description="since when no worker serves it")
+    failed: int = Field(description="slices in the failed set")
+    open: int = Field(description="slices that wait or are read")
 
 
 class ShownPlatform(ListedPlatform):
@@ -45,8 +51,6 @@ class ShownPlatform(ListedPlatform):
     skew_seconds: float | None = Field(description="how far that is before ours")
     lag_seconds: float | None = Field(description="how far `complete_to` is behind the platform's clock")
     holes: list[Window] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
-    failed: int = Field(description="slices in the failed set")
-    open: int = Field(description="slices that wait or are read")
     next_slices: list[Window] = Field(description="what is claimed next, once it has settled")
     requests_in_window: int = Field(description="of the rate, how many requests are counted now")
     requests_today: int = Field(description="of the daily quota, how many are counted now")
@@ -54,6 +58,8 @@ class ShownPlatform(ListedPlatform):
     proposed_settle_lag: int | None = Field(description="what would have caught the orders that came late")
     missed: int = Field(description="orders that only a later reading found")
     paused: bool = Field(description="whether its schedule is paused")
+    note: str = Field(description="why it was paused or resumed last")
+    next_runs: list[AwareDatetime] = Field(description="when its schedule claims next")
 
 
 class ShownSlice(Answer):
@@ -71,6 +77,7 @@ class ShownSlice(Answer):
     passes: int | None
     pages: int | None
     outside: int | None = Field(description="orders outside of what was asked for; they were kept")
+    swept_at: AwareDatetime | None = Field(description="when the delayed sweep had read it again")
     missed: int | None = Field(description="orders that only the delayed sweep found; null before that")
     fault: FaultRecord | None
     reason: str | None = Field(description="why it was skipped")
@@ -79,14 +86,10 @@ class ShownSlice(Answer):
     finished_at: AwareDatetime | None
 
 
-def listed(row: OrderPlatform) -> ListedPlatform:
-    """A row of the table, for lists."""
-    return ListedPlatform(**known(row))
-
-
-def known(row: OrderPlatform) -> dict[str, Any]:
-    """What a row tells by itself."""
-    return {name: getattr(row, name) for name in ListedPlatform.model_fields}
+def known(row: OrderPlatform, unfinished: Mapping[SliceState, int]) -> dict[str, Any]:
+    """What a row and its unfinished slices tell by themselves."""
+    same = {name: getattr(row, name) for name in ListedPlatform.model_fields if name not in _COUNTED}
+    return {**same, **{state: unfinished.get(state, 0) for state in _COUNTED}}
 
 
 def shown_slice(row: OrderSlice) -> ShownSlice:

@@ -38,6 +38,7 @@ class Config(Answer):
     platform: str
     version: int = Field(description="grows with every change; each slice notes the one that it was read by")
     effective: dict[str, Value]
+    inherited: dict[str, Value] = Field(description="what would be in force if this level set nothing")
     own: Options = Field(description="what this level sets; send it back changed")
 
 
@@ -51,7 +52,8 @@ async def show_config(call: Call, path: PlatformPath) -> Config:
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         if path.platform == DEFAULT:
             return _shared(levels.get(DEFAULT, UNSET))
-        return _shown(await configuration.standing(session, path.platform), levels.get(path.platform, UNSET))
+        here = await configuration.standing(session, path.platform)
+        return _shown(here, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
 
 
 @routes.put(
@@ -78,7 +80,7 @@ async def change_config(call: Call, path: PlatformPath, body: Options) -> Config
         if path.platform == DEFAULT:
             return _shared(level)
         _check_kept(rows[0], body)
-        return _shown(standings[0], level)
+        return _shown(standings[0], levels.get(DEFAULT, UNSET), level)
 
 
 async def _concerned(session: Session, platform: str) -> list[OrderPlatform]:
@@ -112,23 +114,32 @@ def _check_kept(row: OrderPlatform, options: Options) -> None:
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
             f"starttime {options.starttime} would change it.",
             "Leave starttime out. For earlier orders, set up the same account under another number.",
+            field="starttime",
         )
 
 
-def _shown(here: Standing, own: Version) -> Config:
+def _shown(here: Standing, defaults: Version, own: Version) -> Config:
+    return Config(
+        platform=here.row.platform,
+        version=here.settings.version,
+        effective=_values(here),
+        inherited=_values(configuration.stand(here.row, defaults, UNSET)),
+        own=own.options,
+    )
+
+
+def _values(here: Standing) -> dict[str, Value]:
     values = here.settings.model_dump(exclude={"version"})
-    effective = {name: Value(value=values[name], origin=here.origins[name]) for name in Options.model_fields}
-    return Config(platform=here.row.platform, version=here.settings.version, effective=effective, own=own.options)
+    return {name: Value(value=values[name], origin=here.origins[name]) for name in Options.model_fields}
 
 
 def _shared(level: Version) -> Config:
     """The defaults, before any platform's kind is asked."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
     built_in: Mapping[str, JsonValue] = BUILT_IN.model_dump()
+    inherited = {name: Value(value=built_in[name], origin=Origin.BUILT_IN) for name in Options.model_fields}
     effective = {
-        name: Value(value=built_in[name], origin=Origin.BUILT_IN)
-        if own[name] is None
-        else Value(value=own[name], origin=Origin.DEFAULT)
-        for name in Options.model_fields
+        name: above if own[name] is None else Value(value=own[name], origin=Origin.DEFAULT)
+        for name, above in inherited.items()
     }
-    return Config(platform=DEFAULT, version=level.version, effective=effective, own=level.options)
+    return Config(platform=DEFAULT, version=level.version, effective=effective, inherited=inherited, own=level.options)

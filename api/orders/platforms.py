@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
@@ -15,7 +15,7 @@ from activities.orders.configuration import UNSET, Standing
 from api import paging
 from api.models import Request
 from api.orders import answers
-from api.orders.answers import ListedPlatform, ShownPlatform
+from api.orders.answers import ListedPlatform, ShownPlatform, SliceState
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
@@ -56,16 +56,30 @@ class Setup(Request):
         return capability
 
 
+class PlatformsWanted(PageQuery):
+    """Which platforms to list."""
+
+    project_id: str | None = Field(default=None, max_length=64, description="only those of this project")
+
+
 @routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_platforms(call: Call, query: PageQuery) -> Page[ListedPlatform]:
+async def browse_platforms(call: Call, query: PlatformsWanted) -> Page[ListedPlatform]:
     """List the platforms, newest first."""
     newest = (col(OrderPlatform.created_at).desc(), col(OrderPlatform.platform).desc())
     statement = select(OrderPlatform).order_by(*newest).limit(query.limit + 1)
+    if query.project_id is not None:
+        statement = statement.where(OrderPlatform.project_id == query.project_id)
     if query.after:
         statement = statement.where(tuple_(OrderPlatform.created_at, OrderPlatform.platform) < query.after)
     async with call.services.database.session() as session:
         rows = (await session.exec(statement)).all()
-    return paging.page(rows, query.limit, answers.listed, lambda row: (row.created_at, row.platform))
+        counts = await _unfinished_counts(session, [row.platform for row in rows])
+    return paging.page(
+        rows,
+        query.limit,
+        lambda row: ListedPlatform(**answers.known(row, counts.get(row.platform, {}))),
+        lambda row: (row.created_at, row.platform),
+    )
 
 
 @routes.put(
@@ -116,26 +130,27 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         row, now = here.row, await ledger.database_now(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = marks.holes(found, await _unfinished(session, row.platform)) if (found := ledger.marks_of(row)) else []
-        failed, missed = await _figures(session, row.platform)
-        waiting = await ledger.waiting(session, row.platform)
+        counts = await _unfinished_counts(session, [row.platform])
+        missed = await _missed(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
+    paused, note, next_runs = await _schedule(call, row.platform)
     return ShownPlatform(
-        **answers.known(row),
+        **answers.known(row, counts.get(row.platform, {})),
         platform_now=platform_now,
         skew_seconds=row.skew_seconds,
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
-        failed=failed,
-        open=sum(waiting.values()),
         next_slices=_next(here),
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),
         settle_lag=here.settings.settle_lag,
         proposed_settle_lag=row.proposed_settle_lag,
         missed=missed,
-        paused=await _is_paused(call, row.platform),
+        paused=paused,
+        note=note,
+        next_runs=next_runs,
     )
 
 
@@ -191,13 +206,24 @@ async def _unfinished(session: Session, platform: str) -> list[windows.Window]:
     return [ledger.window_of(row) for row in await session.exec(statement)]
 
 
-async def _figures(session: Session, platform: str) -> tuple[int, int]:
-    """How many slices have failed, and how many orders only a sweep found."""
-    failed = select(func.count()).where(
-        OrderSlice.platform == platform, ledger.unfinished(), col(OrderSlice.failed_at).is_not(None)
+async def _unfinished_counts(session: Session, numbers: Sequence[str]) -> dict[str, dict[SliceState, int]]:
+    """How many slices of each platform have failed, and how many are open."""
+    has_failed = col(OrderSlice.failed_at).is_not(None)
+    statement = (
+        select(OrderSlice.platform, has_failed, func.count())
+        .where(col(OrderSlice.platform).in_(numbers), ledger.unfinished())
+        .group_by(col(OrderSlice.platform), has_failed)
     )
-    missed = select(func.coalesce(func.sum(OrderSlice.missed), 0)).where(OrderSlice.platform == platform)
-    return (await session.exec(failed)).one(), (await session.exec(missed)).one() or 0
+    counts: dict[str, dict[SliceState, int]] = {}
+    for number, failed, count in await session.exec(statement):
+        counts.setdefault(number, {})[SliceState.FAILED if failed else SliceState.OPEN] = count
+    return counts
+
+
+async def _missed(session: Session, platform: str) -> int:
+    """How many orders only a sweep found."""
+    statement = select(func.coalesce(func.sum(OrderSlice.missed), 0)).where(OrderSlice.platform == platform)
+    return (await session.exec(statement)).one() or 0
 
 
 def _next(here: Standing) -> list[windows.Window]:
@@ -209,11 +235,13 @@ def _next(here: Standing) -> list[windows.Window]:
     return windows.consecutive(claimed_to, until, here.settings.interval, NEXT_SHOWN)
 
 
-async def _is_paused(call: Call, platform: str) -> bool:
+async def _schedule(call: Call, platform: str) -> tuple[bool, str, Sequence[datetime]]:
+    """Whether the schedule is paused, the note on it, and when it runs next."""
     try:
         description = await call.services.engine.get_schedule_handle(places.schedule_id(platform)).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return False
+            return False, "", []
         raise
-    return description.schedule.state.paused
+    state = description.schedule.state
+    return state.paused, state.note or "", [] if state.paused else description.info.next_action_times

@@ -23,6 +23,7 @@ from workflows.orders import OrderReport
 from workflows.orders.cycle import attributes
 
 LINK_SECONDS: Final = 900
+DAYS_MAX: Final = 1_000
 
 
 Day = Annotated[date, Field(ge=date(1970, 1, 1), le=date(2199, 12, 31))]
@@ -46,6 +47,13 @@ class Started(Answer):
     platform: str
     day: date
     workflow_id: str
+
+
+class Reports(Answer):
+    """Which days were compared."""
+
+    platform: str
+    days: list[date] = Field(description=f"newest first, at most {DAYS_MAX}")
 
 
 class ShownReport(Answer):
@@ -91,6 +99,18 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
         static_summary=f"compare {body.day} of {path.platform}",
     )
     return Started(platform=path.platform, day=body.day, workflow_id=workflow_id)
+
+
+@routes.get("/v1/platforms/{platform}/reports", access=Access.ADMIN, problems={"not_found": Missing})
+async def browse_reports(call: Call, path: PlatformPath) -> Reports:
+    """List the days of which there is a comparison, the newest first."""
+    async with call.services.database.session() as session:
+        if await session.get(OrderPlatform, path.platform) is None:
+            raise configuration.unknown(path.platform)
+    folder, end = places.report_manifest(places.report_key(path.platform, "\0")).split("\0")
+    keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
+    days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
+    return Reports(platform=path.platform, days=days[:DAYS_MAX])
 
 
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})

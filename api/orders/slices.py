@@ -16,6 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from activities.orders import configuration, ledger
 from api import paging
 from api.models import Request
+from api.moments import Moment
 from api.orders import answers
 from api.orders.answers import ShownSlice, SliceState
 from api.orders.room import PlatformPath, routes
@@ -60,6 +61,8 @@ class Wanted(PageQuery):
     """Which slices to list."""
 
     state: SliceState | None = None
+    start: Moment | None = Field(default=None, description="only slices that end after this")
+    end: Moment | None = Field(default=None, description="only slices that begin before this")
 
 
 class Skip(Request):
@@ -79,6 +82,10 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[S
     )
     if query.state is not None:
         statement = statement.where(_is_in(query.state))
+    if query.start is not None:
+        statement = statement.where(col(OrderSlice.end_at) > query.start)
+    if query.end is not None:
+        statement = statement.where(col(OrderSlice.start_at) < query.end)
     if query.after:
         start_at, slice_id = query.after
         number = int(slice_id) if re.fullmatch(r"\d{1,18}", slice_id) else 0

@@ -176,25 +176,31 @@ def check(
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
         raise _wrong(
             platform,
+            "interval",
             f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time; "
             f"{capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:
         raise _wrong(
             platform,
+            "interval",
             f"interval is {settings.interval} s; {capability.kind} allows at least {query.window_min_seconds:.0f} s",
         )
     if settings.overlap >= settings.interval:
-        raise _wrong(platform, f"overlap {settings.overlap} s must be shorter than interval {settings.interval} s")
+        raise _wrong(
+            platform, "overlap", f"overlap {settings.overlap} s must be shorter than interval {settings.interval} s"
+        )
     if settings.settle_lag < query.newest_seconds:
         raise _wrong(
             platform,
+            "settle_lag",
             f"settle_lag is {settings.settle_lag} s; {capability.kind} answers only "
             f"for times at least {query.newest_seconds:.0f} s old",
         )
     if paging.rows_max is not None and settings.max_rows_per_slice > paging.rows_max:
         raise _wrong(
             platform,
+            "max_rows_per_slice",
             f"max_rows_per_slice is {settings.max_rows_per_slice:,}; {capability.kind} tells at most "
             f"{paging.rows_max:,} orders of a query",
         )
@@ -212,21 +218,22 @@ def _check_rate(platform: str, settings: Effective, capability: Capability) -> N
     )
     for name, value, limit in limits:
         if limit is not None and value is not None and value > limit:
-            raise _wrong(platform, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
+            raise _wrong(platform, name, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
 
 
 def _check_start(platform: str, settings: Effective, capability: Capability, now: datetime) -> None:
     begins = begins_at(settings.starttime, now)
     if begins >= now:
-        raise _wrong(platform, f"starttime {settings.starttime} lies in the future; it must be before now")
+        raise _wrong(platform, "starttime", f"starttime {settings.starttime} lies in the future; it must be before now")
     history = capability.query.history_seconds
     if history is not None and begins < windows.floor(now - timedelta(seconds=history)):
         raise _wrong(
             platform,
+            "starttime",
             f"starttime {settings.starttime} is further back than {capability.kind} tells orders, "
             f"which is {history / 86_400:.0f} days",
         )
 
 
-def _wrong(platform: str, what: str) -> Invalid:
-    return Invalid("config_invalid", f"Platform {platform}: {what}.", "Change the value, or leave it out.")
+def _wrong(platform: str, field: str, what: str) -> Invalid:
+    return Invalid("config_invalid", f"Platform {platform}: {what}.", "Change the value, or leave it out.", field=field)

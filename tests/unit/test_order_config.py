@@ -102,11 +102,12 @@ def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
     ],
 )
 def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], said: str) -> None:
-    """The sentence names the value and what is allowed."""
+    """The sentence names the value and what is allowed, and the field that it is told at."""
     with pytest.raises(Invalid, match="Platform shop-1: ") as refused:
         config.check("shop-1", in_force(**options), CAPABILITY, NOW)
 
     assert said in refused.value.record.message
+    assert refused.value.field in (*options, "overlap")
 
 
 def test_a_platform_that_has_begun_keeps_its_beginning() -> None:

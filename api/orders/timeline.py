@@ -1,0 +1,114 @@
+"""The time line: a platform's slices in so many parts of a time, whatever their number, and the marks above them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from activities.orders import configuration, ledger
+from api.models import Answer, Request
+from api.moments import Moment
+from api.orders.room import PlatformPath, routes
+from api.routes import Access, Call
+from domain.faults import Missing
+from infra.tables.orders import OrderPlatform
+
+UNBEGUN_SHOWN: Final = timedelta(hours=1)
+"""How much time is shown of a platform that has claimed nothing yet."""
+SLICE_MAX: Final = timedelta(days=31)
+
+# A slice that is longer than a part lies in several; its figures count where it begins. A slice never begins more than
+# its greatest length before a time that it reaches into, which lets the index find the first.
+_PARTS = """
+    SELECT part AS number, count(*) AS slices,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NULL) AS open,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NOT NULL) AS failed,
+        count(*) FILTER (WHERE done_at IS NOT NULL) AS done,
+        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NOT NULL) AS skipped,
+        count(*) FILTER (WHERE swept_at IS NOT NULL) AS swept,
+        coalesce(sum(missed) FILTER (WHERE part = greatest(0, first)), 0) AS missed,
+        coalesce(sum(orders) FILTER (WHERE part = greatest(0, first)), 0) AS orders
+    FROM (
+        SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::int AS first,
+            ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::int - 1 AS last
+        FROM order_slices
+        WHERE platform = $1 AND split_at IS NULL AND start_at < $3 AND end_at > $2 AND start_at > $2 - $6::interval
+    ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS part
+    GROUP BY part ORDER BY part
+"""
+
+
+class TimelineWanted(Request):
+    """Which time, and how fine."""
+
+    start: Moment | None = Field(default=None, description="the platform's beginning if it is left out")
+    end: Moment | None = Field(default=None, description="the platform's now if it is left out")
+    parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.start is not None and self.end is not None and self.start >= self.end:
+            raise ValueError(f"start {self.start.isoformat()} must be before end {self.end.isoformat()}.")
+        return self
+
+
+class Part(Answer):
+    """What became of the slices that touch a part of the time."""
+
+    number: int = Field(description="counted from 0; a part that no slice touches is left out")
+    slices: int
+    open: int
+    failed: int
+    done: int
+    skipped: int
+    swept: int = Field(description="of those done, how many were read again by the delayed sweep")
+    missed: int = Field(description="orders that only the sweep found, in slices that begin here")
+    orders: int = Field(description="orders of the slices that begin here")
+
+
+class Timeline(Answer):
+    """A time of a platform, with its marks."""
+
+    platform: str
+    start: AwareDatetime
+    end: AwareDatetime
+    part_seconds: float
+    platform_now: AwareDatetime = Field(description="the platform's clock, as near as it is known")
+    settled_to: AwareDatetime = Field(description="what is younger is not read yet, by `settle_lag`")
+    starts_at: AwareDatetime | None
+    history_to: AwareDatetime | None = Field(description="up to here history is claimed")
+    live_from: AwareDatetime | None = Field(description="from here on the present is claimed")
+    claimed_to: AwareDatetime | None
+    complete_to: AwareDatetime | None
+    parts: list[Part]
+
+
+@routes.get("/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_timeline(call: Call, path: PlatformPath, query: TimelineWanted) -> Timeline:
+    """Draw a platform's slices over time: what is claimed, complete, failed, skipped and swept in each part."""
+    async with call.services.database.session() as session:
+        here = await configuration.standing(session, path.platform)
+        now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
+    start, end = _span(here.row, query, now)
+    part_seconds = (end - start).total_seconds() / query.parts
+    async with call.services.database.connection() as connection:
+        rows = await connection.fetch(_PARTS, path.platform, start, end, part_seconds, query.parts, SLICE_MAX)
+    return Timeline(
+        platform=path.platform,
+        start=start,
+        end=end,
+        part_seconds=part_seconds,
+        platform_now=now,
+        settled_to=now - timedelta(seconds=here.settings.settle_lag),
+        **{name: getattr(here.row, name) for name in ("starts_at", "history_to", "live_from")},
+        **{name: getattr(here.row, name) for name in ("claimed_to", "complete_to")},
+        parts=[Part.model_validate(dict(row)) for row in rows],
+    )
+
+
+def _span(row: OrderPlatform, query: TimelineWanted, now: datetime) -> tuple[datetime, datetime]:
+    end = query.end or max(now, row.claimed_to or now)
+    start = query.start or row.starts_at or end - UNBEGUN_SHOWN
+    return min(start, end - timedelta(seconds=1)), end
