@@ -13,6 +13,7 @@ from aiohttp import web
 
 from api import (
     addresses,
+    console,
     docs,
     downloads,
     health,
@@ -39,6 +40,7 @@ from infra.settings import Settings
 ROOMS: Sequence[Routes] = (
     health.routes,
     docs.routes,
+    console.routes,
     session.routes,
     projects.routes,
     downloads.routes,

@@ -1,0 +1,85 @@
+// Numbers, sizes and moments as people of the reader's language write them.
+
+import { h } from "../dom.js";
+import { locale } from "../i18n.js";
+
+const UNITS = [
+  ["year", 31557600],
+  ["month", 2629800],
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
+const TICK_MS = 1000;
+const ticking = new Set();
+
+/** A number as text, with at most `digits` after the point. */
+export function number(n, digits = 0) {
+  return n === null || n === undefined ? "–" : new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(n);
+}
+
+/** A size as text, e.g. "12.4 MB" (powers of 1000). */
+export function bytes(n) {
+  if (n === null || n === undefined) return "–";
+  const names = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
+  const step = n < 1000 ? 0 : Math.min(names.length - 1, Math.floor(Math.log10(n) / 3));
+  const format = { style: "unit", unit: names[step], unitDisplay: step ? "short" : "long", maximumFractionDigits: step ? 1 : 0 };
+  return new Intl.NumberFormat(locale(), format).format(n / 1000 ** step);
+}
+
+/** A length of time as text, in its two largest units, e.g. "3 min 20 sec". */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  const whole = Math.max(0, seconds);
+  if (whole < 10) return unit(Math.round(whole * 10) / 10, "second");
+  const rest = Math.round(whole);
+  const at = UNITS.findIndex(([, size]) => rest >= size);
+  const [name, size] = UNITS[at];
+  const below = UNITS[at + 1];
+  const small = below ? Math.floor((rest % size) / below[1]) : 0;
+  return small ? `${unit(Math.floor(rest / size), name)} ${unit(small, below[0])}` : unit(Math.floor(rest / size), name);
+}
+
+/** A moment in the reader's own time zone. @returns {HTMLTimeElement} "–" where there is none */
+export function when(date) {
+  if (!date) return h("span", { class: "quiet" }, "–");
+  const moment = new Date(date);
+  const format = { dateStyle: "medium", timeStyle: "medium" };
+  return h("time", { datetime: moment.toISOString(), title: moment.toISOString() }, new Intl.DateTimeFormat(locale(), format).format(moment));
+}
+
+/** How long ago (or ahead) a moment is; it keeps telling the truth. @returns {Element} "–" where there is none */
+export function ago(date) {
+  if (!date) return h("span", { class: "quiet" }, "–");
+  return h("relative-time", { datetime: new Date(date).toISOString() });
+}
+
+/** `<relative-time datetime>`: "3 minutes ago", with the moment itself as its tool tip. */
+class RelativeTime extends HTMLElement {
+  connectedCallback() {
+    const moment = new Date(this.getAttribute("datetime"));
+    this.title = new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "long" }).format(moment);
+    this.moment = moment.getTime();
+    this.tick();
+    ticking.add(this);
+  }
+
+  disconnectedCallback() {
+    ticking.delete(this);
+  }
+
+  tick() {
+    const seconds = (this.moment - Date.now()) / 1000;
+    const [name, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? UNITS.at(-1);
+    const text = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" }).format(Math.trunc(seconds / size), name);
+    if (this.textContent !== text) this.textContent = text;
+  }
+}
+
+customElements.define("relative-time", RelativeTime);
+setInterval(() => document.hidden || ticking.forEach((element) => element.tick()), TICK_MS);
+
+function unit(n, name) {
+  return new Intl.NumberFormat(locale(), { style: "unit", unit: name, unitDisplay: "short" }).format(n);
+}

@@ -1,0 +1,10 @@
+// All components by one name: `import { dataList, badge } from "../components/index.js"`.
+
+export { askFirst } from "./ask.js";
+export { lineChart, progress, stackBar } from "./charts.js";
+export { ago, bytes, duration, number, when } from "./figures.js";
+export { form } from "./form.js";
+export { dataList } from "./list.js";
+export { badge, copyable, facts, fold, jsonView } from "./pieces.js";
+export { busy, problemBox, say } from "./problem.js";
+export { tabs } from "./tabs.js";

@@ -1,0 +1,242 @@
+// A list of the API, one page of rows at a time, whose filters and place are in the address.
+
+import { clear, h } from "../dom.js";
+import { t } from "../i18n.js";
+import { go } from "../router.js";
+import { chosen, filterRow } from "./filters.js";
+import { copyable, fold } from "./pieces.js";
+import { busy, problemBox } from "./problem.js";
+
+/**
+ * A list with filters, paging, selection and an empty state.
+ *
+ * @param {Object} given
+ * @param {Place} given.place - filters and `cursor` live in its query
+ * @param {string} given.caption - what the table holds, for screen readers
+ * @param {Array<Object>} [given.filters] - as of `filterRow`
+ * @param {Array<{title: string, cell: function(Object): (Node|string), numeric: boolean}>} given.columns
+ * @param {function(Object, ?string): Promise<{items: Array, next: ?string}>} given.load - gets the filters that say
+ *   something, and the cursor of the page
+ * @param {function(Object): string} given.key - what names a row
+ * @param {function(Object): ?string} [given.open] - the address of a row's own page
+ * @param {{text: string, curl: string, command: string}} given.empty - what to say where there is nothing, and how a
+ *   program and a terminal do the same; without filters only
+ * @param {boolean} [given.select] - whether rows can be ticked
+ * @param {Array<{label: string, danger: boolean, all: boolean, run: function(?Array, Object): Promise}>} [given.actions]
+ *   - what to do with the ticked rows: `run(items, filters)`; with `all` it can be done with no row ticked, to all that
+ *   the filters find: then items is null. When it is done the list is read again
+ * @param {number} [given.every] - read again after so many milliseconds
+ * @returns {DataList} `element.reload()` reads the page again
+ */
+export function dataList(given) {
+  const element = document.createElement("data-list");
+  element.given = { filters: [], actions: [], key: (item) => JSON.stringify(item), ...given };
+  return element;
+}
+
+/** `<data-list>`: made by `dataList`. */
+class DataList extends HTMLElement {
+  connectedCallback() {
+    if (this.table) return;
+    const { place, filters, every } = this.given;
+    this.rows = new Map();
+    this.ticked = new Set();
+    this.trail = [];
+    this.turn = 0;
+    this.build();
+    if (filters.length) this.prepend(filterRow(filters, place.query, (changes) => this.filter(changes)));
+    if (every) {
+      const timer = setInterval(() => document.hidden || this.trouble.hasChildNodes() || this.reload(), every);
+      place.onLeave(() => clearInterval(timer));
+    }
+    this.reload({ loud: true });
+  }
+
+  build() {
+    const { caption, columns, select } = this.given;
+    this.everyRow = h("input", { type: "checkbox", "aria-label": t("common.selectAll"), on: { change: () => this.tickAll() } });
+    const heads = columns.map((column) => h("th", { scope: "col", class: column.numeric && "numeric" }, column.title));
+    this.body = h("tbody");
+    this.table = h(
+      "table",
+      { class: "list" },
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, select ? h("th", { class: "tick-cell", scope: "col" }, this.everyRow) : null, heads)),
+      this.body,
+    );
+    this.trouble = h("div", { class: "list-trouble" });
+    this.count = h("p", { role: "status", class: "quiet" });
+    this.previous = this.button("previous", () => this.turnTo(this.trail.pop() ?? null));
+    this.next = this.button("next", () => this.forward());
+    this.bar = h("div", { class: "list-actions" });
+    this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": caption }, this.table);
+    this.foot = h("div", { class: "list-foot" }, this.count, h("div", { class: "pager" }, this.previous, this.next));
+    this.append(this.bar, this.trouble, this.scroller, this.foot);
+  }
+
+  button(word, click) {
+    return h("button", { type: "button", disabled: true, on: { click } }, t(`common.${word}`));
+  }
+
+  get cursor() {
+    return this.given.place.query.get("cursor");
+  }
+
+  filter(changes) {
+    this.trail = [];
+    this.given.place.change({ ...changes, cursor: null });
+    this.reload({ loud: true });
+  }
+
+  forward() {
+    this.trail.push(this.cursor);
+    this.turnTo(this.after);
+  }
+
+  turnTo(cursor) {
+    this.ticked.clear();
+    this.given.place.change({ cursor }, { push: true });
+    this.reload({ loud: true });
+  }
+
+  async reload({ loud = false } = {}) {
+    const { filters, load, place } = this.given;
+    this.turn += 1;
+    const mine = this.turn;
+    if (loud) this.scroller.setAttribute("aria-busy", "true");
+    try {
+      const page = await load(chosen(filters, place.query), this.cursor);
+      if (mine === this.turn) this.show(page);
+    } catch (problem) {
+      if (problem.name !== "Problem") console.error(problem);
+      if (mine === this.turn) clear(this.trouble, problemBox(problem), this.again());
+    } finally {
+      if (mine === this.turn) this.scroller.removeAttribute("aria-busy");
+    }
+  }
+
+  again() {
+    return h("button", { type: "button", on: { click: () => this.reload({ loud: true }) } }, t("common.retry"));
+  }
+
+  show({ items, next }) {
+    clear(this.trouble);
+    this.items = items;
+    this.after = next ?? null;
+    const keys = new Set(items.map(this.given.key));
+    for (const key of this.ticked) if (!keys.has(key)) this.ticked.delete(key);
+    this.drawRows(items);
+    this.scroller.hidden = items.length === 0;
+    this.previous.disabled = !this.cursor;
+    this.next.disabled = !this.after;
+    this.foot.hidden = items.length === 0 && !this.cursor;
+    this.say(items.length ? t("common.rows", { n: items.length }) : t("common.noRows"));
+    if (!items.length) clear(this.trouble, this.nothing());
+    this.drawActions();
+  }
+
+  say(text) {
+    // A live region that is set to what it says already would be read out again.
+    if (this.count.textContent !== text) this.count.textContent = text;
+  }
+
+  /** Rows that have not changed stay as they are, so that neither focus nor a text selection is lost. */
+  drawRows(items) {
+    const before = this.rows;
+    this.rows = new Map();
+    const wanted = items.map((item) => {
+      const [key, json] = [this.given.key(item), JSON.stringify(item)];
+      const known = before.get(key);
+      const row = known?.json === json ? known.row : this.row(item, key);
+      if (known && known.row !== row) keepFocus(known.row, row);
+      this.rows.set(key, { json, row });
+      return row;
+    });
+    if (wanted.length !== this.body.children.length || wanted.some((row, index) => this.body.children[index] !== row)) {
+      const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
+      this.body.replaceChildren(...wanted);
+      focused?.focus({ preventScroll: true });
+    }
+  }
+
+  row(item, key) {
+    const { columns, open, select } = this.given;
+    const href = open?.(item);
+    const cells = columns.map((column, index) => {
+      const content = column.cell(item);
+      const inside = href && index === 0 ? h("a", { href }, content) : content;
+      return h("td", { class: column.numeric && "numeric", data: { label: column.title } }, inside);
+    });
+    const row = h("tr", { class: href && "opens" }, select ? h("td", { class: "tick-cell" }, this.tick(key)) : null, cells);
+    if (href) row.addEventListener("click", (event) => this.openRow(event, href));
+    return row;
+  }
+
+  openRow(event, href) {
+    // Whoever marks text or presses something in the row does not mean the row.
+    if (event.target.closest("a, button, input, summary, select, label") || String(getSelection())) return;
+    if (event.metaKey || event.ctrlKey) open(href, "_blank");
+    else go(href);
+  }
+
+  tick(key) {
+    const change = (event) => {
+      if (event.target.checked) this.ticked.add(key);
+      else this.ticked.delete(key);
+      this.drawActions();
+    };
+    return h("input", { type: "checkbox", "aria-label": `${t("common.select")} ${key}`, data: { key }, ".checked": this.ticked.has(key), on: { change } });
+  }
+
+  tickAll() {
+    const all = this.everyRow.checked;
+    for (const box of this.body.querySelectorAll("input[data-key]")) {
+      box.checked = all;
+      if (all) this.ticked.add(box.dataset.key);
+      else this.ticked.delete(box.dataset.key);
+    }
+    this.drawActions();
+  }
+
+  drawActions() {
+    const { actions } = this.given;
+    const n = this.ticked.size;
+    this.everyRow.checked = n > 0 && n === this.items.length;
+    this.everyRow.indeterminate = n > 0 && n < this.items.length;
+    const offered = actions.filter((action) => n > 0 || action.all);
+    clear(
+      this.bar,
+      n ? h("span", { class: "quiet" }, t("common.selected", { n })) : null,
+      offered.map((action) => h("button", { type: "button", class: action.danger ? "danger" : null, on: { click: (event) => this.act(action, event.currentTarget) } }, action.label)),
+    );
+  }
+
+  async act(action, button) {
+    const items = this.ticked.size ? this.items.filter((item) => this.ticked.has(this.given.key(item))) : null;
+    try {
+      await busy(Promise.resolve(action.run(items, chosen(this.given.filters, this.given.place.query))), button);
+      this.ticked.clear();
+      await this.reload();
+    } catch (problem) {
+      if (problem.name !== "Problem") console.error(problem);
+      clear(this.trouble, problemBox(problem));
+    }
+  }
+
+  nothing() {
+    const { empty, filters, place } = this.given;
+    const filtered = Object.keys(chosen(filters, place.query)).length > 0;
+    const twins = [empty?.curl, empty?.command].filter(Boolean).map((text) => copyable(text));
+    return h("div", { class: "empty" }, h("p", {}, filtered ? t("common.noMatch") : (empty?.text ?? t("common.noRows"))), twins.length ? fold(t("common.doTheSame"), twins) : null);
+  }
+}
+
+customElements.define("data-list", DataList);
+
+/** Where the focus was in a row that is drawn anew, it is again. */
+function keepFocus(old, fresh) {
+  if (!old.contains(document.activeElement)) return;
+  const find = (row) => [...row.querySelectorAll("a, button, input, select, summary")];
+  const at = find(old).indexOf(document.activeElement);
+  queueMicrotask(() => find(fresh)[at]?.focus({ preventScroll: true }));
+}

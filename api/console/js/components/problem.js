@@ -1,0 +1,67 @@
+// What went wrong, what went well, and what is under way.
+
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+import { copyable } from "./pieces.js";
+
+const TOAST_MS = 6000;
+
+/**
+ * A problem in the API's own words: its sentence, hint, faults by field, and the request id to quote.
+ *
+ * @param {Problem|Error} problem
+ */
+export function problemBox(problem) {
+  const known = problem.name === "Problem";
+  const errors = (problem.errors ?? []).map((error) => h("li", {}, error.path ? [h("code", {}, error.path), " "] : null, error.message));
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("p", { class: "problem-title" }, known ? problem.title : t("common.failed")),
+    h("p", {}, known ? problem.detail : t("common.faultText", { text: problem.message })),
+    problem.hint ? h("p", {}, problem.hint) : null,
+    errors.length ? h("ul", {}, errors) : null,
+    problem.requestId ? h("p", { class: "quiet" }, t("common.requestId"), " ", copyable(problem.requestId)) : null,
+  );
+}
+
+/** Say something for a few seconds, also to screen readers. */
+export function say(text) {
+  const region = document.querySelector("toast-region") ?? document.body.appendChild(h("toast-region"));
+  region.say(text);
+}
+
+/**
+ * Show that something is under way: `element` cannot be pressed again until it is done.
+ *
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {Element} element - usually the button
+ * @returns {Promise<T>}
+ */
+export async function busy(promise, element) {
+  element.setAttribute("aria-busy", "true");
+  if ("disabled" in element) element.disabled = true;
+  try {
+    return await promise;
+  } finally {
+    element.removeAttribute("aria-busy");
+    if ("disabled" in element) element.disabled = false;
+  }
+}
+
+/** `<toast-region>`: a live region; what is said in it fades. */
+class ToastRegion extends HTMLElement {
+  connectedCallback() {
+    this.setAttribute("role", "status");
+    this.setAttribute("aria-live", "polite");
+  }
+
+  say(text) {
+    const toast = h("p", { class: "toast" }, text);
+    this.append(toast);
+    setTimeout(() => toast.remove(), TOAST_MS);
+  }
+}
+
+customElements.define("toast-region", ToastRegion);

@@ -1,0 +1,61 @@
+// Elements from a name, properties and children; text enters the page as text nodes, never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An HTML element.
+ *
+ * @param {string} name - the tag, e.g. "button" or a custom element's name
+ * @param {?Object} props - attributes; besides: `class` (a string, or an array whose falsy entries are left out),
+ *   `on: {click: f}` (listeners), `data: {name: value}`, and `".value": v` (a property instead of an attribute).
+ *   null, undefined and false leave an attribute out, true writes it empty.
+ * @param {...(Node|string|number|null|false|Array)} children - arrays are flattened, null and false left out
+ * @returns {HTMLElement}
+ */
+export function h(name, props, ...children) {
+  return furnish(document.createElement(name), props, children);
+}
+
+/**
+ * An SVG element; the same as `h` for drawings.
+ *
+ * @returns {SVGElement}
+ */
+export function svg(name, props, ...children) {
+  return furnish(document.createElementNS(SVG, name), props, children);
+}
+
+/** Take everything out of an element, and put these children in. Returns the element. */
+export function clear(element, ...children) {
+  element.replaceChildren(...nodes(children));
+  return element;
+}
+
+/** Children as `h` takes them, as a flat list of nodes. */
+export function nodes(children) {
+  return children
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false && child !== "")
+    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+}
+
+let counted = 0;
+
+/** An id that no other element of the page has, for `for`, `aria-labelledby` and the like. */
+export function freshId(prefix = "x") {
+  counted += 1;
+  return `${prefix}-${counted}`;
+}
+
+function furnish(element, props, children) {
+  for (const [key, value] of Object.entries(props ?? {})) {
+    if (key.startsWith(".")) element[key.slice(1)] = value;
+    else if (value === null || value === undefined || value === false) continue;
+    else if (key === "on") for (const [event, f] of Object.entries(value)) element.addEventListener(event, f);
+    else if (key === "data") Object.assign(element.dataset, value);
+    else if (key === "class") element.setAttribute("class", [value].flat().filter(Boolean).join(" "));
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...nodes(children));
+  return element;
+}

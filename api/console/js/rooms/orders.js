@@ -1,0 +1,8 @@
+// Orders: what the API tells of this room.
+
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+
+export const routes = [
+  { path: "/console/orders", title: () => t("common.room.orders"), page: async () => h("p", {}, h("a", { href: "/docs" }, "/docs")) },
+];

@@ -1,0 +1,8 @@
+// Tasks: what the API tells of this room.
+
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+
+export const routes = [
+  { path: "/console/tasks", title: () => t("common.room.tasks"), page: async () => h("p", {}, h("a", { href: "/docs" }, "/docs")) },
+];

@@ -1,0 +1,8 @@
+// Transfers: what the API tells of this room.
+
+import { h } from "../dom.js";
+import { t } from "../i18n.js";
+
+export const routes = [
+  { path: "/console/transfers", title: () => t("common.room.transfers"), page: async () => h("p", {}, h("a", { href: "/docs" }, "/docs")) },
+];

@@ -1,0 +1,107 @@
+// The frame around every page: brand, navigation, the admin's project, language, theme, signing out.
+
+import { get } from "./api.js";
+import { clear, h, svg } from "./dom.js";
+import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
+import { ROOMS, onPage } from "./router.js";
+import { choose, session, signOut } from "./session.js";
+
+const PATHS = {
+  overview: "M3 12h4l3-8 4 16 3-8h4",
+  downloads: "M12 3v12m0 0 5-5m-5 5-5-5M4 20h16",
+  transfers: "M4 8h14m0 0-4-4m4 4-4 4M20 16H6m0 0 4 4m-4-4 4-4",
+  orders: "M6 3h12v18l-3-2-3 2-3-2-3 2zM9 8h6M9 12h6",
+  addresses: "M12 21s7-6.2 7-11.5A7 7 0 0 0 5 9.5C5 14.8 12 21 12 21zM12 12a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5z",
+  tasks: "M4 6h2m4 0h10M4 12h2m4 0h10M4 18h2m4 0h10",
+};
+const THEMES = ["auto", "light", "dark"];
+
+/** The frame, with `main` in its middle; `redraw` draws everything again, e.g. in another language. */
+export function frame(main, redraw) {
+  const entries = ROOMS.filter((room) => session.isAdmin || !room.admin).map(entry);
+  onPage((room) => {
+    for (const link of entries) {
+      if (link.dataset.room === room?.name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  });
+  return [
+    h("a", { href: "#content", class: "skip", on: { click: skip } }, t("common.skip")),
+    h(
+      "header",
+      { class: "side" },
+      brand(),
+      h("nav", { "aria-label": t("common.rooms") }, entries),
+      h("div", { class: "side-foot" }, whose(), switches(redraw), h("button", { class: "plain", on: { click: signOut } }, t("common.signOut"))),
+    ),
+    main,
+  ];
+}
+
+/** The name, as a link home. */
+export function brand() {
+  const mark = svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true", class: "mark" }, [
+    svg("rect", { width: 32, height: 32, rx: 7 }),
+    svg("path", { d: "M9 7v18M23 7v18M9 16h14" }),
+  ]);
+  return h("a", { href: "/console", class: "brand" }, mark, "Haulage");
+}
+
+/** Language and theme. */
+export function switches(redraw = () => location.reload()) {
+  const languages = Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, selected: code === language() }, name));
+  const themes = THEMES.map((theme) => h("option", { value: theme, selected: theme === currentTheme() }, t(`common.themes.${theme}`)));
+  return h(
+    "div",
+    { class: "switches" },
+    h("select", { "aria-label": t("common.language"), on: { change: (event) => (setLanguage(event.target.value), redraw()) } }, languages),
+    h("select", { "aria-label": t("common.theme"), on: { change: (event) => setTheme(event.target.value) } }, themes),
+  );
+}
+
+function entry(room) {
+  const icon = svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, svg("path", { d: PATHS[room.name] }));
+  return h("a", { href: room.href, data: { room: room.name } }, icon, h("span", {}, t(`common.room.${room.name}`)));
+}
+
+function whose() {
+  if (!session.isAdmin) return h("p", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), session.name || session.projectId);
+  const select = h("select", { "aria-label": t("common.project"), on: { change: (event) => choose(event.target.value || null) } });
+  const fill = (projects) =>
+    clear(
+      select,
+      h("option", { value: "" }, t("common.allProjects")),
+      projects.map((project) => h("option", { value: project.project_id, selected: project.project_id === session.project }, project.name)),
+    );
+  fill([]);
+  everyProject().then(fill, (problem) => clear(select, h("option", {}, problem.detail)));
+  return h("div", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), select);
+}
+
+async function everyProject(cursor = null, found = []) {
+  const page = await get("/v1/projects", { limit: 200, cursor });
+  found.push(...page.items);
+  // Beyond a thousand a chooser helps nobody; such an admin comes with `project` in mind and searches the API.
+  return page.next_cursor && found.length < 1000 ? everyProject(page.next_cursor, found) : found;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.querySelector("#content h1")?.focus();
+}
+
+function currentTheme() {
+  return document.documentElement.dataset.theme ?? "auto";
+}
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  try {
+    if (theme === "auto") localStorage.removeItem("haulage.theme");
+    else localStorage.setItem("haulage.theme", theme);
+  } catch {
+    // Then it lasts until the page is loaded again.
+    return;
+  }
+}
