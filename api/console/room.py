@@ -30,14 +30,14 @@ class View(Foreign):
 class PagePath(Request):
     """Names a page; the shell knows which there are."""
 
-    page: str
+    page: str = Field(max_length=1_000)
 
 
 class AssetPath(Request):
     """Names a file of a version of the console."""
 
     version: str = Field(pattern=r"^[0-9a-f]{16}$")
-    file: str
+    file: str = Field(max_length=200)
 
 
 @routes.get("/console", access=Access.PUBLIC, media_type="text/html", also={HTTPStatus.NOT_MODIFIED: ""})
