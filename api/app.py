@@ -104,10 +104,10 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with services.connect(settings) as held:
         await migrate.require_head(held.database)
-        async with server.listening(build(held), settings.api) as address:
+        async with server.listening(build(held), settings.api) as (address, *own):
             # What is loaded by now stays: the collector need not look through it again and again.
             gc.freeze()
-            log.get(__name__).info("api_ready", address=address)
+            log.get(__name__).info("api_ready", address=address, own=next(iter(own), address))
             await stop.wait()
             log.get(__name__).info("api_stopping")
 

@@ -18,8 +18,11 @@ SHUTDOWN_SECONDS = 10.0  # how long requests under way may take to finish
 
 
 @asynccontextmanager
-async def listening(app: web.Application, settings: ApiSettings) -> AsyncIterator[str]:
-    """Serve until the block ends, then let requests under way finish. Gives the base address; port 0 picks one."""
+async def listening(app: web.Application, settings: ApiSettings) -> AsyncIterator[list[str]]:
+    """Serve until the block ends, then let requests under way finish.
+
+    Gives the base address, and the process' own where others share the first. Port 0 picks one.
+    """
     runner = _Runner(
         app,
         access_log=None,
@@ -36,8 +39,7 @@ async def listening(app: web.Application, settings: ApiSettings) -> AsyncIterato
         await web.TCPSite(runner, settings.host, settings.port, reuse_port=shared).start()
         if shared:
             await web.TCPSite(runner, settings.host, settings.own_port).start()
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}"
+        yield [f"http://{host}:{port}" for host, port, *_ in runner.addresses]
     finally:
         await runner.cleanup()
 

@@ -38,8 +38,12 @@ def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = d
 
 
 @app.command()
-def api() -> None:
+def api(
+    processes: Annotated[int, typer.Option(min=1, help="API processes on one port; a busy one uses one core.")] = 1,
+) -> None:
     """Serve the HTTP API."""
+    if processes > 1:
+        process.run(serving.serve_apis(_serving(), processes))
     process.run(door.serve(_serving()), uvloop.new_event_loop)
 
 

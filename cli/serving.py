@@ -20,6 +20,7 @@ from workflows import schedules
 
 KEEPALIVE_SECONDS = 30.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
+OWN_PORT = "HAULAGE_API__OWN_PORT"
 
 
 async def prepare(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
@@ -52,10 +53,31 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
 
 
 async def serve_workers(settings: Settings, queues: Sequence[str], processes: int) -> int:
-    """Several worker processes as one: they stop together, also when one of them dies."""
+    """Several worker processes as one."""
+    arguments = ("worker", *(f"--queues={queue}" for queue in _chosen(queues)))
+    return await _serve_as_one(arguments, METRICS_PORT, settings.worker.metrics_port, processes)
+
+
+async def serve_apis(settings: Settings, processes: int) -> int:
+    """Several API processes as one, on one port."""
+    return await _serve_as_one(("api",), OWN_PORT, settings.api.own_port or 0, processes)
+
+
+async def _serve_as_one(arguments: Sequence[str], port_variable: str, first_port: int, processes: int) -> int:
+    """Several processes that stop together, also when one of them dies.
+
+    Args:
+        port_variable: Where each is told the port that is its own: a fixed one is followed by those of its siblings.
+    """
     stop = stop_signal()
-    chosen = _chosen(queues)
-    children = [await _start_child(settings, chosen, number) for number in range(processes)]
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "cli", *arguments),
+            env={**os.environ, port_variable: str(first_port + number if first_port else 0)},
+        )
+        for number in range(processes)
+    ]
     waits = [asyncio.create_task(child.wait()) for child in children]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
@@ -65,17 +87,6 @@ async def serve_workers(settings: Settings, queues: Sequence[str], processes: in
     codes = await asyncio.gather(*waits)
     stopping.cancel()
     return 0 if stop.is_set() else max(map(abs, codes))
-
-
-async def _start_child(settings: Settings, queues: Sequence[str], number: int) -> asyncio.subprocess.Process:
-    """A worker process; a fixed port for its figures is followed by those of its siblings."""
-    first = settings.worker.metrics_port
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "cli", "worker"),
-        *(f"--queues={queue}" for queue in queues),
-        env={**os.environ, METRICS_PORT: str(first + number if first else 0)},
-    )
 
 
 def _chosen(queues: Sequence[str]) -> list[str]:

@@ -86,7 +86,7 @@ async def opened(settings: Settings, rooms: Sequence[Routes] = app.ROOMS, **limi
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
     async with (
         services.connect(settings) as held,
-        server.listening(app.build(held, rooms), settings.api) as address,
+        server.listening(app.build(held, rooms), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):
         yield Door(address, settings, session)

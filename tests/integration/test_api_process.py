@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 import pytest
+
+from infra.embedded.ports import claiming
 
 pytestmark = pytest.mark.stack
 
@@ -20,15 +23,18 @@ PLANTED = "planted-secret-that-no-log-may-hold"
 
 
 @asynccontextmanager
-async def started(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """An API process on a free port."""
+async def started(
+    environment: Mapping[str, str], *options: str, port: int = 0
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """An API process, by default on a free port."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "cli",
         "api",
+        *options,
         cwd=ROOT,
-        env={**environment, "HAULAGE_API__PORT": "0"},
+        env={**environment, "HAULAGE_API__PORT": str(port)},
         stderr=asyncio.subprocess.PIPE,
     )
     try:
@@ -67,6 +73,50 @@ async def test_it_serves_until_it_is_told_to_stop(environment: dict[str, str]) -
     assert code == 0
     assert (served["route"], served["status"], served["request_id"]) == ("GET /v1/projects", 401, "ticket-1234")
     assert PLANTED not in json.dumps(served) + rest.decode()
+
+
+@asynccontextmanager
+async def two(environment: Mapping[str, str]) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[str]]]:
+    """Two API processes on one port, once both serve; their address, and the own one of each."""
+    with claiming({}) as ports:
+        port = ports.claim("api")
+        async with started(environment, "--processes=2", port=port) as parent:
+            ready = [await entry(parent, "api_ready") for _ in range(2)]
+            assert {each["address"] for each in ready} == {f"http://127.0.0.1:{port}"}
+            yield parent, f"http://127.0.0.1:{port}", [each["own"] for each in ready]
+
+
+async def test_several_serve_one_port_and_stop_together(environment: dict[str, str]) -> None:
+    """Each takes its share of connections, and SIGTERM to the first of all ends all of them with success."""
+    async with two(environment) as (parent, address, own):
+        family = psutil.Process(parent.pid).children()
+        for _ in range(60):
+            async with aiohttp.ClientSession() as session, session.get(f"{address}/livez") as reply:
+                assert reply.status == 200
+        pages = [await _text(f"{each}/metrics") for each in own]
+        parent.terminate()
+        code = await parent.wait()
+
+    assert len(pages) == 2
+    assert all('haulage_request_seconds_count{route="GET /livez",status="200"}' in page for page in pages)
+    assert code == 0
+    assert not [each for each in family if each.is_running()]
+
+
+async def test_when_one_of_several_dies_all_end(environment: dict[str, str]) -> None:
+    """Whoever watches the first of all starts them anew; half a door is not left open in silence."""
+    async with two(environment) as (parent, _, _):
+        one, other = psutil.Process(parent.pid).children()
+        one.kill()
+        code = await parent.wait()
+
+    assert code == 9
+    assert not other.is_running()
+
+
+async def _text(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(url) as reply:
+        return await reply.text()
 
 
 async def refusal(environment: Mapping[str, str]) -> str:
