@@ -150,7 +150,10 @@ class Modules:
         outcome = book.apply(operation)
         if outcome is Outcome.ALREADY:
             first = self.results[module, operation.op_id]
-            return first.model_copy(update={"outcome": outcome, "was": first.outcome})
+            again: dict[str, Any] = {"outcome": outcome, "was": first.outcome}
+            if book.logical.get(first.logical_address_id or 0, (0, {}))[0] != operation.seq:
+                again |= {"logical_address_id": None, "in_flight": False}
+            return first.model_copy(update=again)
         kept = set(book.logical) - kept_before
         result = OperationResult(
             op_id=operation.op_id,

@@ -54,6 +54,11 @@ _PURGED: Final = """
     SELECT $3, 'purge', log_id, address_id, $4 FROM purged
     """
 
+_FORGET: Final = """
+    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
+    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+    """
+
 
 class Askable(Protocol):
     """Who speaks to the modules."""
@@ -137,6 +142,7 @@ class LogicalDeletes:
             if endings[each] is Ending.BUSY:
                 await self._note([each.needed_by(logical.needed_by(results))])
         await self._note_purged([each for each, ending in endings.items() if ending is Ending.PURGED], who, reason)
+        await self._forget([each for each, ending in endings.items() if ending is Ending.ALIVE])
         ids = {kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in Ending}
         return PurgeReport(**{kind.value: found for kind, found in ids.items()})
 
@@ -173,6 +179,13 @@ class LogicalDeletes:
             await connection.execute(
                 _PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
             )
+
+    async def _forget(self, alive: Sequence[Listed]) -> None:
+        """They are no logical deletes any more; one that was deleted anew is listed by that delete."""
+        if not alive:
+            return
+        async with self._database.connection() as connection:
+            await connection.execute(_FORGET, [each.address_id for each in alive], [each.log_id for each in alive])
 
     async def _now(self) -> datetime:
         async with self._database.connection() as connection:

@@ -98,8 +98,8 @@ _LIST: Final = """
     WHERE listed.log_id <= excluded.log_id
     """
 _REVIVE: Final = """
-    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
-    WHERE listed.address_id = told.address_id AND listed.log_id < told.log_id AND listed.purged_at IS NULL
+    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[]) AS told (address_id)
+    WHERE listed.address_id = told.address_id AND listed.purged_at IS NULL
     """
 _WAKE: Final = """
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now()
@@ -183,10 +183,13 @@ async def _list(connection: Connection, verdicts: Sequence[Verdict]) -> None:
 
 
 async def _revive(connection: Connection, done: Set[int], verdicts: Iterable[Verdict]) -> None:
-    """Addresses that live again in all modules are not to be purged."""
-    revived = [(address_id, each.id) for each in verdicts if each.id in done for address_id in each.revived]
+    """Addresses that live again in all modules are not to be purged, whichever message had them put away.
+
+    Ids say nothing here: messages of two UPRNs that name one address may be applied in either order.
+    """
+    revived = sorted({address_id for each in verdicts if each.id in done for address_id in each.revived})
     if revived:
-        await connection.execute(_REVIVE, *map(list, zip(*revived, strict=True)))
+        await connection.execute(_REVIVE, revived)
 
 
 async def _wake(connection: Connection, rows: Sequence[Row], verdicts: Sequence[Verdict]) -> None:

@@ -68,7 +68,7 @@ class Ending(StrEnum):
     BUSY = "busy"
     """A module has orders in flight again."""
     ALIVE = "alive"
-    """It was created again, or deleted anew."""
+    """It was created again, or deleted anew: this delete keeps it nowhere."""
     FAILED = "failed"
     """A module gave no answer, or refused. It may be purged again."""
 
@@ -76,11 +76,11 @@ class Ending(StrEnum):
 def ending(results: Mapping[Module, OperationResult]) -> Ending:
     """What the answers of all four come to."""
     effects = {result.effect for result in results.values()}
-    if Outcome.STALE in effects:
-        return Ending.ALIVE
     if Outcome.LOGICAL in effects:
         return Ending.BUSY
-    return Ending.PURGED if effects == {Outcome.APPLIED} else Ending.FAILED
+    if effects - {Outcome.APPLIED, Outcome.STALE}:
+        return Ending.FAILED
+    return Ending.ALIVE if Outcome.STALE in effects else Ending.PURGED
 
 
 def needed_by(results: Mapping[Module, OperationResult]) -> frozenset[Module]:

@@ -67,7 +67,7 @@ class Applying:
         """Apply it, unless that was done before."""
         marks = Marks.locked(self._transaction, operation.uprns)
         if before := self._before(operation.op_id):
-            return before.model_copy(update={"outcome": Outcome.ALREADY, "was": before.outcome})
+            return self._again(operation, before)
         if operation.kind is not Kind.PURGE and operation.seq <= marks.newest(operation):
             return _result(operation, Outcome.STALE, error=f"seq {marks.newest(operation)} was applied before.")
         result = self._applied(operation)
@@ -82,6 +82,14 @@ class Applying:
     def _before(self, op_id: str) -> OperationResult | None:
         row = self._transaction.row("SELECT result FROM haulage_operations WHERE op_id = ?", op_id)
         return OperationResult.model_validate_json(row[0]) if row else None
+
+    def _again(self, operation: Operation, before: OperationResult) -> OperationResult:
+        """What was said before, but for an address that this operation keeps no longer."""
+        again: dict[str, Any] = {"outcome": Outcome.ALREADY, "was": before.outcome}
+        kept = before.logical_address_id
+        if kept is not None and self._addresses.deleted(kept) != operation.seq:
+            again |= {"logical_address_id": None, "in_flight": False}
+        return before.model_copy(update=again)
 
     def _remember(self, result: OperationResult) -> None:
         self._transaction.run(

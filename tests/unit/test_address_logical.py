@@ -57,7 +57,9 @@ def test_a_purge_names_the_delete_that_it_follows() -> None:
     [
         ([Outcome.APPLIED] * 4, Ending.PURGED),
         ([Outcome.APPLIED, Outcome.LOGICAL, Outcome.APPLIED, Outcome.FAILED], Ending.BUSY),
-        ([Outcome.APPLIED, Outcome.STALE, Outcome.LOGICAL, Outcome.FAILED], Ending.ALIVE),
+        ([Outcome.APPLIED, Outcome.STALE, Outcome.LOGICAL, Outcome.FAILED], Ending.BUSY),
+        ([Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED, Outcome.FAILED], Ending.FAILED),
+        ([Outcome.APPLIED, Outcome.STALE, Outcome.APPLIED, Outcome.STALE], Ending.ALIVE),
         ([Outcome.APPLIED, Outcome.APPLIED, Outcome.APPLIED, Outcome.FAILED], Ending.FAILED),
         ([Outcome.APPLIED, Outcome.APPLIED, Outcome.APPLIED, Outcome.REFUSED], Ending.FAILED),
     ],

@@ -134,6 +134,23 @@ def test_an_address_that_is_created_again_is_revived(tables: Tables) -> None:
     assert tables.send(purge(10, 1, 11))[0].outcome is Outcome.STALE
 
 
+def test_what_lives_again_is_not_told_as_kept(tables: Tables) -> None:
+    """Whoever asks twice about a delete is told what holds now, or the address would be listed for ever."""
+    tables.busy = {11}
+    tables.send(delete(10, 1))
+    told = tables.send(delete(10, 1))[0]
+    assert (told.outcome, told.was, told.logical_address_id) == (Outcome.ALREADY, Outcome.LOGICAL, 11)
+
+    tables.send(upsert(11, 5, 11, street="again"))
+    told = tables.send(delete(10, 1))[0]
+    assert (told.was, told.logical_address_id, told.in_flight) == (Outcome.LOGICAL, None, False)
+
+    # Put away anew: by another delete than this one.
+    tables.send(delete(12, 5))
+    assert tables.send(delete(10, 1))[0].logical_address_id is None
+    assert tables.send(delete(12, 5))[0].logical_address_id == 11
+
+
 def test_a_purge_looks_once_more(tables: Tables) -> None:
     """What has orders in flight at that moment stays; what another delete left is not this purge's."""
     tables.busy = {11}
