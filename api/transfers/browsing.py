@@ -24,13 +24,14 @@ class JobsWanted(PageQuery):
     search: str | None = Field(default=None, max_length=300, description="only jobs whose id holds this text")
 
 
-@routes.get("/v1/transfers/jobs", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
+@routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
 async def browse_jobs(call: Call, query: JobsWanted) -> Page[JobSummary]:
     """List the jobs that your project has targets in, those of the newest window first.
 
-    Jobs whose window is open lead the first page. A job is listed as long as it can be asked about.
+    Jobs whose window is open lead the first page. A job is listed as long as it can be asked about. The admin key that
+    names no project lists everybody's.
     """
-    here, project_id = desk(call).listing, call.caller.project_id
+    here, project_id = desk(call).listing, call.scope
     after = None if query.after is None else paging.number(query.after[1])
     waiting = [] if after is not None or query.ended else await here.waiting(project_id, query.search or "")
     rows = await here.jobs(project_id, query.search or "", query.ended, after, query.limit + 1)

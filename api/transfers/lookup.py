@@ -44,13 +44,14 @@ FOUND = """
 _COUNTS = """
     SELECT t.state, t.reason, t.code, count(*), min(t.message) AS message
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
-    WHERE t.job = $1 AND s.project_id = $2 GROUP BY t.state, t.reason, t.code
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code
 """
 _TARGETS = """
     SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
         s.signature, s.target_user, s.folder, s.file_name
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
-    WHERE t.job = $1 AND s.project_id = $2 AND t.key > $3 AND ($4::text IS NULL OR t.state = $4)
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND t.key > $3
+        AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
         AND ($7::text IS NULL OR t.agent_id = $7)
     ORDER BY t.key LIMIT $8
@@ -107,8 +108,8 @@ class Lookup:
             rows = await connection.fetch(FOUND, job_ids, keys, project_ids)
         return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
 
-    async def job(self, job_id: str, project_id: str) -> JobRow | None:
-        """What is written of a job, if the project has targets in it."""
+    async def job(self, job_id: str, project_id: str | None) -> JobRow | None:
+        """What is written of a job, if the project has targets in it; None is for all projects."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow("SELECT * FROM transfer_jobs WHERE job_id = $1", job_id)
             found = await connection.fetch(_COUNTS, row["id"], project_id) if row else []
@@ -117,7 +118,7 @@ class Lookup:
         return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], found)
 
     async def targets(
-        self, job: int, project_id: str, which: Which, after: int, limit: int
+        self, job: int, project_id: str | None, which: Which, after: int, limit: int
     ) -> Sequence[asyncpg.Record]:
         """Targets of a job in the order of their keys."""
         async with self._database.connection() as connection:
@@ -135,10 +136,13 @@ class Lookup:
                 key,
             )
 
-    async def joined(self, job_id: str, project_id: str) -> int:
-        """How many targets a project has in a job that is running; asked of the job itself."""
+    async def joined(self, job_id: str, project_id: str | None) -> int:
+        """How many targets a project, or all of them, have in a job that is running; asked of the job itself."""
         handle = self._engine.get_workflow_handle(job_id)
         try:
+            if project_id is None:
+                status = await handle.query(TransferJob.status, reject_condition=QueryRejectCondition.NOT_OPEN)
+                return status.targets
             return await handle.query(TransferJob.joined, project_id, reject_condition=QueryRejectCondition.NOT_OPEN)
         except WorkflowQueryRejectedError:
             return 0

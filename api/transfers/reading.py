@@ -30,7 +30,7 @@ class Wanted(Request):
 
     status: State | None = Field(default=None, description="only targets that stand there")
     reason: Reason | None = Field(default=None, description="only targets that ended for this reason")
-    code: int | None = Field(default=None, ge=-(2**31), lt=2**31, description="only targets with this code of GSE")
+    code: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="only targets with this code of GSE")
     target_agent_id: str | None = Field(default=None, max_length=AGENT_ID_MAX_CHARACTERS, description="only this host")
     limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
     cursor: str | None = Field(
@@ -40,7 +40,7 @@ class Wanted(Request):
 
 @routes.get(
     "/v1/transfers/jobs/{job_id}",
-    access=Access.PROJECT,
+    access=Access.PROJECTS,
     slashes="job_id",
     problems={"not_found": Missing, EXPIRED: Gone},
 )
@@ -53,7 +53,7 @@ async def read_job(call: Call, path: JobPath, query: Wanted) -> JobAnswer:
     if job is None:
         raise _no_job()
     look_up = desk(call).lookup
-    row = await look_up.job(path.job_id, call.project_id)
+    row = await look_up.job(path.job_id, call.scope)
     if row is None:
         return await _collecting(call, job)
     if is_over(row.expires_at):
@@ -110,7 +110,7 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
     settings = call.services.settings.transfers
     closes_at = datetime.fromtimestamp(ids.closes_at(job.bucket, settings.window_seconds), UTC)
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
-    count = await desk(call).lookup.joined(str(job), call.project_id)
+    count = await desk(call).lookup.joined(str(job), call.scope)
     if not count:
         raise gone("job") if deadline_at < datetime.now(UTC) else _no_job()
     known = summarised(job, {State.PENDING: count}, closes_at, deadline_at)
@@ -120,7 +120,7 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
 async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> JobAnswer:
     after = int(query.cursor or 0)
     which = Which(query.status, query.reason, query.code, query.target_agent_id)
-    found = await desk(call).lookup.targets(row.id, call.project_id, which, after, query.limit + 1)
+    found = await desk(call).lookup.targets(row.id, call.scope, which, after, query.limit + 1)
     shown = found[: query.limit]
     return JobAnswer(
         **summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at),

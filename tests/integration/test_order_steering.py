@@ -275,6 +275,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
         async with orders.door.session.get(f"{orders.door.address}/v1/orders?limit=1", headers=headers) as answer:
             text = await answer.text()
         strange = await orders.door.ask("GET", "/v1/orders", key=strangers_key)
+        everybodys = await orders.ask("GET", "/v1/orders?limit=20")
         hidden = await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
         stored = await orders.stored()
         raw = await orders.raw(seen[0][1])
@@ -283,6 +284,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == len(set(seen)) == len(stored)
     assert (strange.body["items"], hidden.status) == ([], 404)
+    assert [each["order_id"] for each in everybodys.body["items"]] == [order_id for _, order_id in seen[:20]]
 
 
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:

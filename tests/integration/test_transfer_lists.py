@@ -56,22 +56,27 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
 
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
-    """While its window is open with who has joined, afterwards with where they stand; once, and to its project only."""
+    """While its window is open with who has joined, afterwards with where they stand; once, and to its project and the admin only."""
     async with transferring(settings, MIXED, window_seconds=4) as transfers:
         _, other_key = await transfers.door.make_project("other")
         await window_begins(4)
         task_ids = await transfers.join_many(["fine-1", "fine-2", "stuck-1"])
         [collecting] = await eventually(lambda: listed(transfers))
         strangers = await transfers.door.ask("GET", "/v1/transfers/jobs", key=other_key)
+        everybodys = await transfers.door.as_admin("GET", "/v1/transfers/jobs")
+        opened = await transfers.door.as_admin("GET", f"/v1/transfers/jobs/{quote(collecting['job_id'])}")
         await transfers.ended(task_ids[0])
         [running] = await listed(transfers, ended="false")
         over = await listed(transfers, ended="true")
         await transfers.ask("POST", f"/v1/transfers/jobs/{quote(running['job_id'])}/cancel")
         await transfers.job_ended(running["job_id"])
         [ended] = await listed(transfers, ended="true")
+        shown = await transfers.door.as_admin("GET", f"/v1/transfers/jobs/{quote(ended['job_id'])}")
 
     assert (collecting["status"], collecting["counts"]["Pending"]) == ("Pending", 3)
     assert strangers.body["items"] == over == []
+    assert everybodys.body["items"] == [collecting]
+    assert (opened.body["counts"], len(shown.body["targets"])) == (collecting["counts"], 3)
     assert (running["status"], running["finished_at"], sum(running["counts"].values())) == ("Running", None, 3)
     assert (ended["status"], ended["partial"], ended["counts"]["Failed"]) == ("Failed", True, 1)
     assert {each["job_id"] for each in (collecting, running)} == {ended["job_id"]}
