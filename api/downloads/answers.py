@@ -17,6 +17,7 @@ class ListedDownload(Answer):
     """A download as lists show it; ask for it alone to see how far it is."""
 
     task_id: str
+    project_id: str
     state: State
     label: str = Field(description="the state in Chinese")
     type: FileType
@@ -73,10 +74,11 @@ def listed(row: Download) -> ListedDownload:
     return ListedDownload(**_common(row, _state(row)))
 
 
-def of_run(task_id: str, kept: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
+def of_run(project_id: str, task_id: str, kept: Asked, status: Status, created_at: datetime) -> DownloadAnswer:
     """A download that runs, or is about to."""
     return DownloadAnswer(
         task_id=task_id,
+        project_id=project_id,
         state=status.state,
         label=status.state.label,
         type=kept.type,
@@ -98,6 +100,7 @@ def _common(row: Download, state: State) -> dict[str, object]:
     file = StoredFile.model_validate(row.file) if row.file else None
     return {
         "task_id": row.task_id,
+        "project_id": row.project_id,
         "state": state,
         "label": state.label,
         "type": FileType(row.type),

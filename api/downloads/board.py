@@ -104,14 +104,14 @@ class Board:
             row = await self.row(project_id, task_id)
             if row is not None and State(row.state).final:
                 return answers.of_row(row)
-        return answers.of_run(task_id, sight.asked, sight.status, row.created_at if row else sight.began)
+        return answers.of_run(project_id, task_id, sight.asked, sight.status, row.created_at if row else sight.began)
 
     async def progress(self, project_id: str, before: DownloadAnswer) -> DownloadAnswer:
         """Where a download stands that ran a moment ago: the database is not asked unless it has ended."""
         sight = await self._look(project_id, before.task_id)
         if sight.status.state.final:
             return await self.read(project_id, before.task_id)
-        return answers.of_run(before.task_id, sight.asked, sight.status, before.created_at)
+        return answers.of_run(project_id, before.task_id, sight.asked, sight.status, before.created_at)
 
     async def row(self, project_id: str, task_id: str) -> Download | None:
         """The download's row; there is none before it was first processed."""

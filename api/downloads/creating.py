@@ -126,7 +126,9 @@ async def _started(call: Call, body: NewDownload, asked: list[Table], task_id: s
     except Exception:
         await release_active(call.services.database, order.project_id, order.operator_id, task_id)
         raise
-    return answers.of_run(task_id, answers.asked(order), Status(), order.created_at or datetime.now(UTC))
+    return answers.of_run(
+        order.project_id, task_id, answers.asked(order), Status(), order.created_at or datetime.now(UTC)
+    )
 
 
 def _tell(call: Call, header: str, value: str) -> None:

@@ -17,22 +17,26 @@ LOOKED_THROUGH_MAX = 1_000
 """However many a project has waiting, a list looks no further: quotas keep far fewer active."""
 
 
-async def pending(services: Services, project_id: str) -> list[ListedDownload]:
-    """The project's downloads that wait for their first processing, by what the engine was given with them."""
+async def pending(services: Services, project_id: str | None) -> list[ListedDownload]:
+    """What waits for its first processing, of a project or of all, by what the engine was given with it."""
     query = (
-        f"{temporal.PROJECT.name} = '{project_id}' AND {temporal.STATE.name} = '{State.PENDING}' "
-        "AND WorkflowType = 'DownloadWorkflow' AND ExecutionStatus = 'Running'"
+        f"{temporal.STATE.name} = '{State.PENDING}' AND WorkflowType = 'DownloadWorkflow' "
+        "AND ExecutionStatus = 'Running'"
     )
+    if project_id is not None:
+        query += f" AND {temporal.PROJECT.name} = '{project_id}'"
     runs = services.engine.list_workflows(query, limit=LOOKED_THROUGH_MAX)
-    found = [await _listed(run, run.id.removeprefix(places.workflow_id(project_id, ""))) async for run in runs]
+    found = [await _listed(run) async for run in runs]
     begun = await _recorded(services, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
 
-async def _listed(run: WorkflowExecution, task_id: str) -> ListedDownload:
+async def _listed(run: WorkflowExecution) -> ListedDownload:
+    project_id, task_id = places.names_in(run.id)
     asked = await run.memo_value(ASKED_MEMO, type_hint=Asked)
     return ListedDownload(
         task_id=task_id,
+        project_id=project_id,
         state=State.PENDING,
         label=State.PENDING.label,
         type=asked.type,

@@ -47,27 +47,28 @@ class Wanted(PageQuery):
         return self
 
 
-@routes.get("/v1/downloads", access=Access.PROJECT, problems={"cursor_invalid": Invalid, "not_found": Missing})
+@routes.get("/v1/downloads", access=Access.PROJECTS, problems={"cursor_invalid": Invalid, "not_found": Missing})
 async def browse(call: Call, query: Wanted) -> Page[ListedDownload]:
-    """List the project's downloads, newest first.
+    """List downloads, newest first.
 
     A download appears as soon as a worker takes it up, before that under `state=pending` only. How far a running one
-    is, is told when it is asked for alone.
+    is, is told when it is asked for alone. The admin key sees those of all projects where it names none.
     """
-    if query.project_id not in (None, call.project_id):
+    if query.project_id is not None and call.scope not in (None, query.project_id):
         raise auth.not_here()
-    found = await _recorded(call, query)
+    project_id = query.project_id or call.scope
+    found = await _recorded(call, query, project_id)
     if query.in_state is State.PENDING:
-        waiting = await pending(call.services, call.project_id)
+        waiting = await pending(call.services, project_id)
         found = sorted([*found, *(one for one in waiting if _is_wanted(one, query))], key=_position, reverse=True)
     return paging.page(found, query.limit, lambda one: one, _position)
 
 
-async def _recorded(call: Call, query: Wanted) -> list[ListedDownload]:
+async def _recorded(call: Call, query: Wanted, project_id: str | None) -> list[ListedDownload]:
     """What the catalogue holds: a page, and one more if another page follows."""
     statement = (
         select(Download)
-        .where(Download.project_id == call.project_id, *_conditions(query))
+        .where(*_conditions(query, project_id))
         .order_by(col(Download.created_at).desc(), col(Download.task_id).desc())
         .limit(query.limit + 1)
     )
@@ -103,8 +104,13 @@ async def read(call: Call, path: TaskPath) -> DownloadAnswer:
     return await board(call).read(call.project_id, path.task_id)
 
 
-def _conditions(query: Wanted) -> list[ColumnElement[bool]]:
-    exact = {Download.task_id: query.task_id, Download.type: query.type, Download.operator_id: query.operator_id}
+def _conditions(query: Wanted, project_id: str | None) -> list[ColumnElement[bool]]:
+    exact = {
+        Download.project_id: project_id,
+        Download.task_id: query.task_id,
+        Download.type: query.type,
+        Download.operator_id: query.operator_id,
+    }
     conditions = [col(column) == value for column, value in exact.items() if value is not None]
     if query.in_state is not None:
         conditions.append(_is_in(query.in_state))

@@ -15,6 +15,12 @@ def workflow_id(project_id: str, task_id: str) -> str:
     return f"download:{project_id}:{task_id}"
 
 
+def names_in(workflow_id: str) -> tuple[str, str]:
+    """The project and the download that such an id names."""
+    _, project_id, task_id = workflow_id.split(":", 2)
+    return project_id, task_id
+
+
 def inline(project_id: str, task_id: str, table: int = 0) -> str:
     """The rows that came with a request, for one of its tables."""
     return f"{INLINE}{project_id}/{task_id}{f'-{table}' if table else ''}.json"

@@ -23,6 +23,7 @@ class Download(Row, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_downloads_expires_at", "expires_at", postgresql_where=text("state = 'succeeded'")),
+        Index("ix_downloads_created_at", _NEWEST_FIRST),
         Index("ix_downloads_project_id_created_at", "project_id", _NEWEST_FIRST),
         Index("ix_downloads_project_id_state_created_at", "project_id", "state", _NEWEST_FIRST),
         Index("ix_downloads_project_id_operator_id_created_at", "project_id", "operator_id", _NEWEST_FIRST),

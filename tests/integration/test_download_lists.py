@@ -124,6 +124,7 @@ async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
     gone, kept = reply.body["items"]
     assert kept == {
         "task_id": "dl_" + "0" * 23 + "1",
+        "project_id": project_id,
         "state": "succeeded",
         "label": "处理成功",
         "type": "csv",
@@ -168,6 +169,25 @@ async def test_another_project_s_downloads_are_not_there(door: Door) -> None:
     assert await listed(door, theirs[1], cursor=page.body["next_cursor"]) == []
 
 
+async def test_the_admin_sees_the_downloads_of_all_projects(door: Door) -> None:
+    """Without a project everything is listed and says whose it is; with one, or asked for one, only its own."""
+    (one, key), (other, _) = await door.make_project("one"), await door.make_project("other")
+    await fill(door, row(1, one), row(2, other), row(3, one))
+    pages = [
+        await door.as_admin("GET", "/v1/downloads"),
+        await door.as_admin("GET", "/v1/downloads", headers={"Haulage-Project": other}),
+        await door.as_admin("GET", f"/v1/downloads?project_id={one}"),
+        await door.ask("GET", "/v1/downloads", key=key),
+    ]
+
+    assert [[item["project_id"] for item in page.body["items"]] for page in pages] == [
+        [one, other, one],
+        [other],
+        [one, one],
+        [one, one],
+    ]
+
+
 async def test_another_project_s_id_is_not_there(door: Door) -> None:
     """Only the caller's own project can be named, whether or not the other exists."""
     (mine, key), (theirs, _) = await door.make_project("mine"), await door.make_project("theirs")
@@ -209,6 +229,10 @@ async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
     assert [item["task_id"] for item in first.body["items"]] == task_ids[:2]
     assert {item["label"] for item in first.body["items"]} == {"待处理"}
     assert await found(cursor=first.body["next_cursor"]) == task_ids[2:]
+    everywhere = await door.as_admin("GET", "/v1/downloads?state=pending")
+    assert [(item["task_id"], item["project_id"]) for item in everywhere.body["items"]] == [
+        (task_id, project_id) for task_id in task_ids
+    ]
 
 
 @pytest.mark.parametrize(

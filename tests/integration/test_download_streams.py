@@ -208,7 +208,7 @@ async def keep_telling(watcher: Subscription) -> None:
     for rows in itertools.count():
         status = Status(rows=rows, fault=fault)
         kept = Asked(type=FileType.CSV, file_name="x.csv", operator_id=None)
-        watcher.tell(answers.of_run("dl_1", kept, status, datetime.now(UTC)))
+        watcher.tell(answers.of_run("prj_1", "dl_1", kept, status, datetime.now(UTC)))
         await asyncio.sleep(0)
 
 

@@ -22,6 +22,7 @@ from domain.downloads.status import Phase, State
 def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadAnswer:
     """Where a download stands."""
     return DownloadAnswer(
+        project_id="prj_1",
         task_id=task_id,
         state=state,
         label=state.label,
