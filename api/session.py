@@ -30,8 +30,8 @@ class WhoAmI(Answer):
     project_id: str | None = Field(description="the caller's, or the one that the admin key names; null for all")
     project_name: str | None
     expires_at: AwareDatetime | None = Field(description="when the session ends; null for who sends a key")
-    engine_ui_url: str | None = Field(description="address of Temporal's Web UI, if there is one")
-    engine_namespace: str = Field(description="the namespace of workflow ids there")
+    ui_url: str | None = Field(description="Temporal's Web UI, which shows all projects: only the admin key is told")
+    namespace: str | None = Field(description="where workflow ids are to be found there")
 
 
 @routes.post("/v1/session", access=Access.PUBLIC, problems=_DENIED)
@@ -76,6 +76,6 @@ async def _shown(call: Call, caller: Caller) -> WhoAmI:
         project_id=caller.project_id,
         project_name=project_name,
         expires_at=caller.until,
-        engine_ui_url=call.services.settings.engine.ui_url or None,
-        engine_namespace=call.services.engine.namespace,
+        ui_url=(call.services.settings.engine.ui_url or None) if caller.is_admin else None,
+        namespace=call.services.engine.namespace if caller.is_admin else None,
     )

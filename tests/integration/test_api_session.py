@@ -64,6 +64,19 @@ async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(door: 
     assert by_key.body == {**known.body, "expires_at": None}
 
 
+async def test_only_the_admin_is_told_where_the_engine_s_own_pages_are(settings: Settings) -> None:
+    """They show the workflows of all projects."""
+    engine = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
+    async with opened(settings.model_copy(update={"engine": engine})) as door:
+        project_id, key = await door.make_project()
+        own = await door.ask("GET", "/v1/session", key=key)
+        assert (own.body["ui_url"], own.body["namespace"]) == (None, None)
+        within = await door.as_admin("GET", "/v1/session", headers={"Haulage-Project": project_id})
+        assert (within.body["is_admin"], within.body["project_id"]) == (True, project_id)
+        assert within.body["ui_url"] == "http://temporal.example.com"
+        assert (await door.as_admin("GET", "/v1/session")).body["project_id"] is None
+
+
 async def test_the_cookie_holds_no_key(door: Door) -> None:
     """Not even whoever has the keys that seal it reads more than the key's id."""
     _, key = await door.make_project()
