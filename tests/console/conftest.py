@@ -1,0 +1,74 @@
+"""Fixtures of the console's tests: one house and one Chromium a session, and pages that watch themselves.
+
+They run one after the other in one process (`tests/scheduling.py`). Without Chromium they are skipped with one line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from infra.embedded import Stack
+from tests.console import house
+from tests.console.browsing import Troubles, launched, signed_in
+from tests.console.house import Console, Project
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where the browser is."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("the console is tested in Chromium, and there is none: apt-get install chromium")
+    return path
+
+
+@pytest.fixture(scope="session")
+async def console(chromium: str, stack: Stack, template: str) -> AsyncIterator[Console]:
+    """The started house: API, worker and stand-ins. All tests share it, and each has projects of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="haulage-console-"))
+    try:
+        async with house.running(stack, template, folder) as console:
+            yield console
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+async def browser(chromium: str) -> AsyncIterator[Browser]:
+    """A Chromium without a window."""
+    async with async_playwright() as playwright, launched(playwright, chromium) as browser:
+        yield browser
+
+
+@pytest.fixture
+async def project(console: Console) -> Project:
+    """A tenant of the test's own."""
+    return await console.make_project()
+
+
+@pytest.fixture
+async def troubles() -> AsyncIterator[Troubles]:
+    """What went wrong in this test's pages; `troubles.expect("404 GET /v1/downloads/.*")` names what is meant to."""
+    troubles = Troubles()
+    yield troubles
+    assert troubles.found == []
+
+
+@pytest.fixture
+async def page(browser: Browser, console: Console, project: Project, troubles: Troubles) -> AsyncIterator[Page]:
+    """A page on which `project` has signed in; `await page.goto("/console/downloads")`."""
+    async with signed_in(browser, console.address, project.key, troubles) as page:
+        yield page
+
+
+@pytest.fixture
+async def admin_page(browser: Browser, console: Console, troubles: Troubles) -> AsyncIterator[Page]:
+    """A page on which the admin has signed in."""
+    async with signed_in(browser, console.address, console.admin_key, troubles) as page:
+        yield page

@@ -1,0 +1,150 @@
+"""The house behind the console in tests: API and worker over embedded parts, and every stand-in that they reach."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from temporalio.client import Client
+
+from infra import temporal
+from infra.embedded import Stack
+from infra.embedded.ports import claiming
+from infra.services import Services
+from infra.settings import Settings
+from sims.gse.disks import Disks
+from sims.gse.server import running_gse
+from sims.gse.world import World
+from sims.oss.server import Oss, running_oss
+from sims.platforms.server import Platforms, running_platforms
+from sims.source import Source, running_source
+from tests import orders, stack, transfers
+from tests.door import Door, opened
+from tests.exports import Exports, Working, working
+from tests.orders import Orders
+from tests.queues import Tasks
+from tests.transfers import Transfers
+from tests.unit import module_peers
+
+UI = "http://temporal.example.com"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A tenant of the test's own."""
+
+    project_id: str
+    key: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Console:
+    """Everything that runs, and each room's own helper for it."""
+
+    door: Door
+    worker: Working
+    source: Source
+    platforms: Platforms
+    world: World
+    disks: Disks
+    oss: Oss
+
+    @property
+    def address(self) -> str:
+        """Where the API serves; pages are at `/console` below it."""
+        return self.door.address
+
+    @property
+    def admin_key(self) -> str:
+        """The key that sees all projects."""
+        return self.door.settings.api.admin_key.get_secret_value()
+
+    @property
+    def services(self) -> Services:
+        """The worker's clients, e.g. `services.database`."""
+        return self.worker.services
+
+    async def make_project(self, name: str = "") -> Project:
+        """Another tenant."""
+        name = name or f"project-{secrets.token_hex(4)}"
+        project_id, key = await self.door.make_project(name)
+        return Project(project_id, key, name)
+
+    def exports(self, project: Project) -> Exports:
+        """Downloads of a project."""
+        return Exports(self.door, self.source, self.services, project.project_id, project.key, self.worker)
+
+    def transfers(self, project: Project) -> Transfers:
+        """Transfers of a project; put a file into the store before it is asked for."""
+        return Transfers(self.door, self.world, self.disks, self.worker, project.project_id, project.key)
+
+    def orders(self, project: Project) -> Orders:
+        """Orders of platforms: all projects share these, so a test gives its own a name of its own."""
+        return Orders(self.door, self.platforms, self.services, project.project_id, project.key)
+
+    def tasks(self, project: Project, task_type: str = "video") -> Tasks:
+        """Tasks of a project."""
+        return Tasks(self.door, project.key, self.worker, task_type)
+
+
+@asynccontextmanager
+async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Console]:
+    """Start API, worker and stand-ins over these parts."""
+    async with AsyncExitStack() as held:
+        database_url = await held.enter_async_context(stack.own_database(parts, template))
+        source = await held.enter_async_context(running_source())
+        disks = Disks(folder / "hosts", links=True)
+        world = World(transfers.QUICK, disks)
+        gse = await held.enter_async_context(running_gse(world))
+        platforms = await held.enter_async_context(running_platforms())
+        oss = await held.enter_async_context(running_oss(folder))
+        port = held.enter_context(claiming({})).claim("api")
+        settings = _settings(parts, database_url, folder, port)
+        settings = transfers.tuned(settings, gse, folder)
+        settings = orders.tuned(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")
+        settings = _opened_to(settings, source, oss, folder)
+        with pytest.MonkeyPatch.context() as patch:
+            # Only while clients connect: other tests of this process have namespaces of their own.
+            await _own_namespace(parts, patch)
+            door = await held.enter_async_context(opened(settings, port=port))
+            worker = await held.enter_async_context(working(door.settings))
+        yield Console(door, worker, source, platforms, world, disks, oss)
+
+
+async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
+    address = parts.addresses["engine"]
+    name = await stack.register_namespace(await Client.connect(address))
+    patch.setenv("TEMPORAL_ADDRESS", address)
+    patch.setenv("TEMPORAL_NAMESPACE", name)
+    await temporal.ensure_search_attributes(await Client.connect(address, namespace=name))
+
+
+def _settings(parts: Stack, database_url: str, folder: Path, port: int) -> Settings:
+    tree = parts.settings()
+    return tree.model_copy(
+        update={
+            "data_dir": folder,
+            "api": tree.api.model_copy(update={"port": port}),
+            "database": tree.database.model_copy(update={"url": SecretStr(database_url)}),
+            "engine": tree.engine.model_copy(update={"ui_url": UI}),
+            "objects": tree.objects.model_copy(update={"prefix": f"{secrets.token_hex(6)}/"}),
+        }
+    )
+
+
+def _opened_to(settings: Settings, source: Source, oss: Oss, folder: Path) -> Settings:
+    allow = [*settings.guard.allow, source.base.removeprefix("http://")]
+    quick = {"retry_pause_seconds": 0.01, "rerun_pause_seconds": 0.01}
+    return settings.model_copy(
+        update={
+            "guard": settings.guard.model_copy(update={"allow": allow}),
+            "downloads": settings.downloads.model_copy(update=quick),
+            "addresses": module_peers.settings(oss.base, folder, batch=500, retries=0),
+        }
+    )
