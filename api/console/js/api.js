@@ -105,25 +105,43 @@ export function address(path, query) {
 }
 
 async function call(method, path, body, query) {
-  const headers = { "Haulage-Console": "1" };
-  if (acting.project) headers["Haulage-Project"] = acting.project;
-  if (body !== undefined && body !== null) headers["Content-Type"] = "application/json";
-  const sent = body === undefined || body === null ? undefined : JSON.stringify(body);
-  let response;
-  let text;
+  const text = body === undefined || body === null ? undefined : JSON.stringify(body);
+  const response = await send(method, path, { text, query });
+  const answer = await answerOf(response);
+  if (isEnvelope(answer) && answer.code !== ENVELOPE_OK) throw ofEnvelope(response, answer);
+  return answer;
+}
+
+/**
+ * Send what the short ways cannot: JSON as it was written, headers; and get the answer as it came.
+ *
+ * @param {string} method
+ * @param {string} path
+ * @param {{text: ?string, query: ?Object, headers: ?Object}} [given] - `text` is the JSON of the body
+ * @returns {Promise<Response>} of a good answer
+ * @throws {Problem}
+ */
+export async function send(method, path, { text, query, headers = {} } = {}) {
+  const all = { "Haulage-Console": "1", ...headers };
+  if (acting.project) all["Haulage-Project"] = acting.project;
+  if (text !== undefined) all["Content-Type"] = "application/json";
+  const response = await reached(fetch(address(path, query), { method, headers: all, body: text, cache: "no-store" }));
+  if (response.ok) return response;
+  if (response.status === 401 && path !== "/v1/session") acting.signedOut();
+  throw problemOf(response, await answerOf(response));
+}
+
+async function answerOf(response) {
+  const text = await reached(response.text());
+  return text && /json/.test(response.headers.get("Content-Type") ?? "") ? parse(text) : text || null;
+}
+
+async function reached(promise) {
   try {
-    response = await fetch(address(path, query), { method, headers, body: sent, cache: "no-store" });
-    text = await response.text();
+    return await promise;
   } catch {
     throw new Problem({ code: "unreachable", title: t("common.unreachable"), detail: t("common.unreachableText") });
   }
-  const answer = text && /json/.test(response.headers.get("Content-Type") ?? "") ? parse(text) : text || null;
-  if (!response.ok) {
-    if (response.status === 401 && path !== "/v1/session") acting.signedOut();
-    throw problemOf(response, answer);
-  }
-  if (isEnvelope(answer) && answer.code !== ENVELOPE_OK) throw ofEnvelope(response, answer);
-  return answer;
 }
 
 function problemOf(response, answer) {
