@@ -13,7 +13,7 @@ from api.models import Answer
 from api.routes import JSON
 from api.tasks.envelope import SUCCESS, Code, Envelope
 from api.tasks.types import TaskType
-from domain.tasks.messages import Task
+from domain.tasks.messages import Status, Task
 
 _json = msgspec.json.Encoder().encode
 
@@ -44,6 +44,14 @@ class HeldTask(TaskAnswer):
     lease_end: float = Field(description="when the task is taken back, unless there is a heartbeat before")
 
 
+class ShownTask(TaskAnswer):
+    """A task, with who has it."""
+
+    lease: int = Field(description="of one that is running: under which it is held; else 0")
+    lease_end: float = Field(description="of one that is running: when it is taken back; else 0")
+    archived: bool = Field(description="whether its lane has let go of it")
+
+
 class TypeAnswer(Answer):
     """A type, and which lanes its tasks are in."""
 
@@ -56,6 +64,40 @@ class TypeAnswer(Answer):
     paused: bool
     schedule_begin_pos: int
     schedule_end_pos: int
+
+
+class TypeFigures(TypeAnswer):
+    """A type, and how its tasks stand, as its lanes said within the last second."""
+
+    project_id: str
+    due: int = Field(description="of those that are pending: they wait for nothing but a worker")
+    pending: int
+    running: int
+    success: int
+    failed: int
+    oldest_due_seconds: float = Field(description="for how long the first in the queue has been due; 0 if none is")
+    lanes: int = Field(description="that are open")
+    held: int = Field(description="how often tasks in open lanes were given out")
+    retries: int = Field(description="of tasks in open lanes")
+    timeouts: int = Field(description="of tasks in open lanes: leases that ran out")
+
+
+class LaneAnswer(Answer):
+    """A lane that is open, as it said within the last second."""
+
+    pos: int
+    workflow_id: str
+    full: bool = Field(description="it takes no more tasks")
+    due: int
+    pending: int
+    running: int
+    success: int
+    failed: int
+    held: int
+    retries: int
+    timeouts: int
+    next_order_time: float | None = Field(description="when its first task is due, or was")
+    next_lease_end: float | None = Field(description="when it takes a task back, at the earliest")
 
 
 class Created(Envelope):
@@ -85,13 +127,40 @@ class HeldTasks(Envelope):
 class FoundTask(Envelope):
     """A task."""
 
-    task_data: TaskAnswer | None = None
+    task_data: ShownTask | None = None
 
 
 class FoundTasks(Envelope):
     """Tasks, the newest first."""
 
     task_list: list[TaskAnswer] = Field(default=[])
+
+
+class TaskPage(Envelope):
+    """Tasks of a type: those of its newest lane first, in each lane the newest first, and then those in the archive."""
+
+    task_list: list[ShownTask] = Field(default=[])
+    next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
+
+
+class TypePage(Envelope):
+    """Types, by name."""
+
+    type_list: list[TypeFigures] = Field(default=[])
+    next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
+
+
+class LanePage(Envelope):
+    """Lanes, the oldest first."""
+
+    lane_list: list[LaneAnswer] = Field(default=[])
+    next_cursor: str = Field(default="", description="send this as `cursor` for the next page; empty on the last")
+
+
+class FoundIds(Envelope):
+    """Ids of tasks."""
+
+    task_ids: list[str] = Field(default=[])
 
 
 class Counts(Envelope):
@@ -129,6 +198,12 @@ def shown(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> d
         "create_time": _moment(task.create_time),
         "modify_time": _moment(task.modify_time),
     }
+
+
+def looked_at(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType, *, archived: bool) -> dict[str, Any]:
+    """A task as `ShownTask` has it."""
+    lease, end = (task.lease, task.lease_end / 1000) if task.status == Status.RUNNING else (0, 0.0)
+    return shown(task_id, task, texts, kind) | {"lease": lease, "lease_end": end, "archived": archived}
 
 
 def held(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import asyncpg
 
@@ -12,6 +13,9 @@ from infra.database import Database
 
 TASKS_AT_A_TIME = 500
 
+Place: TypeAlias = tuple[int, str]
+"""When a task was created, and its id."""
+
 _COLUMNS = """task_id, type, user_id, priority, status, stage, crt_retry_num, content, schedule_log, refs, order_time,
     create_time, modify_time"""
 _FIND = f"SELECT {_COLUMNS} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
@@ -19,6 +23,13 @@ _LIST = f"""
     SELECT {_COLUMNS} FROM tasks_archive
     WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
     ORDER BY create_time DESC LIMIT $4
+"""  # noqa: S608
+# Each status has its own stretch of the index: of several together PostgreSQL would sort all that there is.
+_STRETCH = f"""
+    (SELECT {_COLUMNS} FROM tasks_archive
+    WHERE type = $1 AND status = {{status}} AND ($2::text IS NULL OR stage = $2)
+        AND create_time <= $3 AND (create_time < $3 OR task_id < $4)
+    ORDER BY create_time DESC, task_id DESC LIMIT $5)
 """  # noqa: S608
 _COUNTS = """
     SELECT status, sum(tasks)::bigint AS tasks FROM task_counts WHERE type = $1 AND NOT pos = ANY($2::int[])
@@ -43,6 +54,16 @@ class Archive:
         """The newest tasks of a type that fit, with their ids."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(_LIST, type_, list(statuses), stage, limit)
+        return [(row["task_id"], _task(row)) for row in rows]
+
+    async def page(
+        self, type_: str, statuses: Collection[int], stage: str | None, before: Place, limit: int
+    ) -> list[tuple[str, Task]]:
+        """The newest tasks of a type that fit and that come after a place in the list, with their ids."""
+        stretches = " UNION ALL ".join(_STRETCH.format(status=int(status)) for status in statuses)
+        text = f"SELECT * FROM ({stretches}) AS found ORDER BY create_time DESC, task_id DESC LIMIT $5"  # noqa: S608
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(text, type_, stage, *before, limit)
         return [(row["task_id"], _task(row)) for row in rows]
 
     async def counts(self, type_: str, without: Collection[int]) -> dict[int, int]:

@@ -26,8 +26,10 @@ from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
 from domain.tasks import ids, messages
 from domain.tasks.ids import TaskId
-from domain.tasks.messages import Code, Refs
+from domain.tasks.messages import Code, Refs, Task
 
+AGAIN = "again "
+"""Before the id of a task that has ended, this is the name of the one that was created in its place."""
 _PROBLEMS = {TYPE_UNKNOWN: Missing, TASK_DIFFERS: Conflict}
 
 
@@ -69,6 +71,27 @@ async def _create_once(call: Call, kind: TaskType, new: NewTask) -> str:
     here = desk(call)
     if await _is_known(here, call, new):
         return new.task_id
+    return await _create_named(here, kind, new)
+
+
+async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) -> str:
+    """A new task that is the same as one that has ended; asked for again, the same one."""
+    content, _ = await here.contents.texts(task_id, ended)
+    return await _create_named(
+        here,
+        kind,
+        NewTask(
+            task_type=kind.type,
+            task_id=f"{AGAIN}{task_id}",
+            user_id=ended.user_id,
+            task_content=content,
+            task_priority=ended.priority,
+            task_stage=ended.stage,
+        ),
+    )
+
+
+async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
     digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.task_priority, new.task_content])).digest()
     mark = Mark(str(TaskId(secrets.token_hex(16), kind.type, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)

@@ -30,6 +30,11 @@ _READ = """
     SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
     FROM task_heads WHERE type = $1
 """
+_BROWSE = """
+    SELECT pos, next_order_time, next_lease_end, due, pending, running, success, failed, held, retries, timeouts,
+        is_full
+    FROM task_heads WHERE type = $1 AND pos > $2 ORDER BY pos LIMIT $3
+"""
 _FIGURES = """
     SELECT type, sum(due)::bigint AS due, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
         min(next_order_time) AS next_order_time, count(*) AS lanes, sum(held)::bigint AS held,
@@ -100,6 +105,11 @@ class Heads:
         """All lanes of a type that are not over, the newest first; asked anew."""
         await self._reads.ask(type_)
         return sorted(self._queues[type_].heads, reverse=True)
+
+    async def browse(self, type_: str, after: int, limit: int) -> list[asyncpg.Record]:
+        """Lanes of a type that are not over, as the hint table has them, behind a position."""
+        async with self._database.connection() as connection:
+            return list(await connection.fetch(_BROWSE, type_, after, limit))
 
     @contextmanager
     def promised(self, type_: str, pos: int, tasks: int) -> Iterator[None]:

@@ -21,6 +21,10 @@ _READ = """
     SELECT k.type, k.key, k.task_id, k.digest FROM task_keys k
     JOIN unnest($1::text[], $2::text[]) AS n (type, key) ON k.type = n.type AND k.key = n.key
 """
+_FIND = """
+    SELECT k.task_id FROM task_types t JOIN task_keys k ON k.type = t.type
+    WHERE k.key = $1 AND ($2::text IS NULL OR t.project_id = $2) ORDER BY t.type LIMIT $3
+"""
 _MOVE = "UPDATE task_keys SET task_id = $4 WHERE type = $1 AND key = $2 AND task_id = $3"
 
 
@@ -45,6 +49,11 @@ class Keys:
     async def claim(self, type_: str, key: str, mark: Mark) -> Mark:
         """Write a mark down, unless there is one; the one that is there then."""
         return await self._claims.ask((type_, key, mark.task_id, mark.digest)) or mark
+
+    async def find(self, key: str, scope: str | None, limit: int) -> list[str]:
+        """What a key stands for in the types of a project, or of all."""
+        async with self._database.connection() as connection:
+            return [row["task_id"] for row in await connection.fetch(_FIND, key, scope, limit)]
 
     async def move(self, type_: str, key: str, before: Mark, task_id: str) -> Mark:
         """Have a key stand for another task, unless somebody was faster; what it stands for then."""

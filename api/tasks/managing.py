@@ -40,13 +40,13 @@ async def get_task_schedule_cfg_list(call: Call) -> Types:
     return Types(task_schedule_cfg_list=[answers.of_type(kind) for kind in kinds])
 
 
-@routes.post("/v1/pause_task_type", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+@routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
 async def pause(call: Call, body: OfType) -> Envelope:
     """Give out no tasks of a type any more; all else goes on, and what is held may be set."""
     return await _pause(call, body, paused=True)
 
 
-@routes.post("/v1/resume_task_type", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+@routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
 async def resume(call: Call, body: OfType) -> Envelope:
     """Give out tasks of a type again."""
     return await _pause(call, body, paused=False)
@@ -62,7 +62,7 @@ async def _register(call: Call, body: Register) -> Envelope:
 
 async def _pause(call: Call, body: OfType, *, paused: bool) -> Envelope:
     here = desk(call)
-    await _teach(here, await here.types.pause(call.project_id, body.task_type, paused=paused))
+    await _teach(here, await here.types.pause(call.scope, body.task_type, paused=paused))
     return Envelope()
 
 

@@ -25,16 +25,17 @@ _FINAL = (Status.SUCCESS, Status.FAILED)
 _Found: TypeAlias = dict[str, Task]
 
 
-@routes.get("/v1/get_task", access=Access.PROJECT, problems={TASK_UNKNOWN: Missing})
+@routes.get("/v1/get_task", access=Access.PROJECTS, problems={TASK_UNKNOWN: Missing})
 async def get_task(call: Call, query: One) -> FoundTask | web.Response:
     """Tell how a task stands: now, not a while ago."""
     here = desk(call)
     named, kind = await here.type_of(call, query.task_id)
-    task = await here.find(named, kind)
+    live = await here.find_live(named, kind)
+    task = live or await here.archive.task(query.task_id)
     if task is None:
         raise unknown(query.task_id)
     texts = await here.contents.texts(query.task_id, task)
-    return succeeded(task_data=answers.shown(query.task_id, task, texts, kind))
+    return succeeded(task_data=answers.looked_at(query.task_id, task, texts, kind, archived=live is None))
 
 
 @routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})

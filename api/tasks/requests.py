@@ -24,6 +24,8 @@ CONTENT_MAX_CHARACTERS = 16_384
 LEASE_MAX = 2**53
 BATCH_MAX = 1_000
 LIST_MAX = 2_000
+PAGE = 50
+PAGE_MAX = 200
 WAIT_MAX_SECONDS = 300
 RETRY_NUM_MAX = 1_000
 
@@ -186,6 +188,27 @@ class Cancel(Request):
     task_id: TaskId
 
 
+class Named(Request):
+    """Tasks."""
+
+    task_ids: list[TaskId] = Field(min_length=1, max_length=BATCH_MAX)
+
+
+class Back(Request):
+    """A task that is to wait for a worker again."""
+
+    task_id: TaskId
+    lease: Lease | None = Field(
+        default=None, description="as get_task tells it: if somebody else holds the task by now, it is left to them"
+    )
+
+
+class PutBack(Request):
+    """Tasks that are to wait for workers again."""
+
+    task_list: list[Back] = Field(min_length=1, max_length=BATCH_MAX)
+
+
 class OfType(Request):
     """A type."""
 
@@ -199,6 +222,39 @@ class Wanted(Request):
     status: Status | None = None
     stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
     limit: int = Field(default=LIST_MAX, ge=1, le=LIST_MAX)
+
+
+class Browsed(Request):
+    """Which tasks of a type are listed, a page at a time: all that fit every field that is given."""
+
+    task_type: Type
+    status: Status | None = None
+    stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
+    archived: bool = Field(default=False, description="only those that their lanes have let go of")
+    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
+    cursor: str = Field(default="", max_length=400, description="`next_cursor` of the page before")
+
+
+class BrowsedTypes(Request):
+    """Which types are listed, a page at a time."""
+
+    prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="how their names begin")
+    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
+    cursor: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="`next_cursor` of the page before")
+
+
+class BrowsedLanes(Request):
+    """Which lanes of a type are listed, a page at a time."""
+
+    task_type: Type
+    limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
+    cursor: str = Field(default="", pattern="^[0-9]{0,9}$", description="`next_cursor` of the page before")
+
+
+class Name(Request):
+    """What a caller called a task when they created it."""
+
+    name: str = Field(min_length=1, max_length=ID_MAX_CHARACTERS)
 
 
 class One(Request):

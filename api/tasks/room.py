@@ -50,27 +50,30 @@ class Desk:
             Missing: It is no id of a task of the caller's project.
         """
         named = ids.read(task_id)
-        kind = named and await self.type_with(named, call.project_id)
+        kind = named and await self.type_with(named, call.scope)
         if not named or not kind:
             raise unknown(task_id)
         return named, kind
 
-    async def type_with(self, named: TaskId, project_id: str) -> TaskType | None:
+    async def type_with(self, named: TaskId, scope: str | None) -> TaskType | None:
         """The type that a task is of, if it is the project's and has come as far as that lane."""
-        kind = self.types.known(named.type, project_id)
+        kind = self.types.known(named.type, scope)
         if kind is None or kind.end_pos < named.pos:
             kind = await self.types.reread(named.type)
-        if kind is None or kind.project_id != project_id or kind.end_pos < named.pos:
+        if kind is None or not kind.is_in(scope) or kind.end_pos < named.pos:
             return None
         return kind
 
     async def find(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task where it is: in its lane, or, when that has let go of it, in the archive."""
-        task = None
+        return await self.find_live(named, kind) or await self.archive.task(str(named))
+
+    async def find_live(self, named: TaskId, kind: TaskType) -> Task | None:
+        """A task, if it is in its lane."""
         if named.pos >= kind.begin_pos:
             with suppress(Over):
-                task = await self.lanes.read((named.type, named.pos), named.key)
-        return task or await self.archive.task(str(named))
+                return await self.lanes.read((named.type, named.pos), named.key)
+        return None
 
     async def open_next(self, kind: TaskType, pos: int) -> TaskType:
         """See that there is a lane for new tasks beside this one, which takes none; the type as it is then."""

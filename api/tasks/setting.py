@@ -7,14 +7,14 @@ from collections.abc import Callable
 from aiohttp import web
 
 from api.routes import Access, Call
-from api.tasks import figures
+from api.tasks import creating, figures
 from api.tasks.answers import Created, Outcomes, succeeded
 from api.tasks.calls import Over
 from api.tasks.contents import is_long
 from api.tasks.envelope import SET_REFUSED, TASK_UNKNOWN
 from api.tasks.lanes import Cancelling
 from api.tasks.many import each_of
-from api.tasks.requests import Beats, Cancel, Held, Result, Set, SetMany
+from api.tasks.requests import Back, Beats, Cancel, Held, Named, PutBack, Result, Set, SetMany
 from api.tasks.room import Desk, desk, routes, unknown
 from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
@@ -56,20 +56,57 @@ async def heartbeat(call: Call, body: Beats) -> Outcomes:
     return await each_of(body.task_list, lambda held: _beat(call, held))
 
 
-@routes.post("/v1/cancel_task", access=Access.PROJECT, problems=_PROBLEMS)
+@routes.post("/v1/cancel_task", access=Access.PROJECTS, problems=_PROBLEMS)
 async def cancel(call: Call, body: Cancel) -> Created | web.Response:
     """Cancel a task.
 
     It ends as failed, at once; a worker that holds it finds out at its next heartbeat or when it sets the task.
     """
+    return succeeded(task_id=await _cancel(call, body.task_id))
+
+
+@routes.post("/v1/cancel_tasks", access=Access.PROJECTS)
+async def cancel_many(call: Call, body: Named) -> Outcomes:
+    """Cancel many tasks; each has an outcome of its own."""
+    return await each_of(body.task_ids, lambda task_id: _cancel(call, task_id))
+
+
+@routes.post("/v1/put_back_tasks", access=Access.PROJECTS)
+async def put_back(call: Call, body: PutBack) -> Outcomes:
+    """Put many tasks back into their queues; each has an outcome of its own, with the id under which it waits then.
+
+    One that is held is taken from its holder and goes to the queue's tail, without counting as failed. One that has
+    ended stays as it is, for good: a new task is created that is the same as it, with the content and the stage that it
+    had last. Putting it back again answers that one.
+    """
+    return await each_of(body.task_list, lambda task: _put_back(call, task))
+
+
+async def _cancel(call: Call, task_id: str) -> str:
     here = desk(call)
-    named, kind = await here.type_of(call, body.task_id)
+    named, kind = await here.type_of(call, task_id)
     code = await _change(here, kind, named, Cancelling(named.key))
     if code == Code.MISSING:
-        code = await _code_of_ended(here, body.task_id, Setting(named.key, Status.FAILED))
-    _check(code, body.task_id)
+        code = await _code_of_ended(here, task_id, Setting(named.key, Status.FAILED))
+    _check(code, task_id)
     figures.TASKS.labels(kind.type, "cancelled").inc()
-    return succeeded(task_id=body.task_id)
+    return task_id
+
+
+async def _put_back(call: Call, wanted: Back) -> str:
+    here = desk(call)
+    named, kind = await here.type_of(call, wanted.task_id)
+    task = await here.find(named, kind)
+    if task is None:
+        raise unknown(wanted.task_id)
+    if task.status == Status.PENDING:
+        raise Conflict(SET_REFUSED, f"The task {wanted.task_id} waits in its queue.", "There is nothing to put back.")
+    if task.status != Status.RUNNING:
+        return await creating.create_again(here, kind, wanted.task_id, task)
+    thrown_back = Setting(named.key, Status.PENDING, wanted.lease)
+    _check(await _change(here, kind, named, thrown_back), wanted.task_id)
+    figures.TASKS.labels(kind.type, "thrown_back").inc()
+    return wanted.task_id
 
 
 async def _set(call: Call, result: Result) -> str:

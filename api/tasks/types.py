@@ -17,7 +17,7 @@ from api.tasks.envelope import TYPE_TAKEN, TYPE_UNKNOWN
 from api.tasks.requests import TypeConfig
 from api.together import Gathered
 from domain.faults import Conflict, Missing
-from domain.tasks.messages import Rules
+from domain.tasks.messages import Rules, Status
 from infra import log
 from infra.database import Database
 
@@ -29,8 +29,32 @@ TYPES_AT_A_TIME = 200
 
 _COLUMNS = """type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
     max_processing_time, paused, version, begin_pos, end_pos"""
+_SUMMED = ("due", "pending", "running", "held", "retries", "timeouts")
 _READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
 _OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY type"  # noqa: S608
+# What a lane counts includes what is archived, as long as it is open.
+_BROWSE = f"""
+    SELECT {", ".join(f"t.{name.strip()}" for name in _COLUMNS.split(","))}, h.*,
+        coalesce(h.success, 0) + coalesce(c.success, 0) AS success_tasks,
+        coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks
+    FROM (
+        SELECT * FROM task_types
+        WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(type, $2) AND type > $3
+        ORDER BY type LIMIT $4
+    ) AS t,
+    LATERAL (
+        SELECT min(next_order_time) AS next_order_time, sum(success)::bigint AS success, sum(failed)::bigint AS failed,
+            count(*) AS lanes_tasks,
+            {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}_tasks" for name in _SUMMED)}
+        FROM task_heads WHERE type = t.type
+    ) AS h,
+    LATERAL (
+        SELECT sum(tasks) FILTER (WHERE status = {int(Status.SUCCESS)})::bigint AS success,
+            sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed
+        FROM task_counts WHERE type = t.type AND pos NOT IN (SELECT pos FROM task_heads WHERE type = t.type)
+    ) AS c
+    ORDER BY t.type
+"""  # noqa: S608
 _REGISTER = f"""
     INSERT INTO task_types AS t (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
         max_processing_time, paused, version, begin_pos, end_pos)
@@ -49,7 +73,7 @@ _REGISTER = f"""
 """  # noqa: S608
 _PAUSE = f"""
     UPDATE task_types SET paused = $3, version = version + 1, changed_at = now()
-    WHERE type = $1 AND project_id = $2 RETURNING {_COLUMNS}
+    WHERE type = $1 AND ($2::text IS NULL OR project_id = $2) RETURNING {_COLUMNS}
 """  # noqa: S608
 # A lane that is done is behind `end_pos`, so that nobody who comes late counts it in again.
 _OPEN = """
@@ -82,6 +106,10 @@ class TaskType:
     rules: Rules
     read_at: float
 
+    def is_in(self, scope: str | None) -> bool:
+        """Whether it is of this project, or of any, where all are looked at."""
+        return scope is None or self.project_id == scope
+
 
 class Types:
     """The types that this process was asked about."""
@@ -93,24 +121,24 @@ class Types:
         self._reads = Gathered(self._read, TYPES_AT_A_TIME)
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
-    def known(self, type_: str, project_id: str) -> TaskType | None:
+    def known(self, type_: str, scope: str | None) -> TaskType | None:
         """The type, if it was read a moment ago: most calls need not wait."""
         known = self._known.get(type_)
-        if known is None or known.project_id != project_id:
+        if known is None or not known.is_in(scope):
             return None
         age = time.monotonic() - known.read_at
         if age > FRESH_SECONDS and type_ not in self._rereading:
             self._rereading[type_] = asyncio.create_task(self._reread_aside(type_))
         return known if age <= STALE_SECONDS else None
 
-    async def get(self, type_: str, project_id: str) -> TaskType:
-        """The type.
+    async def get(self, type_: str, scope: str | None) -> TaskType:
+        """The type; None as scope stands for all projects.
 
         Raises:
             Missing: The project has no such type.
         """
-        found = self.known(type_, project_id) or await self.reread(type_)
-        if found is None or found.project_id != project_id:
+        found = self.known(type_, scope) or await self.reread(type_)
+        if found is None or not found.is_in(scope):
             raise Missing(
                 TYPE_UNKNOWN,
                 f"There is no type {type_!r} for this key.",
@@ -126,6 +154,14 @@ class Types:
         """All types of a project."""
         async with self._database.connection() as connection:
             return [self._keep(row) for row in await connection.fetch(_OWNED, project_id)]
+
+    async def browse(
+        self, scope: str | None, prefix: str, after: str, limit: int
+    ) -> list[tuple[TaskType, asyncpg.Record]]:
+        """Types by name, each with the sums of its lanes and of what is archived."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_BROWSE, scope, prefix, after, limit)
+        return [(self._keep(row), row) for row in rows]
 
     async def register(self, project_id: str, config: TypeConfig) -> TaskType:
         """Make a type, or change what is given of it.
@@ -146,15 +182,15 @@ class Types:
             raise Conflict(TYPE_TAKEN, f"The name {config.task_type!r} is taken by another project.", "Choose another.")
         return self._keep(row)
 
-    async def pause(self, project_id: str, type_: str, *, paused: bool) -> TaskType:
+    async def pause(self, scope: str | None, type_: str, *, paused: bool) -> TaskType:
         """Give out no tasks of a type any more, or again.
 
         Raises:
             Missing: The project has no such type.
         """
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_PAUSE, type_, project_id, paused)
-        return self._keep(row) if row else await self.get(type_, project_id)
+            row = await connection.fetchrow(_PAUSE, type_, scope, paused)
+        return self._keep(row) if row else await self.get(type_, scope)
 
     async def open_lane(self, type_: str, pos: int) -> bool:
         """Have new tasks go to this lane; whether it is still to come, or the last one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -112,15 +113,15 @@ class Lane:
         return Seen(tasks=self._find(look.keys, REPLY_MAX_BYTES), head=self.book.head())
 
     def search(self, search: Search) -> Found:
-        """Tasks by their properties, the newest first."""
+        """Tasks by their properties, the newest first; of one moment those with the highest keys."""
         found: list[Task] = []
         room = REPLY_MAX_BYTES
-        for task in reversed(self.book.tasks.values()):
-            if _is_searched(task, search):
-                room -= weight_of(task)
-                if room < 0 or len(found) == search.limit:
-                    break
-                found.append(task)
+        matching = (task for task in self.book.tasks.values() if _is_searched(task, search))
+        for task in heapq.nlargest(search.limit, matching, key=_place):
+            room -= weight_of(task)
+            if room < 0:
+                break
+            found.append(task)
         return Found(tasks=found, head=self.book.head())
 
     def _hold(self, holds: list[Hold]) -> list[list[Task]]:
@@ -185,4 +186,9 @@ def _is_searched(task: Task, search: Search) -> bool:
         search.status in (0, task.status)
         and search.stage in (None, task.stage)
         and search.user_id in (None, task.user_id)
+        and (not search.before or _place(task) < (search.before, search.before_key))
     )
+
+
+def _place(task: Task) -> tuple[int, str]:
+    return task.create_time, task.key

@@ -252,6 +252,9 @@ class Search(Struct, array_like=True):
     stage: str | None = None
     user_id: str | None = None
     limit: Annotated[int, Meta(ge=1, le=HOLD_LIMIT_MAX)] = HOLD_LIMIT_MAX
+    before: int = 0
+    """Created before this moment, or at it with a key below `before_key`."""
+    before_key: str = ""
 
 
 class Found(Struct, array_like=True):

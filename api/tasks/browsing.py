@@ -1,0 +1,204 @@
+"""Browsing: types, lanes and tasks, a page at a time, for whoever looks at queues instead of working on them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+import asyncpg
+from aiohttp import web
+
+from api.routes import Access, Call
+from api.tasks import answers
+from api.tasks.answers import FoundIds, LaneAnswer, LanePage, TaskPage, TypeFigures, TypePage, succeeded
+from api.tasks.calls import Over
+from api.tasks.envelope import TYPE_UNKNOWN
+from api.tasks.heads import now_ms
+from api.tasks.requests import Browsed, BrowsedLanes, BrowsedTypes, Name
+from api.tasks.room import Desk, desk, routes
+from api.tasks.types import TaskType
+from domain.faults import Invalid, Missing
+from domain.tasks import ids
+from domain.tasks.ids import POS_MAX, TaskId
+from domain.tasks.messages import Search, Status, Task
+
+LANES_MAX: Final = 32
+"""So many lanes are searched for one page, which is shorter then than it might be: each takes some milliseconds."""
+FOUND_MAX: Final = 100
+
+_END: Final = 10**15
+"""Milliseconds: no task is created so late."""
+_CURSOR_INVALID: Final = "cursor_invalid"
+_LIVE: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,18})\.([0-9a-f]{32})")
+_ARCHIVED: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
+_FINAL: Final = (Status.SUCCESS, Status.FAILED)
+
+
+class Item(NamedTuple):
+    """A task of a page."""
+
+    task_id: str
+    task: Task
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page begins: in a lane, or, where there is none, in the archive; after a task."""
+
+    pos: int
+    create_time: int = _END
+    key: str = ""
+    """In the archive the task's id."""
+
+    @classmethod
+    def read(cls, query: Browsed) -> Self:
+        """Where the page before ended.
+
+        Raises:
+            Invalid: The cursor is none of ours.
+        """
+        if not query.cursor:
+            return cls(0) if query.archived else cls(POS_MAX)
+        if match := _LIVE.fullmatch(query.cursor):
+            return cls(int(match[1]), int(match[2]), match[3])
+        if (match := _ARCHIVED.fullmatch(query.cursor)) and ids.read(match[2]):
+            return cls(0, int(match[1]), match[2])
+        raise Invalid(
+            _CURSOR_INVALID, "This cursor is not one of ours.", "Send next_cursor of the page before as it is."
+        )
+
+    @classmethod
+    def after(cls, item: Item) -> Self:
+        """Behind a task."""
+        named = ids.read(item.task_id)
+        if item.archived or named is None:
+            return cls(0, item.task.create_time, item.task_id)
+        return cls(named.pos, item.task.create_time, named.key)
+
+    def __str__(self) -> str:
+        return f"{self.pos}.{self.create_time}.{self.key}" if self.pos else f"{self.create_time}.{self.key}"
+
+
+@routes.get("/v1/browse_tasks", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, _CURSOR_INVALID: Invalid})
+async def browse_tasks(call: Call, query: Browsed) -> TaskPage | web.Response:
+    """List the tasks of a type, a page at a time.
+
+    Those of the newest lane come first, and those in the archive last; in each the newest first. A task that ends while
+    you turn pages may come twice, but none is left out. A page may be shorter than asked for and not be the last.
+    """
+    here = desk(call)
+    kind = await here.types.get(query.task_type, call.scope)
+    items, cursor = await _page(here, kind, query, Place.read(query))
+    texts = await asyncio.gather(*(here.contents.texts(item.task_id, item.task) for item in items))
+    shown = [
+        answers.looked_at(item.task_id, item.task, each, kind, archived=item.archived)
+        for item, each in zip(items, texts, strict=True)
+    ]
+    return succeeded(task_list=shown, next_cursor=cursor)
+
+
+async def _page(here: Desk, kind: TaskType, query: Browsed, place: Place) -> tuple[list[Item], str]:
+    """Tasks from a place on, and where the next page begins."""
+    items: list[Item] = []
+    wanted = query.limit + 1
+    lanes = [pos for pos in await here.heads.open_lanes(kind.type) if pos <= place.pos] if place.pos else []
+    for pos in lanes[:LANES_MAX]:
+        items += await _in_lane(here, kind, query, place if pos == place.pos else Place(pos), wanted - len(items))
+        if len(items) >= wanted:
+            break
+    else:
+        if len(lanes) > LANES_MAX:
+            return items, str(Place(lanes[LANES_MAX], _END, "f" * 32))
+        items += await _in_archive(here, kind, query, Place(0) if place.pos else place, items, wanted - len(items))
+    shown = items[: query.limit]
+    return shown, str(Place.after(shown[-1])) if len(items) > query.limit else ""
+
+
+async def _in_lane(here: Desk, kind: TaskType, query: Browsed, place: Place, limit: int) -> list[Item]:
+    wanted = Search(
+        status=query.status or 0,
+        stage=query.stage,
+        limit=limit,
+        before=place.create_time if place.key else 0,
+        before_key=place.key,
+    )
+    try:
+        found = await here.lanes.search((kind.type, place.pos), wanted)
+    except Over:
+        return []
+    return [Item(str(TaskId(task.key, kind.type, place.pos)), task) for task in found.tasks]
+
+
+async def _in_archive(
+    here: Desk, kind: TaskType, query: Browsed, place: Place, seen: list[Item], limit: int
+) -> list[Item]:
+    statuses = [status for status in _FINAL if query.status in (None, status)]
+    if not statuses or limit <= 0:
+        return []
+    known = {item.task_id for item in seen}
+    rows = await here.archive.page(kind.type, statuses, query.stage, (place.create_time, place.key), limit)
+    return [Item(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
+
+
+@routes.get("/v1/get_task_figures", access=Access.PROJECTS)
+async def get_task_figures(call: Call, query: BrowsedTypes) -> TypePage:
+    """List types with what is in their queues: how much, since when, held by workers, failed.
+
+    The admin key sees the types of all projects where it names none.
+    """
+    here = desk(call)
+    rows = await here.types.browse(call.scope, query.prefix, query.cursor, query.limit + 1)
+    shown = rows[: query.limit]
+    return TypePage(
+        type_list=[_figures(kind, row) for kind, row in shown],
+        next_cursor=shown[-1][0].type if len(rows) > query.limit else "",
+    )
+
+
+def _figures(kind: TaskType, row: asyncpg.Record) -> TypeFigures:
+    names = ("due", "pending", "running", "success", "failed", "lanes", "held", "retries", "timeouts")
+    figures: dict[str, Any] = {name: row[f"{name}_tasks"] for name in names}
+    first = row["next_order_time"]
+    late = max(0, now_ms() - first) / 1000 if first else 0.0
+    # The first may have become due since its lane counted.
+    figures["due"] = max(figures["due"], int(late > 0))
+    return TypeFigures(
+        **answers.of_type(kind).model_dump(), project_id=kind.project_id, oldest_due_seconds=late, **figures
+    )
+
+
+@routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
+async def get_task_lanes(call: Call, query: BrowsedLanes) -> LanePage:
+    """List the open lanes of a type, and how each stands."""
+    here = desk(call)
+    kind = await here.types.get(query.task_type, call.scope)
+    rows = await here.heads.browse(kind.type, int(query.cursor or 0), query.limit + 1)
+    shown = rows[: query.limit]
+    return LanePage(
+        lane_list=[_lane(kind.type, row) for row in shown],
+        next_cursor=str(shown[-1]["pos"]) if len(rows) > query.limit else "",
+    )
+
+
+def _lane(type_: str, row: asyncpg.Record) -> LaneAnswer:
+    same = ("pos", "due", "pending", "running", "success", "failed", "held", "retries", "timeouts")
+    return LaneAnswer(
+        **{name: row[name] for name in same},
+        workflow_id=ids.lane_id(type_, row["pos"]),
+        full=row["is_full"],
+        next_order_time=_seconds(row["next_order_time"]),
+        next_lease_end=_seconds(row["next_lease_end"]),
+    )
+
+
+def _seconds(moment: int | None) -> float | None:
+    return None if moment is None else moment / 1000
+
+
+@routes.get("/v1/find_tasks", access=Access.PROJECTS)
+async def find_tasks(call: Call, query: Name) -> FoundIds:
+    """Find the ids of tasks by the name that their creator sent as `task_id`; one for each type that has it."""
+    return FoundIds(task_ids=await desk(call).keys.find(query.name, call.scope, FOUND_MAX))
