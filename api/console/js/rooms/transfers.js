@@ -1,8 +1,18 @@
-// Transfers: what the API tells of this room.
+// Transfers: jobs by window, a job with its targets, a task, and a transfer of one's own.
 
-import { h } from "../dom.js";
 import { t } from "../i18n.js";
+import { stylesheet } from "../stylesheet.js";
+import "../words/transfers.js";
+import { jobPage } from "./transfers/job.js";
+import { jobsPage } from "./transfers/jobs.js";
+import { newPage } from "./transfers/new.js";
+import { taskPage } from "./transfers/task.js";
+
+await stylesheet("transfers");
 
 export const routes = [
-  { path: "/console/transfers", title: () => t("common.room.transfers"), page: async () => h("p", {}, h("a", { href: "/docs" }, "/docs")) },
+  { path: "/console/transfers", title: () => t("transfers.title"), page: jobsPage },
+  { path: "/console/transfers/new", title: () => t("transfers.new"), page: newPage },
+  { path: "/console/transfers/jobs/:id*", title: () => t("transfers.job"), page: jobPage },
+  { path: "/console/transfers/tasks/:id*", title: () => t("transfers.task"), page: taskPage },
 ];

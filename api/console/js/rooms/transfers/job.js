@@ -1,0 +1,151 @@
+// A job: where it stands, why targets did not get the file, its targets page by page, and cancelling it.
+
+import { get, post } from "../../api.js";
+import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, when } from "../../components/index.js";
+import { clear, h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { session, workflowLink } from "../../session.js";
+import { REASONS, STATES, address, ended, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
+
+const EVERY_MS = 2000;
+const PAGE = 50;
+
+/** @param {Place} place */
+export async function jobPage(place) {
+  const path = address.job(place.params.id);
+  const head = h("div", { class: "job-head" });
+  let job = await get(path, { limit: 1 });
+  const list = targetList(place, path, (latest) => show(latest));
+  const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelJob"));
+
+  function show(latest) {
+    const over = isFinal(job.status);
+    job = latest;
+    place.setTitle(job.file_path);
+    const project = session.project;
+    place.actions(isFinal(job.status) ? null : project ? cancel : h("span", { class: "quiet" }, t("transfers.chooseProject")));
+    clear(head, summary(job), troubles(job, choose));
+    return over;
+  }
+
+  function choose({ status, reason, code }) {
+    place.change({ status, reason, code: code === null ? null : String(code), cursor: null });
+    place.refresh();
+  }
+
+  async function ask() {
+    const left = total(job.counts) - ended(job.counts);
+    const [n, kept] = [left, ended(job.counts)];
+    const question = { title: t("transfers.cancelTitle", { n }), text: t("transfers.cancelText", { n, kept }), action: t("transfers.cancelAction", { n }), danger: true };
+    if (!(await askFirst(question))) return;
+    try {
+      await busy(post(`${path}/cancel`), cancel);
+      say(t("transfers.cancelled"));
+      list.reload();
+    } catch (problem) {
+      head.prepend(problemBox(problem));
+    }
+  }
+
+  show(job);
+  const timer = setInterval(() => document.hidden || isFinal(job.status) || list.reload(), EVERY_MS);
+  place.onLeave(() => clearInterval(timer));
+  return h("div", { class: "transfers" }, head, h("h2", {}, t("transfers.targets")), list);
+}
+
+function summary(job) {
+  const [all, done] = [total(job.counts), ended(job.counts)];
+  return h(
+    "section",
+    { class: "card job-card" },
+    h("p", { class: "job-says" }, stateBadge(job.status, job.partial), " ", sentence(job, all, done)),
+    statesBar(job.counts),
+    isFinal(job.status) || new Date(job.closes_at) > new Date() ? null : progress(all ? done / all : null, `${number(all ? (100 * done) / all : 0)} %`),
+    facts([
+      [t("transfers.business"), `${job.biz_id} · ${job.app_id}`],
+      [t("transfers.closesAt"), moment(job.closes_at)],
+      job.finished_at ? [t("transfers.finishedAt"), moment(job.finished_at)] : [t("transfers.deadlineAt"), moment(job.deadline_at)],
+      [t("transfers.workflow"), session.uiUrl ? workflowLink(job.job_id) : null],
+      [t("transfers.jobId"), copyable(job.job_id)],
+    ].filter(([, value]) => value !== null)),
+  );
+}
+
+function sentence(job, all, done) {
+  if (!isFinal(job.status)) {
+    return new Date(job.closes_at) > new Date() ? t("transfers.collecting") : t("transfers.running", { done, n: all });
+  }
+  const missed = (job.counts.Failed ?? 0) + (job.counts.Timeout ?? 0);
+  return missed ? t("transfers.someMissed", { n: missed }) : t("transfers.allArrived");
+}
+
+function moment(date) {
+  return h("span", {}, when(date), " ", h("small", { class: "quiet" }, ago(date)));
+}
+
+function troubles(job, choose) {
+  if (!job.troubles.length) return null;
+  const rows = job.troubles.map((trouble) =>
+    h(
+      "li",
+      {},
+      h("b", {}, number(trouble.count)),
+      h("div", {}, h("p", {}, meaning({ ...trouble, message: trouble.meaning })), h("small", { class: "quiet" }, origin(trouble))),
+      h("button", { type: "button", on: { click: () => choose(trouble) } }, t("transfers.showThese", { n: trouble.count })),
+    ),
+  );
+  return h("section", { class: "card troubles" }, h("h2", {}, t("transfers.why")), h("ul", {}, rows));
+}
+
+function origin({ status, reason, code }) {
+  const words = [t(`transfers.state.${status}`), reason && t(`transfers.reason.${reason}`), code !== null && t("transfers.codeN", { code: String(code) })];
+  return words.filter(Boolean).join(" · ");
+}
+
+function targetList(place, path, told) {
+  const option = (group) => (value) => ({ value, label: t(`transfers.${group}.${value}`) });
+  return dataList({
+    place,
+    caption: t("transfers.targets"),
+    filters: [
+      { name: "status", label: t("transfers.status"), kind: "select", options: STATES.map(option("state")) },
+      { name: "reason", label: t("transfers.reasonTitle"), kind: "select", options: REASONS.map(option("reason")) },
+      { name: "code", label: t("transfers.code"), kind: "text" },
+      { name: "host", label: t("transfers.host"), kind: "text" },
+    ],
+    columns: [
+      { title: t("transfers.target"), cell: who },
+      { title: t("transfers.status"), cell: standing },
+      { title: t("transfers.reasonTitle"), cell: why },
+      { title: t("transfers.place"), cell: written },
+    ],
+    load: async ({ status, reason, code, host }, cursor) => {
+      const job = await get(path, { status, reason, code, target_agent_id: host, cursor, limit: PAGE });
+      told(job);
+      return { items: job.targets, next: job.next_cursor };
+    },
+    key: (target) => [target.target_agent_id, target.target_container_id, target.target_user, target.target_file_dir, target.signature].join(" "),
+    empty: { text: t("transfers.noTargets"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}${path}?status=Failed'` },
+  });
+}
+
+function who(target) {
+  const container = target.target_container_id;
+  return h("span", { class: "file-cell" }, h("span", { class: "path" }, target.target_agent_id), container && h("small", { class: "quiet path" }, t("transfers.container"), " ", container));
+}
+
+function standing(target) {
+  if (target.status !== "Running") return stateBadge(target.status);
+  const speed = target.speed ? ` · ${number(target.speed)} KB/s` : "";
+  return h("span", { class: "standing" }, badge(t("transfers.state.Running"), "run"), progress(target.progress / 100, `${number(target.progress)} %${speed}`));
+}
+
+function why(target) {
+  if (!target.reason) return target.code && target.code !== 115 ? meaningOfCode(target.code) : "";
+  const said = target.reason === "gse_code" ? fold(t("transfers.said"), h("p", { class: "said" }, target.message)) : null;
+  return h("div", { class: "why" }, h("p", {}, meaning(target)), h("small", { class: "quiet" }, origin({ ...target, status: target.status })), said);
+}
+
+function written(target) {
+  return h("span", { class: "file-cell" }, h("span", { class: "path" }, target.target_file_dir), h("small", { class: "quiet" }, `${target.target_user} · ${target.file_name}`));
+}

@@ -1,0 +1,115 @@
+// The list of jobs: newest window first, one bar of target states each, above it the windows as columns.
+
+import { get } from "../../api.js";
+import { ago, dataList, number } from "../../components/index.js";
+import { clear, h, svg } from "../../dom.js";
+import { locale, t } from "../../i18n.js";
+import { go } from "../../router.js";
+import { STATES, fileCell, href, isFinal, stateBadge, statesBar, tone, total } from "./states.js";
+
+const EVERY_MS = 2000;
+const PAGE = 25;
+const WINDOWS = 40;
+const HEIGHT = 64;
+
+/** @param {Place} place */
+export async function jobsPage(place) {
+  place.actions(h("a", { href: "/console/transfers/new", class: "as-button primary" }, t("transfers.new")));
+  const windows = h("figure", { class: "windows", hidden: true });
+  const load = async (filters, cursor) => {
+    const page = await get("/v1/transfers/jobs", { ...asked(filters), limit: PAGE, cursor });
+    draw(windows, page.items);
+    return { items: page.items, next: page.next_cursor };
+  };
+  const list = dataList({
+    place,
+    caption: t("transfers.jobs"),
+    filters: [
+      { name: "search", label: t("transfers.search"), kind: "text" },
+      {
+        name: "ended",
+        label: t("transfers.progress"),
+        kind: "select",
+        options: [
+          { value: "false", label: t("transfers.underWay") },
+          { value: "true", label: t("transfers.ended") },
+        ],
+      },
+    ],
+    columns: [
+      { title: t("transfers.file"), cell: fileCell },
+      { title: t("transfers.status"), cell: (job) => stateBadge(job.status, job.partial) },
+      { title: t("transfers.targets"), cell: targets },
+      { title: t("transfers.time"), cell: time },
+    ],
+    load,
+    key: (job) => job.job_id,
+    open: (job) => href.job(job.job_id),
+    empty: {
+      text: t("transfers.empty"),
+      curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" ${location.origin}/v1/transfers/jobs`,
+    },
+    every: EVERY_MS,
+  });
+  return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), finder(), windows, list);
+}
+
+function asked({ search, ended }) {
+  return { search, ended };
+}
+
+function targets(job) {
+  return h("div", { class: "targets-cell" }, statesBar(job.counts));
+}
+
+function time(job) {
+  if (job.finished_at) return [t("transfers.endedAt"), " ", ago(job.finished_at)].reduce(joined, h("span"));
+  const open = new Date(job.closes_at) > new Date();
+  return [t(open ? "transfers.closes" : "transfers.deadline"), " ", ago(open ? job.closes_at : job.deadline_at)].reduce(joined, h("span"));
+}
+
+function joined(element, part) {
+  element.append(part);
+  return element;
+}
+
+/** A field that opens a job or a task by its id. */
+function finder() {
+  const input = h("input", { type: "search", name: "id", autocomplete: "off", spellcheck: "false", placeholder: t("transfers.findHint"), "aria-label": t("transfers.find") });
+  const open = (event) => {
+    event.preventDefault();
+    const id = input.value.trim();
+    if (id) go(id.startsWith("AsyncDownloadTask:") ? href.task(id) : href.job(id));
+  };
+  return h("form", { class: "finder", on: { submit: open } }, input, h("button", {}, t("transfers.open")));
+}
+
+/** The windows of the page as columns of target states: a glance at the last minutes. */
+function draw(figure, jobs) {
+  const windows = new Map();
+  for (const job of jobs) {
+    const counts = windows.get(job.closes_at) ?? {};
+    for (const state of STATES) counts[state] = (counts[state] ?? 0) + (job.counts[state] ?? 0);
+    windows.set(job.closes_at, counts);
+  }
+  const shown = [...windows].sort(([a], [b]) => (a < b ? -1 : 1)).slice(-WINDOWS);
+  figure.hidden = shown.length < 2;
+  if (figure.hidden) return;
+  const most = Math.max(...shown.map(([, counts]) => total(counts)));
+  const columns = shown.map(([closesAt, counts], index) => column(closesAt, counts, index, most));
+  const picture = svg("svg", { viewBox: `0 0 ${WINDOWS * 10} ${HEIGHT}`, role: "img", "aria-label": t("transfers.windows"), preserveAspectRatio: "xMinYMax meet" }, columns);
+  clear(figure, h("figcaption", {}, t("transfers.windows"), " ", h("span", { class: "quiet" }, number(most), " ▲")), picture);
+}
+
+function column(closesAt, counts, index, most) {
+  let y = HEIGHT;
+  const parts = STATES.filter((state) => counts[state]).map((state) => {
+    const height = Math.max(1, ((HEIGHT - 2) * counts[state]) / most);
+    y -= height;
+    return svg("rect", { x: index * 10, y, width: 8, height, class: `${tone(state)} ${isFinal(state) ? "" : "live"}` });
+  });
+  const words = STATES.filter((state) => counts[state]).map((state) => `${t(`transfers.state.${state}`)} ${number(counts[state])}`);
+  const at = new Intl.DateTimeFormat(locale(), { timeStyle: "medium" }).format(new Date(closesAt));
+  return svg("g", {}, svg("title", {}, t("transfers.windowBar", { time: at, words: words.join(", ") })), parts);
+}
+

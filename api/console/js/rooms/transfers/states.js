@@ -1,0 +1,90 @@
+// States of jobs and targets in the reader's words, and what GSE's codes mean.
+
+import { badge, stackBar } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { has, language, t } from "../../i18n.js";
+
+/** All states, in the order in which bars show them. */
+export const STATES = ["Success", "Running", "Pending", "Timeout", "Failed"];
+export const REASONS = ["gse_code", "gse_refused", "upload_failed", "file_unavailable", "cancelled", "deadline"];
+
+const TONES = { Success: "ok", Running: "run", Pending: "wait", Failed: "bad", Timeout: "late" };
+const FINAL = new Set(["Success", "Failed", "Timeout"]);
+
+// As the API's own table of codes has them, in groups that mean the same.
+const CODES = {
+  reached: [0],
+  running: [115, 1000115],
+  down: [117],
+  large: [119],
+  slow: [120],
+  noUser: [122],
+  password: [1326],
+  terminated: [126, 1000126],
+  unreadable: [104, 123, 127, 705, 706, 708, 709],
+  broken: [701, 702, 703, 704, 707, 710],
+};
+const MEANINGS = new Map(Object.entries(CODES).flatMap(([name, codes]) => codes.map((code) => [code, name])));
+
+export const href = {
+  job: (id) => `/console/transfers/jobs/${encodeURIComponent(id)}`,
+  task: (id) => `/console/transfers/tasks/${encodeURIComponent(id)}`,
+};
+
+/** Where the API has a job or a task. */
+export const address = {
+  job: (id) => `/v1/transfers/jobs/${encodeURIComponent(id)}`,
+  task: (id) => `/v1/transfers/${encodeURIComponent(id)}`,
+};
+
+/** A state as a badge. */
+export function stateBadge(state, partial = false) {
+  const word = t(`transfers.state.${state}`);
+  return badge(partial ? `${word} (${t("transfers.partial")})` : word, TONES[state]);
+}
+
+/** Whether a state is never left. */
+export const isFinal = (state) => FINAL.has(state);
+
+/** How many targets a job has. */
+export const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
+
+/** How many of them have ended. */
+export const ended = (counts) => STATES.filter(isFinal).reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+
+/** One bar of target states. */
+export function statesBar(counts) {
+  return stackBar(STATES.map((state) => ({ label: t(`transfers.state.${state}`), n: counts[state] ?? 0, tone: TONES[state] })));
+}
+
+/** The class of a state's colour. */
+export const tone = (state) => `tone-${TONES[state]}`;
+
+/**
+ * Why targets did not get the file, in plain words.
+ *
+ * @param {{reason: ?string, code: ?number, message: string}} told
+ */
+export function meaning({ reason, code, message }) {
+  if (reason === "gse_code") return meaningOfCode(code);
+  // The API says what to do, too, in English; in other languages our own words have to do.
+  if (language() === "en" && message) return message;
+  const key = has(`transfers.meaning.${reason}`) ? `transfers.meaning.${reason}` : `transfers.reason.${reason}`;
+  return has(key) ? t(key) : message;
+}
+
+/** GSE's code in plain words. */
+export function meaningOfCode(code) {
+  const name = MEANINGS.get(code);
+  return name ? t(`transfers.meaning.${name}`) : t("transfers.meaning.unknown", { code: String(code) });
+}
+
+/** A file, with whose it is beneath. */
+export function fileCell(job) {
+  return h(
+    "span",
+    { class: "file-cell" },
+    h("span", { class: "path" }, job.file_path),
+    h("small", { class: "quiet" }, t("transfers.ofApp", { biz: String(job.biz_id), app: String(job.app_id) })),
+  );
+}

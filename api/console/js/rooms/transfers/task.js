@@ -1,0 +1,63 @@
+// A task: where one target stands, and cancelling it.
+
+import { get, post } from "../../api.js";
+import { askFirst, busy, copyable, facts, number, problemBox, progress, say } from "../../components/index.js";
+import { clear, h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { link } from "../../router.js";
+import { address, href, isFinal, meaning, meaningOfCode, stateBadge } from "./states.js";
+
+const EVERY_MS = 2000;
+
+/** @param {Place} place */
+export async function taskPage(place) {
+  const path = address.task(place.params.id);
+  const card = h("section", { class: "card job-card" });
+  const trouble = h("div");
+  const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelTask"));
+  let task = await get(path);
+
+  function show() {
+    place.actions(isFinal(task.status) ? null : cancel);
+    const says = task.reason ? meaning(task) : task.code === null ? "" : meaningOfCode(task.code);
+    clear(
+      card,
+      h("p", { class: "job-says" }, stateBadge(task.status), " ", says),
+      task.status === "Running" ? progress(task.progress / 100, `${number(task.progress)} % · ${number(task.speed)} KB/s`) : null,
+      task.message && task.message !== says ? h("p", { class: "quiet said" }, task.message) : null,
+      facts([
+        [t("transfers.itsJob"), link(href.job(task.job_id), task.job_id)],
+        [t("transfers.code"), task.code === null ? null : String(task.code)],
+        [t("transfers.taskId"), copyable(task.task_id)],
+      ]),
+    );
+  }
+
+  async function read() {
+    if (document.hidden || isFinal(task.status)) return;
+    try {
+      task = await get(path);
+      clear(trouble);
+      show();
+    } catch (problem) {
+      clear(trouble, problemBox(problem));
+    }
+  }
+
+  async function ask() {
+    const question = { title: t("transfers.cancelTaskTitle"), text: t("transfers.cancelTaskText"), action: t("transfers.cancelAction", { n: 1 }), danger: true };
+    if (!(await askFirst(question))) return;
+    try {
+      await busy(post(`${path}/cancel`), cancel);
+      say(t("transfers.cancelled"));
+      await read();
+    } catch (problem) {
+      clear(trouble, problemBox(problem));
+    }
+  }
+
+  show();
+  const timer = setInterval(read, EVERY_MS);
+  place.onLeave(() => clearInterval(timer));
+  return h("div", { class: "transfers" }, trouble, card);
+}
