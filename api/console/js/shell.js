@@ -3,17 +3,10 @@
 import { get } from "./api.js";
 import { clear, h, svg } from "./dom.js";
 import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
+import { icon } from "./icons.js";
 import { ROOMS, onPage } from "./router.js";
 import { choose, session, signOut } from "./session.js";
 
-const PATHS = {
-  overview: "M3 12h4l3-8 4 16 3-8h4",
-  downloads: "M12 3v12m0 0 5-5m-5 5-5-5M4 20h16",
-  transfers: "M4 8h14m0 0-4-4m4 4-4 4M20 16H6m0 0 4 4m-4-4 4-4",
-  orders: "M6 3h12v18l-3-2-3 2-3-2-3 2zM9 8h6M9 12h6",
-  addresses: "M12 21s7-6.2 7-11.5A7 7 0 0 0 5 9.5C5 14.8 12 21 12 21zM12 12a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5z",
-  tasks: "M4 6h2m4 0h10M4 12h2m4 0h10M4 18h2m4 0h10",
-};
 const THEMES = ["auto", "light", "dark"];
 
 /** The frame, with `main` in its middle; `redraw` draws everything again, e.g. in another language. */
@@ -21,7 +14,10 @@ export function frame(main, redraw) {
   const entries = ROOMS.filter((room) => session.isAdmin || !room.admin).map(entry);
   onPage((room) => {
     for (const link of entries) {
-      if (link.dataset.room === room?.name) link.setAttribute("aria-current", "page");
+      if (link.dataset.room === room?.name) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      }
       else link.removeAttribute("aria-current");
     }
   });
@@ -32,7 +28,8 @@ export function frame(main, redraw) {
       { class: "side" },
       brand(),
       h("nav", { "aria-label": t("common.rooms") }, entries),
-      h("div", { class: "side-foot" }, whose(), switches(redraw), h("button", { class: "plain", on: { click: signOut } }, t("common.signOut"))),
+      h("button", { type: "button", class: "menu-button", popovertarget: "menu" }, t("common.menu")),
+      h("div", { class: "side-foot", id: "menu", popover: "" }, whose(), switches(redraw), h("button", { class: "plain", on: { click: signOut } }, t("common.signOut"))),
     ),
     main,
   ];
@@ -60,8 +57,7 @@ export function switches(redraw = () => location.reload()) {
 }
 
 function entry(room) {
-  const icon = svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true", class: "icon" }, svg("path", { d: PATHS[room.name] }));
-  return h("a", { href: room.href, data: { room: room.name } }, icon, h("span", {}, t(`common.room.${room.name}`)));
+  return h("a", { href: room.href, data: { room: room.name } }, icon(room.name), h("span", {}, t(`common.room.${room.name}`)));
 }
 
 function whose() {

@@ -33,11 +33,12 @@ export function stackBar(parts) {
  * @param {Object} chart
  * @param {Array<{label: string, tone: string, points: Array<[number, number]>}>} chart.series - points are [time, n]
  * @param {string} chart.label - what it shows, e.g. "Running downloads"
+ * @param {number} [chart.span] - how long a time is shown, up to the last point; by default as long as there are points
  * @returns {LineChart}
  */
-export function lineChart({ series, label }) {
+export function lineChart({ series, label, span = 0 }) {
   const element = document.createElement("line-chart");
-  element.label = label;
+  Object.assign(element, { label, span });
   element.update(series);
   return element;
 }
@@ -57,9 +58,10 @@ export function progress(fraction, text) {
 class LineChart extends HTMLElement {
   update(series) {
     const points = series.flatMap((line) => line.points);
-    const [from, to] = [Math.min(...points.map(([at]) => at)), Math.max(...points.map(([at]) => at))];
+    const to = Math.max(...points.map(([at]) => at));
+    const from = this.span ? to - this.span : Math.min(...points.map(([at]) => at));
     const top = Math.max(1, ...points.map(([, n]) => n));
-    const x = (at) => (to > from ? ((at - from) / (to - from)) * WIDTH : WIDTH);
+    const x = (at) => (to > from ? Math.max(0, (at - from) / (to - from)) * WIDTH : WIDTH);
     const y = (n) => HEIGHT - 2 - (n / top) * (HEIGHT - 6);
     const last = series.map((line) => `${line.label} ${number(line.points.at(-1)?.[1] ?? 0)}`).join(", ");
     const lines = series.filter((line) => line.points.length > 1).flatMap((line) => draw(line, x, y));

@@ -4,19 +4,25 @@ import { h } from "../dom.js";
 import { locale } from "../i18n.js";
 
 const UNITS = [
-  ["year", 31557600],
-  ["month", 2629800],
   ["day", 86400],
   ["hour", 3600],
   ["minute", 60],
   ["second", 1],
 ];
+const FAR = [["year", 31557600], ["month", 2629800], ...UNITS];
+const COMPACT_FROM = 100_000;
 const TICK_MS = 1000;
 const ticking = new Set();
 
 /** A number as text, with at most `digits` after the point. */
 export function number(n, digits = 0) {
   return n === null || n === undefined ? "–" : new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(n);
+}
+
+/** A number as text that stays short, e.g. "1.2M". */
+export function compact(n) {
+  if (n < COMPACT_FROM) return number(n);
+  return new Intl.NumberFormat(locale(), { notation: "compact", maximumSignificantDigits: 3 }).format(n);
 }
 
 /** A size as text, e.g. "12.4 MB" (powers of 1000). */
@@ -28,17 +34,18 @@ export function bytes(n) {
   return new Intl.NumberFormat(locale(), format).format(n / 1000 ** step);
 }
 
-/** A length of time as text, in its two largest units, e.g. "3 min 20 sec". */
+/** A length of time as text, in its two largest units, e.g. "3m 20s". */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  const whole = Math.max(0, seconds);
-  if (whole < 10) return unit(Math.round(whole * 10) / 10, "second");
-  const rest = Math.round(whole);
+  if (seconds < 1) return unit(Math.max(0, Math.round(seconds * 10_000) / 10), "millisecond");
+  if (seconds < 10) return unit(Math.round(seconds * 10) / 10, "second");
+  const rest = Math.round(seconds);
   const at = UNITS.findIndex(([, size]) => rest >= size);
   const [name, size] = UNITS[at];
   const below = UNITS[at + 1];
   const small = below ? Math.floor((rest % size) / below[1]) : 0;
-  return small ? `${unit(Math.floor(rest / size), name)} ${unit(small, below[0])}` : unit(Math.floor(rest / size), name);
+  const large = unit(Math.floor(rest / size), name);
+  return small ? `${large} ${unit(small, below[0])}` : large;
 }
 
 /** A moment in the reader's own time zone. @returns {HTMLTimeElement} "–" where there is none */
@@ -71,7 +78,7 @@ class RelativeTime extends HTMLElement {
 
   tick() {
     const seconds = (this.moment - Date.now()) / 1000;
-    const [name, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? UNITS.at(-1);
+    const [name, size] = FAR.find(([, each]) => Math.abs(seconds) >= each) ?? FAR.at(-1);
     const text = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" }).format(Math.trunc(seconds / size), name);
     if (this.textContent !== text) this.textContent = text;
   }
@@ -81,5 +88,5 @@ customElements.define("relative-time", RelativeTime);
 setInterval(() => document.hidden || ticking.forEach((element) => element.tick()), TICK_MS);
 
 function unit(n, name) {
-  return new Intl.NumberFormat(locale(), { style: "unit", unit: name, unitDisplay: "short" }).format(n);
+  return new Intl.NumberFormat(locale(), { style: "unit", unit: name, unitDisplay: name === "millisecond" ? "short" : "narrow" }).format(n);
 }

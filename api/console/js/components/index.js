@@ -2,7 +2,7 @@
 
 export { askFirst } from "./ask.js";
 export { lineChart, progress, stackBar } from "./charts.js";
-export { ago, bytes, duration, number, when } from "./figures.js";
+export { ago, bytes, compact, duration, number, when } from "./figures.js";
 export { form } from "./form.js";
 export { dataList } from "./list.js";
 export { badge, copyable, facts, fold, jsonView } from "./pieces.js";

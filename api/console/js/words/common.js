@@ -6,6 +6,7 @@ add("common", {
   en: {
     room: { overview: "Overview", downloads: "Downloads", transfers: "Transfers", orders: "Orders", addresses: "Addresses", tasks: "Tasks" },
     rooms: "Rooms",
+    menu: "Menu",
     skip: "Skip to the content",
     signIn: "Sign in",
     signInText: "With a key of your project, or the admin key of this installation.",
@@ -56,6 +57,7 @@ add("common", {
   zh: {
     room: { overview: "总览", downloads: "下载", transfers: "传输", orders: "订单", addresses: "地址", tasks: "任务" },
     rooms: "功能区",
+    menu: "菜单",
     skip: "跳到正文",
     signIn: "登录",
     signInText: "请使用项目密钥，或本系统的管理员密钥。",

@@ -1,0 +1,93 @@
+"""The overview: parts and rooms as they stand, live, and what needs a look first."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.console.house import Console, Project
+
+pytestmark = pytest.mark.stack
+
+
+def card(page: Page, name: str) -> Locator:
+    """A room's card."""
+    return page.get_by_role("article", name=name)
+
+
+def figure(page: Page, room: str, kind: str) -> Locator:
+    """One of its three numbers."""
+    return card(page, room).locator(f".{kind} dd")
+
+
+async def test_parts_and_rooms_are_shown(page: Page) -> None:
+    """A project sees that all parts answer, and its own rooms; of the engine's queues it is told nothing."""
+    await page.goto("/console")
+    for part in ("Database", "Engine", "Object store"):
+        await expect(page.get_by_role("listitem").filter(has_text=part)).to_contain_text("answers in")
+    for room in ("Downloads", "Transfers", "Orders", "Tasks"):
+        await expect(card(page, room)).to_be_visible()
+    await expect(card(page, "Addresses")).to_have_count(0)
+    await expect(page.get_by_role("region", name="Task queues")).to_have_count(0)
+
+
+async def test_figures_move_while_one_looks(page: Page, console: Console, project: Project) -> None:
+    """What is created after the page was opened is counted on it, without loading it again."""
+    tasks = console.tasks(project, task_type="overview")
+    await tasks.register()
+    await page.goto("/console")
+    await expect(figure(page, "Tasks", "waiting")).to_have_text("0")
+
+    await tasks.create_many(3)
+
+    await expect(figure(page, "Tasks", "waiting")).to_have_text("3")
+    await expect(card(page, "Tasks").get_by_role("img")).to_have_accessible_name(re.compile("Waiting 3"))
+
+
+async def test_a_project_s_figures_are_its_own(page: Page, console: Console) -> None:
+    """What another project has to do is not counted."""
+    tasks = console.tasks(await console.make_project(), task_type="stranger")
+    await tasks.register()
+    await tasks.create()
+    await page.goto("/console")
+    await expect(figure(page, "Tasks", "waiting")).to_have_text("0")
+
+
+async def test_what_needs_a_look_comes_first(page: Page, console: Console, project: Project) -> None:
+    """A paused type is told in a sentence that leads to its room."""
+    tasks = console.tasks(project, task_type="halted")
+    await tasks.register()
+    await tasks.post("pause_task_type", task_type="halted")
+    await page.goto("/console")
+
+    concerns = page.locator(".attention")
+    await expect(concerns).to_contain_text("1 type of tasks is paused")
+    await concerns.get_by_role("link", name="Tasks").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Tasks")
+
+
+async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, console: Console) -> None:
+    """Every room leads to what runs in it, and every task queue has its worker."""
+    await admin_page.goto("/console")
+    queues = admin_page.get_by_role("region", name="Task queues")
+    await expect(queues.get_by_role("row").filter(has_text="downloads").first).to_be_visible()
+    links = admin_page.get_by_role("link", name="In Temporal")
+    await expect(links).to_have_count(5)
+    ui = console.door.settings.engine.ui_url
+    assert str(await links.first.get_attribute("href")).startswith(f"{ui}/namespaces/")
+
+
+async def test_the_admin_looks_at_one_project(admin_page: Page, console: Console, project: Project) -> None:
+    """The chooser narrows every figure to one project, until it is set to all again."""
+    tasks = console.tasks(project, task_type="narrowed")
+    await tasks.register()
+    await tasks.create_many(2)
+    await admin_page.goto("/console")
+    chooser = admin_page.get_by_label("Project")
+    await chooser.select_option(project.name)
+    await expect(figure(admin_page, "Tasks", "waiting")).to_have_text("2")
+    await admin_page.reload()
+    await expect(figure(admin_page, "Tasks", "waiting")).to_have_text("2")
+    await expect(chooser).to_have_value(project.project_id)
