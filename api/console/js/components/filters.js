@@ -8,7 +8,7 @@ const TYPED_MS = 350;
 /**
  * A row of filters.
  *
- * @param {Array<{name: string, label: string, kind: "text"|"select"|"date", options: Array}>} filters - options
+ * @param {Array<{name: string, label: string, kind: "text"|"select"|"date"|"moment", options: Array}>} filters - options
  *   `[{value, label}]`, to which "any" is added
  * @param {URLSearchParams} query - what is chosen
  * @param {function(Object): void} changed - gets what was changed, as `place.change` takes it
@@ -51,6 +51,6 @@ function control(filter, value) {
     const options = [{ value: "", label: t("common.any") }, ...filter.options];
     return h("select", { name: filter.name }, options.map((option) => h("option", { value: option.value, selected: option.value === value }, option.label)));
   }
-  const type = filter.kind === "date" ? "date" : "search";
+  const type = { date: "date", moment: "datetime-local" }[filter.kind] ?? "search";
   return h("input", { type, name: filter.name, autocomplete: "off", spellcheck: "false", ".value": value });
 }
