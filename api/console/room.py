@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from aiohttp import web
@@ -17,6 +18,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+TAKES_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 FOR_EVER = "public, max-age=31536000, immutable"
 ASK_AGAIN = "no-cache"
 
@@ -90,6 +92,6 @@ def _answer(request: web.Request, file: File, caching: str) -> web.Response:
     if any(known.value in {file.etag, "*"} for known in request.if_none_match or ()):
         return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
     body = file.plain
-    if "gzip" in request.headers.get("Accept-Encoding", "").lower():
+    if TAKES_GZIP.search(request.headers.get("Accept-Encoding", "")):
         body, headers["Content-Encoding"] = file.pressed, "gzip"
     return web.Response(body=body, content_type=file.media_type, charset="utf-8", headers=headers)
