@@ -1,0 +1,190 @@
+// What all pages of addresses show alike: topics, states, acknowledgements, why something waits, and who acts.
+
+import { parse, send } from "../../api.js";
+import { askFirst, badge } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { link } from "../../router.js";
+
+export const ROOM = "/console/addresses";
+export const API = "/v1/addresses";
+export const MODULES = ["ed", "im", "wfm", "od"];
+export const TOPICS = ["swapDeleteInfinityAddress", "createUpdateInfinityAddress", "deleteInfinityAddress"];
+export const KINDS = ["missing", "behind", "refused", "failed"];
+/** States of what is not done, in the order in which messages go through them. */
+export const OPEN_STATES = ["waiting", "processing", "failed", "given_up"];
+/** States from which an operator may have messages tried again, or skip many. */
+export const FAILED_STATES = ["failed", "given_up"];
+
+const TONES = { waiting: "wait", processing: "run", failed: "wait", given_up: "bad", done: "ok" };
+const SECTIONS = [
+  ["", "log"],
+  ["/history", "history"],
+  ["/logical-deletes", "deletes"],
+  ["/drift", "comparisons"],
+  ["/quarantine", "quarantine"],
+];
+const WHO = "haulage.who";
+
+/** The parts of the room, as links. */
+export function sections(current) {
+  const entries = SECTIONS.map(([path, word]) => h("a", { href: ROOM + path, "aria-current": path === current ? "page" : null }, t(`addresses.${word}`)));
+  return h("nav", { class: "sections", "aria-label": t("addresses.title") }, entries);
+}
+
+/** The curl of a call of this room. */
+export function curl(path) {
+  return `curl -H "Authorization: Bearer $ADMIN_KEY" '${location.origin}${API}/${path}'`;
+}
+
+/** A link to a message. */
+export function messageLink(id) {
+  return link(`${ROOM}/messages/${id}`, String(id));
+}
+
+/** A link to all that is not done of a UPRN. */
+export function uprnLink(uprn) {
+  return link(`${ROOM}?uprn=${uprn}`, String(uprn));
+}
+
+/** The topic in a word. */
+export const topicWord = (topic) => t(`addresses.topic.${topic}`);
+
+/** The UPRN of a message, or both of a swap. */
+export function uprns(message, each = String) {
+  const shown = [each(message.uprn_1)];
+  if (message.uprn_2) shown.push(" ⇄ ", h("wbr"), each(message.uprn_2));
+  return h("span", { class: "uprns" }, shown);
+}
+
+/** How a message stands, in a word; what is done says how. */
+export function stateBadge(message) {
+  if (message.state !== "done") return badge(t(`addresses.state.${message.state}`), TONES[message.state]);
+  if (message.superseded_by) return badge(t("addresses.state.superseded"), "off");
+  // What nobody superseded and all modules have needs no reason.
+  if (message.reason) return badge(t("addresses.state.skipped"), "off");
+  return badge(t("addresses.state.done"), "ok");
+}
+
+export const tone = (state) => TONES[state];
+
+/** The four acknowledgements as small badges. */
+export function ackBadges(message) {
+  return h("span", { class: "acks" }, MODULES.map((module) => ackBadge(module, message)));
+}
+
+function ackBadge(module, message) {
+  const said = ackOf(module, message);
+  const words = `${module.toUpperCase()}: ${t(`addresses.ack.${said}`)}`;
+  return h("span", { class: ["ack", said], title: words }, h("span", { "aria-hidden": "true" }, module.toUpperCase()), h("span", { class: "unseen" }, words));
+}
+
+/** What a module said of a message: "yes", "no", "unsure" or "not_asked". */
+export function ackOf(module, message) {
+  const { ack } = message.acks[module];
+  if (ack === "Y") return "yes";
+  if (message.waits?.unsure?.includes(module)) return "unsure";
+  return ack === "N" ? "no" : "not_asked";
+}
+
+/** Why a message is not done, or how it ended, in plain words; null where its state says all. */
+export function why(message) {
+  if (message.superseded_by) return rich("addresses.why.superseded", { id: messageLink(message.superseded_by) });
+  if (message.reason) return document.createTextNode(message.reason);
+  const waits = message.waits;
+  if (message.state === "done" || !waits) return null;
+  const module = waits.module?.toUpperCase() ?? "?";
+  const words = {
+    missing: () => rich("addresses.why.missing", { uprn: uprnLink(waits.uprn ?? waits.missing[0]), module }),
+    behind: () => rich("addresses.why.behind", { id: messageLink(waits.behind) }),
+    refused: () => rich("addresses.why.refused", { module }),
+    failed: () => rich("addresses.why.failed", { module }),
+  };
+  return words[waits.kind]?.() ?? null;
+}
+
+/** Modules that may have applied a message, as a sentence; null where there are none. */
+export function unsureSentence(message) {
+  const unsure = message.waits?.unsure ?? [];
+  if (!unsure.length || message.state === "done") return null;
+  return t("addresses.why.unsure", { modules: unsure.map((module) => module.toUpperCase()).join(", ") });
+}
+
+/** Words with elements in their holes. */
+export function rich(key, values) {
+  const parts = t(key).split(/\{(\w+)\}/);
+  return h("span", {}, parts.map((part, index) => (index % 2 ? values[part] : part)));
+}
+
+/**
+ * Ask before an operator does something, and who they are: all share one key, so both are kept.
+ *
+ * @param {Object} question - as of `askFirst`, `text` a string
+ * @returns {Promise<{who: string, reason: string}|null>}
+ */
+export async function signFirst(question) {
+  const who = h("input", { name: "who", required: true, maxlength: 200, autocomplete: "name", ".value": remembered() });
+  const text = h(
+    "div",
+    {},
+    h("p", {}, question.text),
+    h("label", { class: "field" }, h("span", {}, t("addresses.who")), who, h("small", { class: "quiet" }, t("addresses.whoHint"))),
+  );
+  const asked = askFirst({ ...question, text, reason: "required" });
+  who.closest("form").querySelector("textarea").minLength = 3;
+  if (!who.value) who.focus();
+  const answer = await asked;
+  if (!answer) return null;
+  remember(who.value.trim());
+  return { who: who.value.trim(), reason: answer.reason };
+}
+
+/**
+ * Send whole numbers of up to 19 digits, which JavaScript's own would lose.
+ *
+ * @param {string} path - below the room's
+ * @param {Object} body - the rest
+ * @param {Object<string, string|number|Array>} exact - numbers, or lists of them, by name
+ */
+export async function postExact(path, body, exact) {
+  const written = Object.entries(exact).map(([name, value]) => `${JSON.stringify(name)}:${Array.isArray(value) ? `[${value.map(BigInt)}]` : BigInt(value)}`);
+  const rest = JSON.stringify(body).slice(1, -1);
+  const answer = await send("POST", `${API}/${path}`, { text: `{${[rest, ...written].filter(Boolean)}}` });
+  return parse(await answer.text());
+}
+
+/**
+ * Look again and again while the page is open, and somebody sees it.
+ *
+ * @param {Place} place
+ * @param {function(): Promise<boolean|void>} look - false ends it
+ */
+export function keepLooking(place, look, everyMs) {
+  let timer = 0;
+  let left = false;
+  const turn = async () => {
+    const goesOn = document.hidden || (await look()) !== false;
+    if (goesOn && !left) timer = setTimeout(turn, everyMs);
+  };
+  place.onLeave(() => {
+    left = true;
+    clearTimeout(timer);
+  });
+  timer = setTimeout(turn, everyMs);
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(WHO) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function remember(who) {
+  try {
+    localStorage.setItem(WHO, who);
+  } catch {
+    // Then they say it again next time.
+  }
+}

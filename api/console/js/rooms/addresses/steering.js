@@ -1,0 +1,98 @@
+// Retrying and skipping, one message or many: what will be done to how many is asked first, and told afterwards.
+
+import { get, post } from "../../api.js";
+import { askFirst, say } from "../../components/index.js";
+import { t } from "../../i18n.js";
+import { API, FAILED_STATES, postExact, signFirst } from "./pieces.js";
+
+/** Have one message tried again. @returns {Promise<Object|null>} the message as it is then */
+export async function retryOne(message) {
+  const signed = await signFirst({ title: t("addresses.retryOneTitle", { id: String(message.id) }), text: t("addresses.retryText"), action: t("addresses.retry") });
+  if (!signed) return null;
+  const now = await post(`${API}/messages/${message.id}/retry`, signed);
+  say(t("addresses.retryOneDone", { id: String(message.id) }));
+  return now;
+}
+
+/** Give one message up; where modules have it, knowingly. @returns {Promise<Object|null>} the message as it is then */
+export async function skipOne(message) {
+  const question = { title: t("addresses.skipOneTitle", { id: String(message.id) }), action: t("addresses.skip"), danger: true };
+  const signed = await signFirst({ ...question, text: t("addresses.skipText") });
+  if (!signed) return null;
+  const skip = (body) => post(`${API}/messages/${message.id}/skip`, { ...signed, ...body });
+  try {
+    return told(await skip({}));
+  } catch (problem) {
+    if (problem.code !== "message_touched") throw problem;
+    // The API says which modules have it.
+    const sure = await askFirst({ ...question, text: problem.detail, action: t("addresses.skipTouched"), twice: true });
+    return sure && told(await skip({ though_touched: true }));
+  }
+}
+
+/**
+ * Have many tried again.
+ *
+ * @param {Array|null} items - messages, or null for all failed ones that `filters` find
+ * @returns {Promise<boolean>} whether it was done
+ */
+export async function retryMany(items, filters = {}) {
+  return many(items, filters, "retry", ({ n, touched }) => ({ text: t("addresses.retryManyText"), n, touched }));
+}
+
+/** Give many up, but for those that a module has or may have. */
+export async function skipMany(items, filters = {}) {
+  return many(items, filters, "skip", ({ n, touched }) => ({
+    text: [t("addresses.skipManyText"), touched ? t("addresses.touchedStay", { n: touched }) : ""].join(" ").trim(),
+    n: n - touched,
+  }));
+}
+
+async function many(items, filters, verb, told) {
+  const counted = items ? { messages: items.length, touched: items.filter(isTouched).length, busy: 0 } : await count(filters);
+  const { text, n } = told({ n: counted.messages, touched: counted.touched });
+  if (!n) {
+    say(counted.touched ? t("addresses.onlyTouched", { n: counted.touched }) : t("addresses.noneFailed"));
+    return false;
+  }
+  const busy = counted.busy ? ` ${t("addresses.busyStay", { n: counted.busy })}` : "";
+  const question = { title: t(`addresses.${verb}ManyTitle`, { n }), text: text + busy, action: t(`addresses.${verb}`), danger: verb === "skip", twice: verb === "skip" };
+  const signed = await signFirst(question);
+  if (!signed) return false;
+  const done = items ? await byIds(items, verb, signed) : await byFilter(filters, verb, signed);
+  say([t(`addresses.${verb}ManyDone`, { n: done.n }), done.rest ? t("addresses.otherStay", { n: done.rest }) : ""].join(" ").trim());
+  return true;
+}
+
+async function count(filters) {
+  // Only what has failed is retried or skipped by a filter.
+  if (filters.state && !FAILED_STATES.includes(filters.state)) return { messages: 0, touched: 0, busy: 0 };
+  return get(`${API}/messages/failed`, filters);
+}
+
+async function byIds(items, verb, signed) {
+  const ids = items.map((item) => item.id);
+  const answer = await postExact(`messages/${verb}`, signed, { ids });
+  const n = answer.retried ?? answer.skipped;
+  return { n, rest: ids.length - n };
+}
+
+/** The API takes ten thousand at a time; the oldest go first. */
+async function byFilter({ uprn, ...filters }, verb, signed) {
+  let n = 0;
+  for (;;) {
+    const answer = await postExact(`messages/${verb}`, { ...filters, ...signed }, uprn ? { uprn } : {});
+    const changed = answer.retried ?? answer.skipped;
+    n += changed;
+    if (!answer.left || !changed) return { n, rest: answer.busy + answer.left + (answer.touched ?? 0) };
+  }
+}
+
+function isTouched(message) {
+  return Object.values(message.acks).some(({ ack }) => ack === "Y") || Boolean(message.waits?.unsure?.length);
+}
+
+function told(message) {
+  say(t("addresses.skipOneDone", { id: String(message.id) }));
+  return message;
+}
