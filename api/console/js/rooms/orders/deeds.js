@@ -1,0 +1,94 @@
+// What a platform and its slices can be told, each asked first: what it does, and to how many.
+
+import { post } from "../../api.js";
+import { askFirst, form, say } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { api, apiSlice, windowText } from "./names.js";
+
+/** Pause a platform that runs, resume one that is paused. Returns whether it was done. */
+export async function pauseOrResume(platform, known) {
+  if (known.paused) {
+    await post(api(platform, "/resume"));
+    say(t("orders.deed.resume.done"));
+    return true;
+  }
+  const word = (name) => t(`orders.deed.pause.${name}`, { n: known.open, platform });
+  const answer = await askFirst({ title: word("title"), text: word("text"), action: word("name"), danger: true, reason: true });
+  if (!answer) return false;
+  await post(api(platform, "/pause"), { note: answer.reason });
+  say(word("done"));
+  return true;
+}
+
+/** Let a platform claim what has settled, now. */
+export async function trigger(platform) {
+  await post(api(platform, "/trigger"));
+  say(t("orders.deed.trigger.done"));
+  return true;
+}
+
+/** Read the complete slices of a time again; the time is asked for. */
+export async function backfill(platform, known) {
+  const times = await askTimes(platform, known);
+  if (times) say(t("orders.deed.backfill.done"));
+  return Boolean(times);
+}
+
+/** A dialog with a form in it, because the API may find fault with the times. */
+function askTimes(platform, known) {
+  const end = new Date(known.complete_to ?? Date.now());
+  const begin = new Date(end - 3_600_000);
+  const submit = async (values) => {
+    const times = { start: moment(values.start), end: moment(values.end) };
+    await post(api(platform, "/backfill"), times);
+    dialog.close("yes");
+  };
+  const later = h("button", { type: "button", on: { click: () => dialog.close("") } }, t("common.cancel"));
+  const fields = ["start", "end"].map((name) => ({ name, label: t(`orders.${name}Utc`), kind: "datetime-local", required: true, attributes: { step: 1 } }));
+  const values = { start: local(begin), end: local(end) };
+  const content = form({ fields, submit, values, action: t("orders.deed.backfill.name"), extra: [later] });
+  const dialog = h("dialog", { class: "ask", "aria-label": t("orders.deed.backfill.title") }, h("h2", {}, t("orders.deed.backfill.title")), h("p", {}, t("orders.deed.backfill.text")), content);
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+  });
+}
+
+const local = (date) => date.toISOString().slice(0, 19);
+const moment = (text) => (text ? `${text.length === 16 ? `${text}:00` : text.slice(0, 19)}Z` : text);
+
+/**
+ * Redo, split or skip slices of a platform.
+ *
+ * @param {"redo"|"split"|"skip"} deed
+ * @param {string} platform
+ * @param {Array<Object>} slices - as the API lists them
+ * @returns {Promise<boolean>} whether it was done
+ * @throws {Problem} the first refusal; those before it are done
+ */
+export async function steer(deed, platform, slices) {
+  const n = slices.length;
+  const words = { n, window: n === 1 ? windowText(slices[0].window) : "", orders: slices.reduce((sum, each) => sum + (each.orders ?? each.total ?? 0), 0) };
+  const word = (name) => t(`orders.deed.${deed}.${name}`, words);
+  const rows = slices.slice(0, 5).map((slice) => h("li", {}, windowText(slice.window)));
+  const text = h("div", {}, h("p", {}, word("text")), h("ul", { class: "quiet" }, rows, n > rows.length ? h("li", {}, "…") : null));
+  const answer = await askFirst({ title: word("title"), text, action: word("action"), danger: deed === "skip", reason: deed === "skip" ? "required" : false });
+  if (!answer) return false;
+  for (const slice of slices) {
+    await post(apiSlice(platform, slice.slice, `/${deed}`), deed === "skip" ? { reason: answer.reason } : undefined);
+  }
+  say(word("done"));
+  return true;
+}
+
+/** Which deeds a slice's state allows. */
+export function deedsOf(slice) {
+  if (slice.state === "failed") return ["redo", "split", "skip"];
+  return slice.state === "done" ? ["redo"] : [];
+}
+

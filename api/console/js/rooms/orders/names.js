@@ -1,0 +1,40 @@
+// Addresses of the room's pages and of what the API has, and the states of slices in the reader's words.
+
+import { ago, badge, when } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { locale, t } from "../../i18n.js";
+
+export const SLICE_STATES = ["open", "done", "failed", "skipped", "split"];
+
+const TONES = { open: "run", done: "ok", failed: "bad", skipped: "off", split: "wait" };
+
+export const href = {
+  platform: (number, query = "") => `/console/orders/platforms/${encodeURIComponent(number)}${query && `?${query}`}`,
+  slice: (number, slice) => `/console/orders/platforms/${encodeURIComponent(number)}/slices/${encodeURIComponent(slice)}`,
+};
+
+/** Where the API has a platform; `below` is what follows. */
+export const api = (number, below = "") => `/v1/platforms/${encodeURIComponent(number)}${below}`;
+
+/** Where the API has a slice. */
+export const apiSlice = (number, slice, deed = "") => api(number, `/slices/${encodeURIComponent(slice)}${deed}`);
+
+/** A slice's state as a badge. */
+export const sliceBadge = (state) => badge(t(`orders.state.${state}`), TONES[state]);
+
+/** A window of time in one line: the day once where it is the same. */
+export function windowText({ start, end }) {
+  const [from, to] = [new Date(start), new Date(end)];
+  const day = new Intl.DateTimeFormat(locale(), { dateStyle: "medium" });
+  const time = new Intl.DateTimeFormat(locale(), { timeStyle: "medium" });
+  const last = day.format(from) === day.format(to) ? time.format(to) : `${day.format(to)}, ${time.format(to)}`;
+  return `${day.format(from)}, ${time.format(from)} – ${last}`;
+}
+
+/** A moment, and how long ago that is. */
+export function moment(date) {
+  return date ? h("span", { class: "moment" }, when(date), " ", h("small", { class: "quiet" }, ago(date))) : "–";
+}
+
+/** A moment as a slice's name writes it. */
+export const stamp = (date) => new Date(date).toISOString().replace(/[-:]|\.\d+/g, "");

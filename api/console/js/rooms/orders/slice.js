@@ -1,0 +1,75 @@
+// One slice: what the ledger has of it, and what can be done about it.
+
+import { get } from "../../api.js";
+import { busy, copyable, facts, number, problemBox } from "../../components/index.js";
+import { clear, h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { link } from "../../router.js";
+import { workflowLink } from "../../session.js";
+import { deedsOf, steer } from "./deeds.js";
+import { apiSlice, href, moment, sliceBadge, windowText } from "./names.js";
+
+const EVERY_MS = 3000;
+
+/** @param {Place} place */
+export async function slicePage(place) {
+  const { platform, slice: name } = place.params;
+  const path = apiSlice(platform, name);
+  const trouble = h("div");
+  const card = h("section", { class: "card slice-card" });
+  let slice = await get(path);
+
+  async function read() {
+    try {
+      slice = await get(path);
+      show();
+    } catch (problem) {
+      clear(trouble, problemBox(problem));
+    }
+  }
+
+  function show() {
+    place.actions(...deedsOf(slice).map(button));
+    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(platform, slice));
+  }
+
+  function button(deed) {
+    const press = async (event) => {
+      const pressed = event.currentTarget;
+      try {
+        clear(trouble);
+        if (await busy(steer(deed, platform, [slice]), pressed)) await read();
+      } catch (problem) {
+        clear(trouble, problemBox(problem));
+      }
+    };
+    return h("button", { type: "button", class: deed === "skip" ? "danger" : null, on: { click: press } }, t(`orders.deed.${deed}.name`));
+  }
+
+  show();
+  const timer = setInterval(() => document.hidden || read(), EVERY_MS);
+  place.onLeave(() => clearInterval(timer));
+  place.setTitle(`${platform} · ${windowText(slice.window)}`);
+  return h("div", { class: "orders" }, h("p", {}, link(href.platform(platform), "← ", platform)), trouble, card);
+}
+
+function fault(slice) {
+  if (slice.reason) return h("p", {}, t("orders.skippedFor", { reason: slice.reason }));
+  if (!slice.fault) return null;
+  return h("div", { class: "problem" }, h("p", { class: "problem-title" }, slice.fault.message), h("p", {}, slice.fault.hint), h("p", { class: "quiet" }, h("code", {}, slice.fault.code)));
+}
+
+function ledger(platform, slice) {
+  const figure = (name) => [t(`orders.figure.${name}`), slice[name] === null ? null : number(slice[name])];
+  return facts([
+    [t("orders.window"), windowText(slice.window)],
+    [t("orders.trackTitle"), t(`orders.track.${slice.track}`)],
+    ...["orders", "total", "changed", "attempts", "passes", "pages", "outside", "missed"].map(figure),
+    [t("orders.claimedAt"), moment(slice.claimed_at)],
+    [t("orders.finishedAt"), slice.finished_at && moment(slice.finished_at)],
+    [t("orders.sweptAt"), slice.swept_at && moment(slice.swept_at)],
+    [t("orders.settingsVersion"), slice.settings_version === null ? null : String(slice.settings_version)],
+    [t("orders.rawKey"), slice.raw_key && copyable(slice.raw_key)],
+    [t("orders.workflow"), workflowLink(`order-slice:${platform}:${slice.slice}`)],
+  ]);
+}

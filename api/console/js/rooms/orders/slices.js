@@ -1,0 +1,68 @@
+// The ledger of slices: by state and time, with what failed and why, to redo, split or skip one or many.
+
+import { Problem, get } from "../../api.js";
+import { dataList, number } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { deedsOf, steer } from "./deeds.js";
+import { SLICE_STATES, api, href, sliceBadge, windowText } from "./names.js";
+
+const EVERY_MS = 5000;
+const PAGE = 50;
+
+/** The list; `done` is called when something was done. */
+export function sliceList(place, platform, done) {
+  const path = api(platform, "/slices");
+  const act = (deed) => async (slices) => {
+    const allowed = slices.filter((slice) => deedsOf(slice).includes(deed));
+    if (!allowed.length) throw new Problem({ title: t("common.failed"), detail: t(`orders.deed.${deed}.noneAllowed`) });
+    if (await steer(deed, platform, allowed)) await done();
+  };
+  return dataList({
+    place,
+    caption: t("orders.slices"),
+    filters: [
+      { name: "state", label: t("orders.stateTitle"), kind: "select", options: SLICE_STATES.map((value) => ({ value, label: t(`orders.state.${value}`) })) },
+      { name: "start", label: t("orders.endsAfter"), kind: "text" },
+      { name: "end", label: t("orders.beginsBefore"), kind: "text" },
+    ],
+    columns: [
+      { title: t("orders.window"), cell: (slice) => windowText(slice.window) },
+      { title: t("orders.stateTitle"), cell: state },
+      { title: t("orders.ordersTold"), cell: told, numeric: true },
+      { title: t("orders.attempts"), cell: (slice) => number(slice.attempts), numeric: true },
+      { title: t("orders.swept"), cell: swept },
+      { title: t("orders.whatHappened"), cell: happened },
+    ],
+    load: async (filters, cursor) => {
+      const page = await get(path, { ...filters, cursor, limit: PAGE });
+      return { items: page.items, next: page.next_cursor };
+    },
+    key: (slice) => slice.slice,
+    open: (slice) => href.slice(platform, slice.slice),
+    empty: { text: t("orders.noSlices"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${path}?state=failed'` },
+    select: true,
+    actions: ["redo", "split", "skip"].map((deed) => ({ label: t(`orders.deed.${deed}.name`), danger: deed === "skip", run: act(deed) })),
+    every: EVERY_MS,
+  });
+}
+
+function state(slice) {
+  return h("span", { class: "two-lines" }, sliceBadge(slice.state), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
+}
+
+function told(slice) {
+  if (slice.orders === null) return "–";
+  return slice.total !== null && slice.total !== slice.orders ? `${number(slice.orders)} / ${number(slice.total)}` : number(slice.orders);
+}
+
+function swept(slice) {
+  if (!slice.swept_at) return h("span", { class: "quiet" }, slice.state === "done" ? t("orders.notYet") : "–");
+  return slice.missed ? t("orders.missedN", { n: slice.missed }) : t("orders.sweptClean");
+}
+
+function happened(slice) {
+  if (slice.reason) return h("span", {}, t("orders.skippedFor", { reason: slice.reason }));
+  if (!slice.fault) return "";
+  return h("span", { class: "two-lines fault-cell" }, h("span", {}, slice.fault.message), h("small", { class: "quiet" }, slice.fault.code));
+}

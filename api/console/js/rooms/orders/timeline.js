@@ -1,0 +1,167 @@
+// A platform's time line: claimed, complete, what became of the slices, sweeps, now and the marks, as inline SVG.
+
+import { get } from "../../api.js";
+import { number, problemBox } from "../../components/index.js";
+import { clear, h, svg } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { api, windowText } from "./names.js";
+import { LANES, WIDTH, drawAxis, drawBand, drawMark } from "./drawing.js";
+import { spanOf, zoomed } from "./span.js";
+
+const PARTS = 240;
+const HEIGHT = 148;
+const SPANS = [
+  ["all", null],
+  ["month", 30 * 86400],
+  ["week", 7 * 86400],
+  ["day", 86400],
+  ["hours", 6 * 3600],
+  ["hour", 3600],
+];
+// Of the states in a part the one that needs the reader most gives it its colour.
+const WORST_FIRST = ["failed", "open", "skipped", "done"];
+const TONES = { failed: "bad", open: "run", skipped: "off", done: "ok" };
+
+/**
+ * The time line; which time it shows is in the address (`from`, `to`, or `span` seconds before now).
+ *
+ * @param {Place} place
+ * @param {string} platform
+ * @param {function({start: string, end: string}): void} choose - what a press on a part shows
+ * @returns {{element: Element, read: function(): Promise, zoom: function(Object): void, range: function(): Object}}
+ */
+export function timeline(place, platform, choose) {
+  const picture = h("div", { class: "line-picture" });
+  const says = h("p", { class: "quiet line-says", role: "status" });
+  const spans = h("div", { class: "spans", role: "group", "aria-label": t("orders.line.span") });
+  let line = null;
+  let turn = 0;
+
+  async function read() {
+    turn += 1;
+    const mine = turn;
+    try {
+      const found = await get(api(platform, "/timeline"), { ...spanOf(place.query, line?.platform_now), parts: PARTS });
+      if (mine !== turn) return;
+      line = found;
+      show();
+    } catch (problem) {
+      if (mine === turn) clear(picture, problemBox(problem));
+    }
+  }
+
+  function show() {
+    clear(picture, drawing(line, (part) => choose(windowOf(line, part))));
+    const text = summary(line);
+    if (says.textContent !== text) says.textContent = text;
+    showSpans();
+  }
+
+  function showSpans() {
+    const chosen = place.query.get("from") ? "own" : (place.query.get("span") ?? "all");
+    const button = ([name, seconds]) =>
+      h("button", { type: "button", "aria-pressed": String(chosen === (seconds === null ? "all" : String(seconds))), on: { click: () => move({ span: seconds, from: null, to: null }) } }, t(`orders.line.spans.${name}`));
+    const step = (word, sign, factor) => h("button", { type: "button", "aria-label": t(`orders.line.${word}`), title: t(`orders.line.${word}`), on: { click: () => move(zoomed(line, factor, sign)) } }, { earlier: "←", later: "→", closer: "+", wider: "−" }[word]);
+    const focused = [...spans.querySelectorAll("button")].indexOf(document.activeElement);
+    clear(spans, SPANS.map(button), step("wider", 0, 2), step("closer", 0, 0.5), step("earlier", -0.5, 1), step("later", 0.5, 1));
+    if (focused >= 0) spans.querySelectorAll("button")[focused].focus();
+  }
+
+  function move(changes) {
+    place.change(changes);
+    return read();
+  }
+
+  function zoom({ start, end }) {
+    // Some time around it, so that it is seen where it lies.
+    const [from, to] = [new Date(start).getTime(), new Date(end).getTime()];
+    const rim = (to - from) / 2;
+    move({ from: new Date(from - rim).toISOString(), to: new Date(to + rim).toISOString(), span: null });
+    picture.scrollIntoView({ block: "nearest" });
+  }
+
+  function range() {
+    return Object.fromEntries(["from", "to", "span"].map((name) => [name, place.query.get(name)]).filter(([, value]) => value));
+  }
+
+  read();
+  const element = h("section", { class: "card line-card" }, h("header", { class: "line-head" }, h("h2", {}, t("orders.line.title")), spans), picture, legend(), says);
+  return { element, read, zoom, range };
+}
+
+/** The window of a part. */
+function windowOf(line, part) {
+  const from = new Date(line.start).getTime() + part.number * line.part_seconds * 1000;
+  return { start: new Date(from).toISOString(), end: new Date(from + line.part_seconds * 1000).toISOString() };
+}
+
+function drawing(line, choose) {
+  const scale = { from: new Date(line.start).getTime(), to: new Date(line.end).getTime() };
+  const band = (lane, from, to, kind, title) => drawBand(scale, lane, from, to, kind, title);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "time-line", role: "group", "aria-label": summary(line) },
+    Object.entries(LANES).map(([name, lane]) => svg("text", { x: 0, y: lane.y + lane.height / 2 + 3.5, class: "lane-name" }, t(`orders.line.lanes.${name}`))),
+    Object.keys(LANES).map((name) => band(name, line.start, line.end, "ground")),
+    line.starts_at && [
+      band("claimed", line.starts_at, line.history_to, "claimed", t("orders.line.claimedHistory")),
+      band("claimed", line.live_from, line.claimed_to, "claimed", t("orders.line.claimedLive")),
+      band("complete", line.starts_at, line.complete_to, "complete", t("orders.line.complete")),
+    ],
+    line.parts.flatMap((part) => slicePart(line, scale, part, choose)),
+    drawAxis(scale, HEIGHT),
+    drawMark(scale, line.complete_to, "mark", t("orders.completeTo"), HEIGHT),
+    drawMark(scale, line.settled_to, "settled", t("orders.line.settled"), HEIGHT),
+    drawMark(scale, line.platform_now, "now", t("orders.line.now"), HEIGHT),
+  );
+}
+
+function slicePart(line, scale, part, choose) {
+  const window = windowOf(line, part);
+  const state = WORST_FIRST.find((each) => part[each] > 0);
+  const words = partWords(window, part);
+  const press = (event) => {
+    if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    choose(window);
+  };
+  // Hundreds of stops for the Tab key help nobody: those that need somebody are enough, the list has all.
+  const reach = part.failed || part.skipped ? { tabindex: 0, role: "button", "aria-label": words } : {};
+  const shown = drawBand(scale, "slices", window.start, window.end, `part tone-${TONES[state]}`, words);
+  for (const [name, value] of Object.entries(reach)) shown.setAttribute(name, value);
+  shown.addEventListener("click", press);
+  shown.addEventListener("keydown", press);
+  if (!part.done) return [shown];
+  const share = part.swept / part.done;
+  const kind = part.missed ? "swept late" : share === 1 ? "swept" : share > 0 ? "swept partly" : "unswept";
+  return [shown, drawBand(scale, "sweeps", window.start, window.end, kind, words)];
+}
+
+function partWords(window, part) {
+  const counted = [...WORST_FIRST, "swept"].filter((name) => part[name]).map((name) => `${t(`orders.line.part.${name}`)} ${number(part[name])}`);
+  const found = [...counted, t("orders.line.partOrders", { n: part.orders }), part.missed ? t("orders.missedN", { n: part.missed }) : ""];
+  return `${windowText(window)}: ${found.filter(Boolean).join(", ")}`;
+}
+
+function summary(line) {
+  const sum = (name) => line.parts.reduce((total, part) => total + part[name], 0);
+  const orders = sum("orders");
+  const worst = ["failed", "open", "skipped"].map((name) => [name, line.parts.filter((part) => part[name]).length]).filter(([, n]) => n);
+  const troubles = worst.map(([name, n]) => t(`orders.line.with.${name}`, { n })).join(", ");
+  return [windowText(line), t("orders.line.partOrders", { n: orders }), troubles || t("orders.line.whole")].join(" · ");
+}
+
+function legend() {
+  const entries = [
+    ["claimed", "claimed"],
+    ["complete", "complete"],
+    ["part tone-ok", "done"],
+    ["part tone-run", "open"],
+    ["part tone-bad", "failed"],
+    ["part tone-off", "skipped"],
+    ["swept", "swept"],
+    ["swept late", "missed"],
+  ];
+  const item = ([kind, word]) => h("li", {}, svg("svg", { viewBox: "0 0 12 12", class: "key", "aria-hidden": "true" }, svg("rect", { width: 12, height: 12, rx: 2, class: kind })), t(`orders.line.legend.${word}`));
+  return h("ul", { class: "legend" }, entries.map(item));
+}
