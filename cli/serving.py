@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -47,6 +48,8 @@ async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     stop = stop_signal()
     async with services.connect(settings) as held, _figures(settings.worker) as address:
         await migrate.require_head(held.database)
+        # What is loaded by now stays: a look through all of it stops every activity of this process for a while.
+        gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
         await worker.serve(held, chosen, stop)
         log.get(__name__).info("worker_stopped")

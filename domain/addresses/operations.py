@@ -32,6 +32,7 @@ upsert, which the delete itself makes needless.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -102,6 +103,11 @@ class Operation(BaseModel):
             raise ValueError(f"a {self.kind} needs {', '.join(needed)}; {' and '.join(lacking)} is not there")
         return self
 
+    @cached_property
+    def written(self) -> bytes:
+        """As it is sent: the same to every module, and written once for all of them."""
+        return self.model_dump_json(exclude_none=True).encode()
+
 
 _NEEDED: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.SWAP: ("uprn", "uprn_2"),
@@ -124,7 +130,8 @@ class OperationResult(BaseModel):
     outcome: Outcome
     was: Outcome | None = None
     """Of `already`: the outcome of the first time."""
-    missing: list[int] = []
+    # A default of its own for each would be copied deeply, which costs more than all the rest of reading a result.
+    missing: list[int] = Field(default_factory=list)
     """Of `missing`: the UPRNs that no address has."""
     address_id: int | None = None
     """The address that an upsert, delete or purge was about."""
@@ -139,12 +146,15 @@ class OperationResult(BaseModel):
     @property
     def settled(self) -> bool:
         """Whether the module needs it no more: its acknowledgement is Y."""
-        return self.outcome in (Outcome.APPLIED, Outcome.LOGICAL, Outcome.ALREADY, Outcome.STALE)
+        return self.outcome in _SETTLED
 
     @property
     def effect(self) -> Outcome:
         """The outcome, or that of the first time."""
         return self.was or self.outcome
+
+
+_SETTLED: Final = frozenset({Outcome.APPLIED, Outcome.LOGICAL, Outcome.ALREADY, Outcome.STALE})
 
 
 class Lookup(BaseModel):

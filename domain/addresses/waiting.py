@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -50,9 +50,9 @@ class Reason(BaseModel):
     """Of `missing`: which one."""
     behind: int | None = None
     """Of `behind`: the id of the message."""
-    missing: list[int] = []
+    missing: list[int] = Field(default_factory=list)
     """All UPRNs that a module misses."""
-    unsure: list[Module] = []
+    unsure: list[Module] = Field(default_factory=list)
     """Modules that may have applied it."""
     inherits: bool = False
     """Whether it made another message needless that some module may have applied."""

@@ -77,7 +77,7 @@ class OperationResult(BaseModel):
     op_id: str
     outcome: Outcome
     was: Outcome | None = None
-    missing: list[int] = []
+    missing: list[int] = Field(default_factory=list)
     address_id: int | None = None
     logical_address_id: int | None = None
     in_flight: bool = False

@@ -154,7 +154,7 @@ def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
     """Batches of at most so many, which stay below so many bytes unless one operation alone is larger."""
     batches: list[_Batch] = []
     for operation in operations:
-        text = operation.model_dump_json(exclude_none=True).encode()
+        text = operation.written
         last = batches[-1] if batches else None
         if last is None or len(last.texts) == most or last.size + len(text) > BATCH_MAX_BYTES:
             batches.append(_Batch())
