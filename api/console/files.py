@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,10 @@ FOLDER = Path(__file__).parent
 SHELL = "index.html"
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 BASE = "/console/assets"
-BASE_MARK = b"{{base}}"
+BASE_MARK, PRELOAD_MARK = b"{{base}}", b"{{preload}}"
+# What every page needs; rooms are loaded when somebody goes there.
+FIRST = re.compile(r"js/(?:components/)?\w+\.js|js/words/common\.js")
+NOT_MODULES = {"js/early.js"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,16 @@ def load() -> Files:
     found = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in sorted(FOLDER.rglob("*.*"))}
     contents = {name: content for name, content in found.items() if Path(name).suffix in MEDIA_TYPES}
     version = _digest(b"".join(_digest(content).encode() + name.encode() for name, content in contents.items()))
-    shell = contents.pop(SHELL).replace(BASE_MARK, f"{BASE}/{version}".encode())
+    shell = (
+        contents.pop(SHELL).replace(PRELOAD_MARK, _preload(contents)).replace(BASE_MARK, f"{BASE}/{version}".encode())
+    )
     return Files(version, _file(SHELL, shell), {name: _file(name, content) for name, content in contents.items()})
+
+
+def _preload(names: Iterable[str]) -> bytes:
+    """Modules are found by reading modules; named at once they all come at once."""
+    first = [name for name in names if FIRST.fullmatch(name) and name not in NOT_MODULES]
+    return "\n    ".join(f'<link rel="modulepreload" href="{{{{base}}}}/{name}">' for name in first).encode()
 
 
 def _file(name: str, content: bytes) -> File:

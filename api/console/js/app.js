@@ -21,6 +21,7 @@ export async function draw() {
 }
 
 async function begin() {
+  router.prepare();
   try {
     await load();
   } catch (problem) {

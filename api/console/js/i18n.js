@@ -59,9 +59,9 @@ export function has(key) {
   return words[language()].has(key);
 }
 
-/** All keys of a language, for the test that compares the two. */
-export function keys(code) {
-  return [...words[code].keys()];
+/** All words of a language by their keys, for the tests that compare the two. */
+export function entries(code) {
+  return Object.fromEntries(words[code]);
 }
 
 function written(value) {

@@ -15,7 +15,7 @@ export const ROOMS = [
   { name: "overview", href: HOME, load: () => import("./rooms/overview.js") },
   { name: "downloads", href: `${HOME}/downloads`, load: () => import("./rooms/downloads.js") },
   { name: "transfers", href: `${HOME}/transfers`, load: () => import("./rooms/transfers.js") },
-  { name: "orders", href: `${HOME}/orders`, load: () => import("./rooms/orders.js"), admin: true },
+  { name: "orders", href: `${HOME}/orders`, load: () => import("./rooms/orders.js") },
   { name: "addresses", href: `${HOME}/addresses`, load: () => import("./rooms/addresses.js"), admin: true },
   { name: "tasks", href: `${HOME}/tasks`, load: () => import("./rooms/tasks.js") },
 ];
@@ -36,6 +36,12 @@ const listeners = new Set();
  *
  * @typedef {Object} Place
  */
+
+/** Begin to load the room that the address names, while the session is asked for. */
+export function prepare() {
+  // What goes wrong with it is told when the page is drawn.
+  roomAt(location.pathname)?.load().catch(() => {});
+}
 
 /** A link inside the console. @returns {HTMLAnchorElement} */
 export function link(href, ...children) {
@@ -121,8 +127,7 @@ async function draw(place) {
 }
 
 async function find(place) {
-  const first = place.path.split("/")[2] ?? "";
-  place.room = ROOMS.find((room) => room.href === (first ? `${HOME}/${first}` : HOME)) ?? null;
+  place.room = roomAt(place.path);
   if (!place.room) return null;
   const { routes } = await place.room.load();
   for (const route of routes) {
@@ -130,6 +135,11 @@ async function find(place) {
     if (params) return Object.assign(place, { params }) && route;
   }
   return null;
+}
+
+function roomAt(path) {
+  const first = path.split("/")[2] ?? "";
+  return ROOMS.find((room) => room.href === (first ? `${HOME}/${first}` : HOME)) ?? null;
 }
 
 /** The variables of a path that a pattern matches, or null. The last variable `:name*` may hold slashes. */
