@@ -56,14 +56,14 @@ async def test_rooms_are_walked_by_links_and_back(page: Page) -> None:
 
 
 async def test_a_project_is_not_shown_what_only_the_admin_opens(page: Page, admin_page: Page) -> None:
-    """Orders and addresses are the admin's."""
+    """Addresses are the admin's."""
     names = []
     for each in (page, admin_page):
         await each.goto("/console")
         await expect(each.get_by_role("heading", level=1)).to_have_text("Overview")
         names.append(await each.get_by_role("navigation").get_by_role("link").all_inner_texts())
     ours, all_of_them = names
-    assert set(all_of_them) - set(ours) == {"Orders", "Addresses"}
+    assert set(all_of_them) - set(ours) == {"Addresses"}
 
 
 async def test_language_and_theme_are_chosen_and_kept(page: Page) -> None:

@@ -4,6 +4,7 @@ import { parse, send } from "../../api.js";
 import { ago, dataList, fold, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { typedMoment } from "./names.js";
 import { indented, itemsAsWritten } from "./written.js";
 
 const PAGE = 50;
@@ -22,8 +23,8 @@ export function browser(place) {
       { name: "platform", label: t("orders.platform"), kind: "text" },
       { name: "shop", label: t("orders.shop"), kind: "text" },
       { name: "order_id", label: t("orders.orderId"), kind: "text" },
-      { name: "after", label: t("orders.modifiedFrom"), kind: "date" },
-      { name: "before", label: t("orders.modifiedTo"), kind: "date" },
+      { name: "after", label: t("orders.modifiedFrom"), kind: "moment" },
+      { name: "before", label: t("orders.modifiedTo"), kind: "moment" },
     ],
     columns: [
       { title: t("orders.orderId"), cell: (order) => h("b", { class: "path" }, order.order_id) },
@@ -39,7 +40,7 @@ export function browser(place) {
 }
 
 async function load({ after, before, ...exact }, cursor) {
-  const query = { ...exact, modified_after: after && `${after}T00:00:00Z`, modified_before: before && `${before}T00:00:00Z`, limit: PAGE, cursor };
+  const query = { ...exact, modified_after: typedMoment(after), modified_before: typedMoment(before), limit: PAGE, cursor };
   const text = await (await send("GET", "/v1/orders", { query })).text();
   const page = parse(text);
   const written = itemsAsWritten(text);

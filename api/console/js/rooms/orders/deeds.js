@@ -4,7 +4,7 @@ import { post } from "../../api.js";
 import { askFirst, form, say } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { api, apiSlice, windowText } from "./names.js";
+import { api, apiSlice, typedAs, typedMoment, windowText } from "./names.js";
 
 /** Pause a platform that runs, resume one that is paused. Returns whether it was done. */
 export async function pauseOrResume(platform, known) {
@@ -40,13 +40,13 @@ function askTimes(platform, known) {
   const end = new Date(known.complete_to ?? Date.now());
   const begin = new Date(end - 3_600_000);
   const submit = async (values) => {
-    const times = { start: moment(values.start), end: moment(values.end) };
-    await post(api(platform, "/backfill"), times);
+    await post(api(platform, "/backfill"), { start: typedMoment(values.start), end: typedMoment(values.end) });
     dialog.close("yes");
   };
   const later = h("button", { type: "button", on: { click: () => dialog.close("") } }, t("common.cancel"));
-  const fields = ["start", "end"].map((name) => ({ name, label: t(`orders.${name}Utc`), kind: "datetime-local", required: true, attributes: { step: 1 } }));
-  const values = { start: local(begin), end: local(end) };
+  const field = (name, label) => ({ name, label, kind: "datetime-local", required: true, attributes: { step: 1 } });
+  const fields = [field("start", t("orders.from")), field("end", t("orders.to"))];
+  const values = { start: typedAs(begin), end: typedAs(end) };
   const content = form({ fields, submit, values, action: t("orders.deed.backfill.name"), extra: [later] });
   const dialog = h("dialog", { class: "ask", "aria-label": t("orders.deed.backfill.title") }, h("h2", {}, t("orders.deed.backfill.title")), h("p", {}, t("orders.deed.backfill.text")), content);
   document.body.append(dialog);
@@ -58,9 +58,6 @@ function askTimes(platform, known) {
     });
   });
 }
-
-const local = (date) => date.toISOString().slice(0, 19);
-const moment = (text) => (text ? `${text.length === 16 ? `${text}:00` : text.slice(0, 19)}Z` : text);
 
 /**
  * Redo, split or skip slices of a platform.

@@ -6,7 +6,7 @@ import { locale } from "../../i18n.js";
 export const WIDTH = 1000;
 const LEFT = 92;
 const RIGHT = 992;
-const TOP = 22;
+const TOP = 36;
 
 /** The lanes, one under the other. */
 export const LANES = {
@@ -39,8 +39,8 @@ export function drawMark(scale, moment, kind, name, height) {
   const x = at(scale, moment);
   if (x < LEFT - 1 || x > RIGHT + 1) return null;
   const anchor = x > RIGHT - 60 ? "end" : x < LEFT + 60 ? "start" : "middle";
-  const line = svg("line", { x1: x, x2: x, y1: TOP - 6, y2: height - 26, class: `mark ${kind}` }, svg("title", {}, `${name}: ${new Date(moment).toISOString()}`));
-  const label = kind === "settled" ? null : svg("text", { x, y: kind === "now" ? TOP - 12 : TOP - 12, "text-anchor": anchor, class: `mark-name ${kind}` }, name);
+  const line = svg("line", { x1: x, x2: x, y1: kind === "now" ? 14 : TOP - 8, y2: height - 26, class: `mark ${kind}` }, svg("title", {}, `${name}: ${new Date(moment).toISOString()}`));
+  const label = kind === "settled" ? null : svg("text", { x, y: kind === "now" ? 10 : TOP - 12, "text-anchor": anchor, class: `mark-name ${kind}` }, name);
   return [line, label].filter(Boolean);
 }
 

@@ -36,5 +36,11 @@ export function moment(date) {
   return date ? h("span", { class: "moment" }, when(date), " ", h("small", { class: "quiet" }, ago(date))) : "–";
 }
 
-/** A moment as a slice's name writes it. */
-export const stamp = (date) => new Date(date).toISOString().replace(/[-:]|\.\d+/g, "");
+/** A moment as a field for times takes it: in the reader's own zone, to the second. */
+export function typedAs(date) {
+  const moment = new Date(date);
+  return new Date(moment - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** What such a field says, for the API; null where it says nothing. */
+export const typedMoment = (text) => (text ? new Date(text).toISOString() : null);

@@ -8,7 +8,7 @@ import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { configEditor } from "./config.js";
 import { backfill, pauseOrResume, trigger } from "./deeds.js";
-import { api, href, moment, windowText } from "./names.js";
+import { api, href, moment, typedAs, windowText } from "./names.js";
 import { rates } from "./rates.js";
 import { reports } from "./reports.js";
 import { sliceList } from "./slices.js";
@@ -36,6 +36,7 @@ export async function platformPage(place) {
     );
     clear(card, standing(known), figures(known), rates(known, config));
     clear(holes, holeList(known, (window) => line.zoom(window)));
+    line.holes(known.holes);
   }
 
   function button(word, deed, disabled = false, danger = false) {
@@ -63,7 +64,7 @@ export async function platformPage(place) {
   }
 
   function showSlices({ start, end }) {
-    go(href.platform(platform, new URLSearchParams({ tab: "slices", start, end, ...line.range() }).toString()));
+    go(href.platform(platform, new URLSearchParams({ tab: "slices", start: typedAs(start), end: typedAs(end), ...line.range() }).toString()));
   }
 
   show();

@@ -5,7 +5,7 @@ import { dataList, number } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { deedsOf, steer } from "./deeds.js";
-import { SLICE_STATES, api, href, sliceBadge, windowText } from "./names.js";
+import { SLICE_STATES, api, href, sliceBadge, typedMoment, windowText } from "./names.js";
 
 const EVERY_MS = 5000;
 const PAGE = 50;
@@ -23,8 +23,8 @@ export function sliceList(place, platform, done) {
     caption: t("orders.slices"),
     filters: [
       { name: "state", label: t("orders.stateTitle"), kind: "select", options: SLICE_STATES.map((value) => ({ value, label: t(`orders.state.${value}`) })) },
-      { name: "start", label: t("orders.endsAfter"), kind: "text" },
-      { name: "end", label: t("orders.beginsBefore"), kind: "text" },
+      { name: "start", label: t("orders.endsAfter"), kind: "moment" },
+      { name: "end", label: t("orders.beginsBefore"), kind: "moment" },
     ],
     columns: [
       { title: t("orders.window"), cell: (slice) => windowText(slice.window) },
@@ -34,8 +34,8 @@ export function sliceList(place, platform, done) {
       { title: t("orders.swept"), cell: swept },
       { title: t("orders.whatHappened"), cell: happened },
     ],
-    load: async (filters, cursor) => {
-      const page = await get(path, { ...filters, cursor, limit: PAGE });
+    load: async ({ state, start, end }, cursor) => {
+      const page = await get(path, { state, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
       return { items: page.items, next: page.next_cursor };
     },
     key: (slice) => slice.slice,

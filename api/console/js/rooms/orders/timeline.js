@@ -1,7 +1,7 @@
 // A platform's time line: claimed, complete, what became of the slices, sweeps, now and the marks, as inline SVG.
 
 import { get } from "../../api.js";
-import { number, problemBox } from "../../components/index.js";
+import { problemBox } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { api, windowText } from "./names.js";
@@ -9,7 +9,7 @@ import { LANES, WIDTH, drawAxis, drawBand, drawMark } from "./drawing.js";
 import { spanOf, zoomed } from "./span.js";
 
 const PARTS = 240;
-const HEIGHT = 148;
+const HEIGHT = 162;
 const SPANS = [
   ["all", null],
   ["month", 30 * 86400],
@@ -28,13 +28,15 @@ const TONES = { failed: "bad", open: "run", skipped: "off", done: "ok" };
  * @param {Place} place
  * @param {string} platform
  * @param {function({start: string, end: string}): void} choose - what a press on a part shows
- * @returns {{element: Element, read: function(): Promise, zoom: function(Object): void, range: function(): Object}}
+ * @returns {{element: Element, read: function(): Promise, zoom: function(Object): void, range: function(): Object,
+ *   holes: function(Array): void}} `holes` are drawn from the next reading on
  */
 export function timeline(place, platform, choose) {
   const picture = h("div", { class: "line-picture" });
   const says = h("p", { class: "quiet line-says", role: "status" });
   const spans = h("div", { class: "spans", role: "group", "aria-label": t("orders.line.span") });
   let line = null;
+  let holes = [];
   let turn = 0;
 
   async function read() {
@@ -51,8 +53,11 @@ export function timeline(place, platform, choose) {
   }
 
   function show() {
-    clear(picture, drawing(line, (part) => choose(windowOf(line, part))));
-    const text = summary(line);
+    const first = !picture.firstChild;
+    clear(picture, drawing(line, holes, choose));
+    // On a narrow screen the present comes first.
+    if (first) picture.scrollLeft = picture.scrollWidth;
+    const text = summary(line, holes);
     if (says.textContent !== text) says.textContent = text;
     showSpans();
   }
@@ -86,7 +91,7 @@ export function timeline(place, platform, choose) {
 
   read();
   const element = h("section", { class: "card line-card" }, h("header", { class: "line-head" }, h("h2", {}, t("orders.line.title")), spans), picture, legend(), says);
-  return { element, read, zoom, range };
+  return { element, read, zoom, range, holes: (found) => (holes = found) };
 }
 
 /** The window of a part. */
@@ -95,20 +100,22 @@ function windowOf(line, part) {
   return { start: new Date(from).toISOString(), end: new Date(from + line.part_seconds * 1000).toISOString() };
 }
 
-function drawing(line, choose) {
+function drawing(line, holes, choose) {
   const scale = { from: new Date(line.start).getTime(), to: new Date(line.end).getTime() };
   const band = (lane, from, to, kind, title) => drawBand(scale, lane, from, to, kind, title);
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "time-line", role: "group", "aria-label": summary(line) },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "time-line", role: "group", "aria-label": summary(line, holes) },
     Object.entries(LANES).map(([name, lane]) => svg("text", { x: 0, y: lane.y + lane.height / 2 + 3.5, class: "lane-name" }, t(`orders.line.lanes.${name}`))),
     Object.keys(LANES).map((name) => band(name, line.start, line.end, "ground")),
     line.starts_at && [
       band("claimed", line.starts_at, line.history_to, "claimed", t("orders.line.claimedHistory")),
       band("claimed", line.live_from, line.claimed_to, "claimed", t("orders.line.claimedLive")),
       band("complete", line.starts_at, line.complete_to, "complete", t("orders.line.complete")),
+      band("complete", line.complete_to, line.claimed_to, "behind", t("orders.line.behind")),
     ],
-    line.parts.flatMap((part) => slicePart(line, scale, part, choose)),
+    holes.map((hole) => band("complete", hole.start, hole.end, "hole", `${t("orders.line.hole")}: ${windowText(hole)}`)),
+    runsOf(line).flatMap((run) => drawRun(line, scale, run, choose)),
     drawAxis(scale, HEIGHT),
     drawMark(scale, line.complete_to, "mark", t("orders.completeTo"), HEIGHT),
     drawMark(scale, line.settled_to, "settled", t("orders.line.settled"), HEIGHT),
@@ -116,45 +123,64 @@ function drawing(line, choose) {
   );
 }
 
-function slicePart(line, scale, part, choose) {
-  const window = windowOf(line, part);
-  const state = WORST_FIRST.find((each) => part[each] > 0);
-  const words = partWords(window, part);
+/** Parts side by side that look the same, as one. */
+function runsOf(line) {
+  const runs = [];
+  for (const part of line.parts) {
+    const looks = [WORST_FIRST.find((each) => part[each] > 0), sweepOf(part)].join(" ");
+    const last = runs.at(-1);
+    if (last?.looks === looks && last.parts.at(-1).number === part.number - 1) last.parts.push(part);
+    else runs.push({ looks, parts: [part] });
+  }
+  return runs;
+}
+
+function sweepOf(part) {
+  if (part.missed) return "swept late";
+  if (!part.swept) return "unswept";
+  return part.swept === part.done ? "swept" : "swept partly";
+}
+
+function drawRun(line, scale, { parts }, choose) {
+  const state = WORST_FIRST.find((each) => parts[0][each] > 0);
+  const window = { start: windowOf(line, parts[0]).start, end: windowOf(line, parts.at(-1)).end };
+  const words = runWords(window, parts);
   const press = (event) => {
     if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
     choose(window);
   };
-  // Hundreds of stops for the Tab key help nobody: those that need somebody are enough, the list has all.
-  const reach = part.failed || part.skipped ? { tabindex: 0, role: "button", "aria-label": words } : {};
-  const shown = drawBand(scale, "slices", window.start, window.end, `part tone-${TONES[state]}`, words);
-  for (const [name, value] of Object.entries(reach)) shown.setAttribute(name, value);
-  shown.addEventListener("click", press);
-  shown.addEventListener("keydown", press);
-  if (!part.done) return [shown];
-  const share = part.swept / part.done;
-  const kind = part.missed ? "swept late" : share === 1 ? "swept" : share > 0 ? "swept partly" : "unswept";
-  return [shown, drawBand(scale, "sweeps", window.start, window.end, kind, words)];
+  const slices = drawBand(scale, "slices", window.start, window.end, `part tone-${TONES[state]}`, words);
+  slices.addEventListener("click", press);
+  slices.addEventListener("keydown", press);
+  // What is complete needs nobody: the Tab key stops at the rest.
+  const reach = state === "done" ? { role: "img" } : { role: "button", tabindex: 0 };
+  for (const [name, value] of Object.entries({ ...reach, "aria-label": words })) slices.setAttribute(name, value);
+  return [slices, drawBand(scale, "sweeps", window.start, window.end, sweepOf(parts[0]), words)];
 }
 
-function partWords(window, part) {
-  const counted = [...WORST_FIRST, "swept"].filter((name) => part[name]).map((name) => `${t(`orders.line.part.${name}`)} ${number(part[name])}`);
-  const found = [...counted, t("orders.line.partOrders", { n: part.orders }), part.missed ? t("orders.missedN", { n: part.missed }) : ""];
+function runWords(window, parts) {
+  const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
+  const missed = sum("missed");
+  // A part that holds several states has the worst one's colour, and all of them in words.
+  const states = WORST_FIRST.filter((each) => parts.some((part) => part[each])).map((each) => t(`orders.state.${each}`));
+  const found = [states.join(" + "), t("orders.line.partOrders", { n: sum("orders") }), missed ? t("orders.missedN", { n: missed }) : ""];
   return `${windowText(window)}: ${found.filter(Boolean).join(", ")}`;
 }
 
-function summary(line) {
-  const sum = (name) => line.parts.reduce((total, part) => total + part[name], 0);
-  const orders = sum("orders");
-  const worst = ["failed", "open", "skipped"].map((name) => [name, line.parts.filter((part) => part[name]).length]).filter(([, n]) => n);
-  const troubles = worst.map(([name, n]) => t(`orders.line.with.${name}`, { n })).join(", ");
-  return [windowText(line), t("orders.line.partOrders", { n: orders }), troubles || t("orders.line.whole")].join(" · ");
+function summary(line, holes) {
+  const orders = line.parts.reduce((total, part) => total + part.orders, 0);
+  const [from, to] = [new Date(line.start), new Date(line.end)];
+  const seen = holes.filter((hole) => new Date(hole.start) < to && new Date(hole.end) > from).length;
+  return [windowText(line), t("orders.line.partOrders", { n: orders }), seen ? t("orders.line.holesN", { n: seen }) : t("orders.line.whole")].join(" · ");
 }
 
 function legend() {
   const entries = [
     ["claimed", "claimed"],
     ["complete", "complete"],
+    ["behind", "behind"],
+    ["hole", "hole"],
     ["part tone-ok", "done"],
     ["part tone-run", "open"],
     ["part tone-bad", "failed"],

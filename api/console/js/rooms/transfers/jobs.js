@@ -63,14 +63,9 @@ function targets(job) {
 }
 
 function time(job) {
-  if (job.finished_at) return [t("transfers.endedAt"), " ", ago(job.finished_at)].reduce(joined, h("span"));
   const open = new Date(job.closes_at) > new Date();
-  return [t(open ? "transfers.closes" : "transfers.deadline"), " ", ago(open ? job.closes_at : job.deadline_at)].reduce(joined, h("span"));
-}
-
-function joined(element, part) {
-  element.append(part);
-  return element;
+  const [word, moment] = job.finished_at ? ["endedAt", job.finished_at] : open ? ["closes", job.closes_at] : ["deadline", job.deadline_at];
+  return h("span", { class: "time-cell" }, t(`transfers.${word}`), " ", ago(moment));
 }
 
 /** A field that opens a job or a task by its id. */
