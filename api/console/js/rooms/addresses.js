@@ -10,7 +10,7 @@ import { deletesPage, purgePage } from "./addresses/deletes.js";
 import { historyPage, logPage } from "./addresses/log.js";
 import { messagePage } from "./addresses/message.js";
 import { quarantinePage, unreadablePage } from "./addresses/quarantine.js";
-import { ROOM, sections } from "./addresses/pieces.js";
+import { ROOM, roomSections } from "./addresses/pieces.js";
 
 await stylesheet("addresses");
 
@@ -27,7 +27,7 @@ export const routes = [
 ];
 
 function section(path, word, page) {
-  const inside = async (place) => h("div", { class: "addresses" }, sections(path), await page(place));
+  const inside = async (place) => h("div", { class: "addresses" }, roomSections(path), await page(place));
   return { path: ROOM + path, title: () => t(`addresses.${word}`), page: forAdmin(inside) };
 }
 

@@ -1,8 +1,23 @@
-// Tasks: what the API tells of this room.
+// Tasks: types and what is in their queues, lanes, the archive, and one task that somebody looks for.
 
-import { h } from "../dom.js";
 import { t } from "../i18n.js";
+import { stylesheet } from "../stylesheet.js";
+import "../words/tasks.js";
+import { namedPage } from "./tasks/finding.js";
+import { ROOM } from "./tasks/pieces.js";
+import { taskPage } from "./tasks/task.js";
+import { archivePage, lanesPage, queuePage } from "./tasks/type.js";
+import { typesPage } from "./tasks/types.js";
+
+await stylesheet("tasks");
+
+const ofType = (place) => place.params.type;
 
 export const routes = [
-  { path: "/console/tasks", title: () => t("common.room.tasks"), page: async () => h("p", {}, h("a", { href: "/docs" }, "/docs")) },
+  { path: ROOM, title: () => t("tasks.title"), page: typesPage },
+  { path: `${ROOM}/named/:name*`, title: (place) => t("tasks.named", { name: place.params.name }), page: namedPage },
+  { path: `${ROOM}/types/:type`, title: ofType, page: queuePage },
+  { path: `${ROOM}/types/:type/lanes`, title: ofType, page: lanesPage },
+  { path: `${ROOM}/types/:type/archive`, title: ofType, page: archivePage },
+  { path: `${ROOM}/tasks/:id*`, title: () => t("tasks.task"), page: taskPage },
 ];

@@ -4,9 +4,10 @@ import { get, post } from "../../api.js";
 import { ago, badge, busy, dataList, facts, number, problemBox, say, when } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, ROOM, curl, keepLooking } from "./pieces.js";
+import { API, MODULES, ROOM, curl } from "./pieces.js";
 
 const EVERY_MS = 3000;
 const TONES = { running: "run", done: "ok", failed: "bad" };

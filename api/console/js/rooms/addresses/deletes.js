@@ -4,9 +4,10 @@ import { get, post } from "../../api.js";
 import { ago, badge, busy, dataList, facts, fold, problemBox, say } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, ROOM, curl, keepLooking, messageLink, postExact, signFirst } from "./pieces.js";
+import { API, ROOM, curl, messageLink, postExact, signFirst } from "./pieces.js";
 
 const EVERY_MS = 5000;
 const LOOK_MS = 1000;

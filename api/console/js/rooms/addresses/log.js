@@ -46,7 +46,6 @@ function messages(place, { always = {}, ...given }) {
       { title: t("addresses.stateTitle"), cell: (message) => stateBadge(message) },
       { title: t("addresses.acks"), cell: ackBadges },
       { title: t("addresses.whyTitle"), cell: (message) => h("div", { class: "why" }, why(message)) },
-      { title: t("addresses.fails"), cell: (message) => String(message.retry_times), numeric: true },
       { title: t("addresses.received"), cell: (message) => ago(message.created_at) },
     ],
     load: async (chosen, cursor) => {

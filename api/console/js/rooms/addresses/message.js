@@ -4,13 +4,15 @@ import { get } from "../../api.js";
 import { ago, badge, copyable, facts, fold, problemBox, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, MODULES, ackOf, keepLooking, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
-import { indented } from "./payload.js";
+import { indented } from "../../indented.js";
+import { keepLooking } from "../../looking.js";
+import { API, MODULES, ackOf, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
 import { retryOne, skipOne } from "./steering.js";
 
 const EVERY_MS = 3000;
 const ACK_TONES = { yes: "ok", no: "bad", unsure: "wait", not_asked: "off" };
 const SUPERSEDED_SHOWN = 50;
+const TRACE_SHOWN = 200;
 
 /** @param {Place} place */
 export async function messagePage(place) {
@@ -89,8 +91,14 @@ function moduleCard(module, message) {
     { class: ["card", "module", said] },
     h("div", { class: "card-head" }, h("h3", {}, module.toUpperCase()), badge(t(`addresses.ack.${said}`), ACK_TONES[said])),
     h("p", { class: "quiet" }, at ? ago(at) : t("addresses.noWord")),
-    trace ? fold(t("addresses.trace"), h("pre", { class: "json trace", tabindex: "0" }, trace)) : null,
+    trace ? traceOf(trace) : null,
   );
+}
+
+/** A sentence is read at once, a long trace unfolded. */
+function traceOf(trace) {
+  if (trace.length <= TRACE_SHOWN) return h("p", { class: "said" }, trace);
+  return fold(t("addresses.trace"), h("pre", { class: "json trace", tabindex: "0" }, trace));
 }
 
 function pairs(message) {

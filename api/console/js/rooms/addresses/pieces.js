@@ -2,6 +2,7 @@
 
 import { parse, send } from "../../api.js";
 import { askFirst, badge } from "../../components/index.js";
+import { sections } from "../../components/sections.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { link } from "../../router.js";
@@ -27,9 +28,8 @@ const SECTIONS = [
 const WHO = "haulage.who";
 
 /** The parts of the room, as links. */
-export function sections(current) {
-  const entries = SECTIONS.map(([path, word]) => h("a", { href: ROOM + path, "aria-current": path === current ? "page" : null }, t(`addresses.${word}`)));
-  return h("nav", { class: "sections", "aria-label": t("addresses.title") }, entries);
+export function roomSections(current) {
+  return sections(t("addresses.title"), SECTIONS.map(([path, word]) => [ROOM + path, t(`addresses.${word}`)]), ROOM + current);
 }
 
 /** The curl of a call of this room. */
@@ -53,8 +53,8 @@ export const topicWord = (topic) => t(`addresses.topic.${topic}`);
 /** The UPRN of a message, or both of a swap. */
 export function uprns(message, each = String) {
   const shown = [each(message.uprn_1)];
-  if (message.uprn_2) shown.push(" ⇄ ", h("wbr"), each(message.uprn_2));
-  return h("span", { class: "uprns" }, shown);
+  if (message.uprn_2) shown.push(" ", h("span", { class: "word" }, "⇄ ", each(message.uprn_2)));
+  return h("span", {}, shown);
 }
 
 /** How a message stands, in a word; what is done says how. */
@@ -151,26 +151,6 @@ export async function postExact(path, body, exact) {
   const rest = JSON.stringify(body).slice(1, -1);
   const answer = await send("POST", `${API}/${path}`, { text: `{${[rest, ...written].filter(Boolean)}}` });
   return parse(await answer.text());
-}
-
-/**
- * Look again and again while the page is open, and somebody sees it.
- *
- * @param {Place} place
- * @param {function(): Promise<boolean|void>} look - false ends it
- */
-export function keepLooking(place, look, everyMs) {
-  let timer = 0;
-  let left = false;
-  const turn = async () => {
-    const goesOn = document.hidden || (await look()) !== false;
-    if (goesOn && !left) timer = setTimeout(turn, everyMs);
-  };
-  place.onLeave(() => {
-    left = true;
-    clearTimeout(timer);
-  });
-  timer = setTimeout(turn, everyMs);
 }
 
 function remembered() {

@@ -4,9 +4,10 @@ import { get, post } from "../../api.js";
 import { ago, badge, number, problemBox, say, stackBar } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking } from "../../looking.js";
 import { link } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, OPEN_STATES, ROOM, TOPICS, keepLooking, signFirst, tone, topicWord } from "./pieces.js";
+import { API, MODULES, OPEN_STATES, ROOM, TOPICS, signFirst, tone, topicWord } from "./pieces.js";
 
 const EVERY_MS = 3000;
 

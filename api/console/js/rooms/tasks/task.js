@@ -1,0 +1,107 @@
+// One task: how it stands, what happened to it, what was put in and what came out; cancelled or put back.
+
+import { get } from "../../api.js";
+import { ago, copyable, facts, number, problemBox, when } from "../../components/index.js";
+import { clear, h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { indented } from "../../indented.js";
+import { keepLooking } from "../../looking.js";
+import { go } from "../../router.js";
+import { workflowLink } from "../../session.js";
+import { FAILED, PENDING, RUNNING, dueAt, href, isEnded, moment, nextStep, statusBadge, typeLink } from "./pieces.js";
+import { cancelMany, putBackMany } from "./steering.js";
+
+const EVERY_MS = 2000;
+
+/** @param {Place} place */
+export async function taskPage(place) {
+  const trouble = h("div", { role: "alert" });
+  const body = h("div");
+  let shown = "";
+  const look = async () => {
+    const { task_data: task } = await get("/v1/get_task", { task_id: place.params.id });
+    if (JSON.stringify(task) !== shown) {
+      shown = JSON.stringify(task);
+      place.actions(...buttons(task, look, trouble));
+      clear(body, parts(task));
+    }
+    return !task.archived;
+  };
+  if (await look()) keepLooking(place, () => look().catch(() => true), EVERY_MS);
+  return h("div", { class: "tasks" }, trouble, body);
+}
+
+function buttons(task, look, trouble) {
+  const button = (word, danger, order) => {
+    const click = async () => {
+      clear(trouble);
+      try {
+        await order();
+      } catch (problem) {
+        if (problem.name !== "Problem") console.error(problem);
+        clear(trouble, problemBox(problem));
+      }
+    };
+    return h("button", { type: "button", class: danger ? "danger" : null, on: { click } }, t(`tasks.${word}`));
+  };
+  const cancel = async () => (await cancelMany([task])) && look();
+  const putBack = async () => {
+    const [outcome] = (await putBackMany([task])) ?? [];
+    if (!outcome) return;
+    // An ended task stays as it is: the new one is what the reader wants to see.
+    await (outcome.task_id && outcome.task_id !== task.task_id ? go(href.task(outcome.task_id)) : look());
+  };
+  return [
+    task.status === PENDING ? null : button(isEnded(task) ? "createAgain" : "putBack", false, putBack),
+    isEnded(task) ? null : button("cancel", true, cancel),
+  ].filter(Boolean);
+}
+
+function parts(task) {
+  return [
+    h("section", { class: "card lead" }, h("p", {}, statusBadge(task), " ", typeLink(task.task_type), task.stage ? [" · ", t("tasks.inStage", { stage: task.stage })] : null), h("p", {}, nextStep(task))),
+    h("h2", {}, t("tasks.history")),
+    h("ol", { class: "card history" }, history(task)),
+    h("h2", {}, t("tasks.content")),
+    text(task.task_content, "noContent"),
+    h("h2", {}, t("tasks.log")),
+    text(task.schedule_log, "noLog"),
+    h("h2", {}, t("common.details")),
+    h("section", { class: "card" }, facts(pairs(task))),
+  ];
+}
+
+/** What is known of its way, in order; a lane keeps how a task stands, not each step. */
+function history(task) {
+  const step = (tone, word, at, values = {}) => h("li", { class: `tone-${tone}` }, h("b", {}, t(`tasks.step.${word}`, values)), " ", at ? ago(at) : null, at ? h("small", { class: "quiet" }, when(at)) : null);
+  const failures = task.crt_retry_num;
+  return [
+    step("off", task.user_id ? "createdBy" : "created", task.create_time, { user: task.user_id }),
+    failures ? step("bad", "failures", task.status === PENDING ? task.modify_time : null, { n: failures }) : null,
+    task.status === PENDING ? step("wait", moment(task.order_time) > new Date() ? "waits" : "due", dueAt(task)) : null,
+    task.status === RUNNING ? step("run", "held", task.modify_time) : null,
+    task.status === RUNNING ? step("wait", "lease", moment(task.lease_end)) : null,
+    isEnded(task) ? step(task.status === FAILED ? "bad" : "ok", task.status === FAILED ? "failed" : "success", task.modify_time) : null,
+    task.archived ? step("off", "archived", null) : null,
+  ];
+}
+
+function text(value, none) {
+  return value ? h("pre", { class: "json", tabindex: "0" }, indented(value)) : h("p", { class: "quiet" }, t(`tasks.${none}`));
+}
+
+function pairs(task) {
+  const pos = task.task_id.slice(task.task_id.lastIndexOf("_") + 1);
+  return [
+    [t("tasks.id"), copyable(task.task_id)],
+    [t("tasks.lane"), task.archived ? `${pos} (${t("tasks.archived")})` : workflowLink(`tasks/${task.task_type}/${pos}`, pos)],
+    [t("tasks.user"), task.user_id || null],
+    [t("tasks.stage"), task.stage || null],
+    [t("tasks.priority"), t("tasks.seconds", { n: task.task_priority })],
+    [t("tasks.failures"), t("tasks.ofRetries", { n: String(task.crt_retry_num), most: String(task.max_retry_num) })],
+    [t("tasks.created"), when(task.create_time)],
+    [t("tasks.changed"), when(task.modify_time)],
+    [t("tasks.place"), isEnded(task) ? null : when(moment(task.order_time))],
+    [t("tasks.leaseNumber"), task.lease ? number(task.lease) : null],
+  ];
+}

@@ -1,0 +1,60 @@
+// The types: how much is in each queue and since when, what workers hold, what failed.
+
+import { get } from "../../api.js";
+import { badge, dataList, duration, number, stackBar } from "../../components/index.js";
+import { h } from "../../dom.js";
+import { t } from "../../i18n.js";
+import { session } from "../../session.js";
+import { finder } from "./finding.js";
+import { curl, href } from "./pieces.js";
+
+const EVERY_MS = 2000;
+const LATE_SECONDS = 60;
+
+/** @param {Place} place */
+export async function typesPage(place) {
+  const everybody = session.isAdmin && !session.project;
+  const list = dataList({
+    place,
+    caption: t("tasks.types"),
+    filters: [{ name: "prefix", label: t("tasks.typePrefix"), kind: "text" }],
+    columns: [
+      { title: t("tasks.type"), cell: (type) => type.task_type },
+      ...(everybody ? [{ title: t("common.project"), cell: (type) => h("code", {}, type.project_id) }] : []),
+      { title: t("tasks.queue"), cell: queue },
+      { title: t("tasks.oldest"), cell: oldest, numeric: true },
+      { title: t("tasks.heldNow"), cell: (type) => number(type.running), numeric: true },
+      { title: t("tasks.status.failed"), cell: (type) => (type.failed ? badge(number(type.failed), "bad") : "0"), numeric: true },
+      { title: t("tasks.status.success"), cell: (type) => number(type.success), numeric: true },
+      { title: t("tasks.lanes"), cell: (type) => number(type.lanes), numeric: true },
+    ],
+    load: async (filters, cursor) => {
+      const page = await get("/v1/get_task_figures", { ...filters, cursor });
+      return { items: page.type_list, next: page.next_cursor };
+    },
+    key: (type) => type.task_type,
+    open: (type) => href.type(type.task_type),
+    empty: { text: t("tasks.typesEmpty"), curl: curl("get_task_figures") },
+    every: EVERY_MS,
+  });
+  return h("div", { class: "tasks" }, h("p", { class: "quiet" }, t("tasks.intro")), finder(), list);
+}
+
+function queue(type) {
+  const waiting = type.pending - type.due;
+  if (type.paused) return h("span", {}, badge(t("tasks.paused"), "wait"), " ", number(type.pending));
+  if (!type.pending && !type.running) return h("span", { class: "quiet" }, t("tasks.queueEmpty"));
+  const parts = [
+    { label: t("tasks.due"), n: type.due, tone: "wait" },
+    { label: t("tasks.later"), n: Math.max(0, waiting), tone: "off" },
+    { label: t("tasks.status.running"), n: type.running, tone: "run" },
+  ];
+  return h("div", { class: "queue-cell" }, stackBar(parts));
+}
+
+/** For how long the first has been waiting: nobody looks after a queue in which that grows. */
+export function oldest(type) {
+  if (!type.oldest_due_seconds) return "–";
+  const text = duration(Math.round(type.oldest_due_seconds));
+  return type.oldest_due_seconds > LATE_SECONDS && !type.paused ? badge(text, "bad") : text;
+}
