@@ -1,0 +1,93 @@
+// What was sent to the callback address of a download, how each attempt went, and sending it again.
+
+import { get, post } from "../../api.js";
+import { ago, askFirst, badge, busy, copyable, duration, fold, problemBox, say, when } from "../../components/index.js";
+import { clear, h } from "../../dom.js";
+import { has, t } from "../../i18n.js";
+
+const LOOK_AGAIN_MS = 2000;
+const PAGE_ROWS = 20;
+const TONES = { pending: "wait", succeeded: "ok", failed: "bad", disabled: "off" };
+
+/**
+ * The deliveries; `element.reload()` asks again, and by itself it does so while one is on its way.
+ *
+ * @param {Place} place
+ * @param {string} path - of the download in the API
+ */
+export function deliveries(place, path) {
+  const inside = h("div", { class: "deliveries" });
+  const element = h("section", {}, h("h2", {}, t("downloads.deliveries.title")), inside);
+  const open = new Set();
+  let timer = 0;
+  let limit = PAGE_ROWS;
+  let gone = false;
+  element.reload = async () => {
+    clearTimeout(timer);
+    try {
+      const { items, next_cursor: next } = await get(`${path}/deliveries`, { limit });
+      const more = next && limit < 200 ? h("button", { type: "button", on: { click: () => ((limit = 200), element.reload()) } }, t("common.next")) : null;
+      clear(inside, items.length ? items.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
+      if (!gone && items.some((item) => item.state === "pending")) timer = setTimeout(element.reload, LOOK_AGAIN_MS);
+    } catch (problem) {
+      clear(inside, problemBox(problem));
+    }
+  };
+  element.reload();
+  place.onLeave(() => {
+    gone = true;
+    clearTimeout(timer);
+  });
+  return element;
+}
+
+function delivery(item, path, open, list) {
+  const button = h("button", { type: "button", on: { click: () => redeliver(item, path, button, list) } }, t("downloads.deliveries.redeliver"));
+  const next = item.state === "pending" && item.next_attempt_at ? [" · ", t("downloads.deliveries.next"), " ", ago(item.next_attempt_at)] : null;
+  const shown = fold(t("downloads.deliveries.attempts", { n: item.attempts }), attempts(item), h("p", { class: "quiet" }, "webhook-id ", copyable(item.delivery_id)));
+  shown.open = open.has(item.delivery_id);
+  shown.addEventListener("toggle", () => (shown.open ? open.add(item.delivery_id) : open.delete(item.delivery_id)));
+  return h(
+    "article",
+    { class: "card delivery" },
+    h(
+      "div",
+      { class: "delivery-head" },
+      badge(t(`downloads.deliveries.states.${item.state}`), TONES[item.state]),
+      h("b", {}, has(`downloads.deliveries.event.${item.type.replace(".", "_")}`) ? t(`downloads.deliveries.event.${item.type.replace(".", "_")}`) : item.type),
+      h("span", { class: "quiet" }, t("downloads.deliveries.to"), " ", h("bdi", {}, item.receiver), " · ", ago(item.created_at), next),
+      button,
+    ),
+    item.state === "disabled" ? h("p", {}, t("downloads.deliveries.disabledText")) : null,
+    shown,
+  );
+}
+
+function attempts(item) {
+  if (!item.last_attempts.length) return h("p", { class: "quiet" }, t("downloads.deliveries.noAttempt"));
+  const head = (name) => h("th", { scope: "col" }, t(`downloads.deliveries.${name}`));
+  const rows = item.last_attempts.map((attempt) =>
+    h(
+      "tr",
+      {},
+      h("td", { data: { label: t("downloads.deliveries.at") } }, when(attempt.started_at)),
+      h("td", { data: { label: t("downloads.deliveries.took") } }, duration(attempt.duration_seconds)),
+      h("td", { data: { label: t("downloads.deliveries.status") } }, attempt.status ?? "–"),
+      h("td", { data: { label: t("downloads.deliveries.error") } }, attempt.error ?? "–"),
+    ),
+  );
+  return h("div", { class: "scroller" }, h("table", { class: "list" }, h("caption", { class: "unseen" }, t("downloads.deliveries.attempts", { n: item.attempts })), h("thead", {}, h("tr", {}, head("at"), head("took"), head("status"), head("error"))), h("tbody", {}, rows)));
+}
+
+async function redeliver(item, path, button, list) {
+  const answer = await askFirst({ title: t("downloads.deliveries.askTitle"), text: t("downloads.deliveries.askText", { receiver: item.receiver }), action: t("downloads.deliveries.redeliver") });
+  if (!answer) return;
+  try {
+    await busy(post(`${path}/deliveries/${item.delivery_id}/redeliver`), button);
+    say(t("downloads.deliveries.sent"));
+    await list.reload();
+  } catch (problem) {
+    if (problem.name !== "Problem") console.error(problem);
+    button.closest(".delivery").append(problemBox(problem));
+  }
+}
