@@ -23,6 +23,7 @@ from activities.orders import serving
 from activities.orders.housekeeping import OrderHousekeeping
 from activities.orders.steps import OrderSteps
 from activities.orders.watching import OrderWatching
+from activities.tasks.housekeeping import TaskHousekeeping
 from activities.tasks.steps import TaskSteps
 from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
@@ -85,6 +86,7 @@ def _of_downloads(services: Services) -> list[Queue]:
                 TransferHousekeeping(services).purge,
                 OrderHousekeeping(services).purge,
                 AddressHousekeeping(services).purge,
+                TaskHousekeeping(services).purge,
             ],
             slots=50,
         ),

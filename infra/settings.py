@@ -316,6 +316,9 @@ class TaskSettings(BaseModel):
     wait_max_seconds: float = Field(
         default=30.0, ge=0, le=300, description="a hold that may wait for longer is answered then; see to your proxies"
     )
+    runs_kept_hours: float = Field(
+        default=1.0, ge=0, description="for which the engine keeps what a lane did before it went on as a new run"
+    )
 
 
 class Settings(BaseSettings):

@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.addresses.housekeeping import AddressHousekeeping
     from activities.downloads.housekeeping import DownloadHousekeeping
     from activities.orders.housekeeping import OrderHousekeeping
+    from activities.tasks.housekeeping import TaskHousekeeping
     from activities.transfers.housekeeping import TransferHousekeeping
     from activities.webhooks.housekeeping import WebhookHousekeeping
     from domain.downloads.housekeeping import Swept
@@ -42,6 +43,8 @@ class HousekeepingWorkflow:
             await self._step(OrderHousekeeping.purge)
         if workflow.patched("addresses-purged"):
             await self._step(AddressHousekeeping.purge)
+        if workflow.patched("task-runs-purged"):
+            await self._step(TaskHousekeeping.purge)
         return swept
 
     async def _step(self, method: Callable[[Any], Awaitable[Report]]) -> Report:

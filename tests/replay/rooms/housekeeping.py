@@ -15,4 +15,4 @@ async def record(recorder: Recorder) -> None:
     """Keep house once."""
     workflow_id = "housekeeping-recorded"
     await recorder.engine.execute_workflow(HousekeepingWorkflow.run, id=workflow_id, task_queue=downloads.QUEUE)
-    await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, "nothing-due-addresses")
+    await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, "nothing-due-tasks")

@@ -1,0 +1,42 @@
+"""Housekeeping of the room: what lanes did in runs from which they have gone on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+
+from infra import log
+from infra.services import Services
+
+MOST: Final = 5_000
+"""Of one time; the next one takes the rest."""
+
+
+class TaskHousekeeping:
+    """The activity that keeps the engine to what somebody still wants."""
+
+    def __init__(self, services: Services) -> None:
+        self._engine = services.engine
+        self._kept = timedelta(hours=services.settings.tasks.runs_kept_hours)
+
+    @activity.defn(name="task_purge_runs")
+    async def purge(self) -> None:
+        """Delete histories whose lanes carried on long ago: they hold every task once for each request about it."""
+        before = datetime.now(UTC) - self._kept
+        query = (
+            f"WorkflowType = 'TaskLane' AND ExecutionStatus = 'ContinuedAsNew' AND CloseTime < '{before.isoformat()}'"
+        )
+        # All are found before the first is deleted: what is deleted moves the pages of what is left.
+        runs = [(each.id, each.run_id) async for each in self._engine.list_workflows(query, limit=MOST)]
+        for workflow_id, run_id in runs:
+            execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+            await self._engine.workflow_service.delete_workflow_execution(
+                DeleteWorkflowExecutionRequest(namespace=self._engine.namespace, workflow_execution=execution)
+            )
+            activity.heartbeat()
+        if runs:
+            log.get(__name__).info("task_runs_purged", runs=len(runs))
