@@ -44,8 +44,17 @@ from infra import log
 
 PAUSE_SECONDS = 0.002
 """How long a lone request waits for company."""
-SPACING_SECONDS = 0.02
-"""From one group to the next of a lane that many ask: each costs the engine about the same, however large it is."""
+BEAT_SECONDS = 0.01
+"""Groups of many leave on beats of the clock that all processes go by: the engine takes those that come at the same
+time for little more than one."""
+SPACING_SECONDS = 0.04
+"""From one group of many to the next of a lane: each costs engine and worker 10 ms, however large it is."""
+SPACING_MAX_SECONDS = 0.06
+"""The same while many lanes are asked at once."""
+LANES_AT_ONCE = 2
+"""So many lanes are asked without the others being thought of."""
+RETURN_SECONDS = 0.012
+"""How long a lane waits, however late its answer was, for those who got it and come again."""
 MANY = 8
 CLOSING_SECONDS = 0.01
 AGAIN_SECONDS = 0.05
@@ -101,15 +110,16 @@ class _Lane:
         self.pos = pos
         self.waiting: deque[_Wish] = deque()
         self.weight = 0
-        self.full = asyncio.Event()
-        self.asked_at = 0.0
-        self.taken = 0
+        self.ready = asyncio.Event()
+        self.asked_at = self.answered_at = 0.0
+        self.taken = self.come = 0
         self.rules: Rules | None = None
         self.version = 0
         self.serving: asyncio.Task[None] | None = None
 
     def put(self, wish: _Wish) -> None:
         self.waiting.append(wish)
+        self.come += 1
         self._grow(wish)
 
     def put_back(self, wishes: list[_Wish]) -> None:
@@ -129,17 +139,47 @@ class _Lane:
                 room -= wish.weight
                 group.append(wish)
         self.taken = len(group)
-        if not self._is_full():
-            self.full.clear()
+        self.asked_at = time.monotonic()
+        self._begin_anew()
         return group
+
+    def answered(self) -> None:
+        """The group has its answers, and those who got them may come again."""
+        self.answered_at = time.monotonic()
+        self._begin_anew()
+
+    async def gather(self, spacing: float) -> None:
+        """Let requests come together: longer where many came last time, but not longer than until all are back."""
+        if time.monotonic() - self.answered_at > SPACING_MAX_SECONDS:
+            self.taken = 0
+        if self.taken < MANY:
+            due = self.asked_at + spacing * self.taken / MANY
+            await self._wait(max(PAUSE_SECONDS, due - time.monotonic()))
+            return
+        left = max(PAUSE_SECONDS, self.answered_at + RETURN_SECONDS - time.monotonic())
+        if await self._wait(until_beat(time.time(), left, spacing, self.pos * BEAT_SECONDS)):
+            await asyncio.sleep(until_beat(time.time(), 0.0, BEAT_SECONDS))
+
+    async def _wait(self, seconds: float) -> bool:
+        """Whether there is no need to wait any longer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await self.ready.wait()
+        return False
 
     def _grow(self, wish: _Wish) -> None:
         self.weight += wish.weight
-        if self._is_full():
-            self.full.set()
+        if self._is_ready():
+            self.ready.set()
 
-    def _is_full(self) -> bool:
-        return len(self.waiting) >= GROUP_MAX_OPERATIONS or self.weight >= GROUP_MAX_BYTES - FRAME_BYTES
+    def _begin_anew(self) -> None:
+        self.come = 0
+        if not self._is_ready():
+            self.ready.clear()
+
+    def _is_ready(self) -> bool:
+        is_full = len(self.waiting) >= GROUP_MAX_OPERATIONS or self.weight >= GROUP_MAX_BYTES - FRAME_BYTES
+        return is_full or self.come >= self.taken > 1
 
 
 class Lanes:
@@ -153,6 +193,7 @@ class Lanes:
         self._engine = engine
         self._learn = learn
         self._lanes: dict[LaneName, _Lane] = {}
+        self._serving = 0
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
@@ -201,25 +242,30 @@ class Lanes:
         wish = _Wish(what, checked(what), asyncio.get_running_loop().create_future())
         lane.put(wish)
         if lane.serving is None:
+            self._serving += 1
             lane.serving = asyncio.create_task(self._serve(lane))
         return wish.answer
 
     async def _serve(self, lane: _Lane) -> None:
         while lane.waiting:
-            await _gather(lane)
+            await lane.gather(self._spacing())
             group = lane.take()
             if not group:
                 continue
-            lane.asked_at = time.monotonic()
             try:
                 await self._hand_over(lane, group)
             except Exception as error:  # noqa: BLE001 - every caller is told, whatever it was
                 for wish in group:
                     if not wish.answer.done():
                         wish.answer.set_exception(error)
+            lane.answered()
         lane.serving = None
+        self._serving -= 1
         if len(self._lanes) > LANES_KEPT:
             self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
+
+    def _spacing(self) -> float:
+        return min(SPACING_SECONDS * max(1.0, self._serving / LANES_AT_ONCE), SPACING_MAX_SECONDS)
 
     async def _hand_over(self, lane: _Lane, wishes: list[_Wish]) -> None:
         figures.GROUPS.labels(lane.type).observe(len(wishes))
@@ -302,16 +348,9 @@ def checked(what: Any) -> int:
     return len(encoded)
 
 
-async def _gather(lane: _Lane) -> None:
-    """Let requests come together: longer where many came last time."""
-    pause = PAUSE_SECONDS
-    if lane.taken >= MANY:
-        pause = max(pause, lane.asked_at + SPACING_SECONDS - time.monotonic())
-    if lane.full.is_set():
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(pause):
-            await lane.full.wait()
+def until_beat(now: float, seconds: float, spacing: float, offset: float = 0.0) -> float:
+    """At least so many seconds, and from there on up to the next beat, which is the same for whoever goes by it."""
+    return seconds + (offset - now - seconds) % spacing
 
 
 def _answer(wishes: list[_Wish], answers: Sequence[object]) -> list[_Wish]:
