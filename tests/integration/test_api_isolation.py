@@ -1,0 +1,329 @@
+"""Isolation, route by route: with everything that another project owns a stranger sees, changes and guesses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, unquote
+
+import asyncpg
+import pytest
+from temporalio.client import Client
+from yarl import URL
+
+from api.app import ROOMS
+from api.routes import Access, Route
+from infra.database import Database
+from infra.settings import Settings
+from sims.receiver import running_receiver
+from tests.door import Door, opened
+from tests.estates import MARK, Builder, Estate
+from tests.exports import working
+from tests.stack import eventually
+
+# One house is built for all, and every route is asked in twenty ways.
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+
+ROUTES = [route for room in ROOMS for route in room]
+LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
+# To register a type is to ask for a name that must be one in the whole house: the answer tells that it is taken.
+TELLS_THAT_IT_IS_TAKEN = {"POST /v1/register_task_type", "POST /v1/register_task"}
+# The report of a day is made from what a platform tells; here is none.
+NEEDS_A_PLATFORM = "GET /v1/platforms/{platform}/reports/{day}"
+# What a row may change by itself: a key that is used, a lane that says how it stands.
+SHORTEST = 4
+"""What is shorter stands in many a sentence that does not mean it."""
+VOLATILE = {"last_used_at", "updated_at", "read_at"}
+UNMOVED = """
+    SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_name NOT LIKE 'limit_%'
+"""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request of a route, and what it names."""
+
+    route: Route
+    path: str
+    query: Mapping[str, Any]
+    body: Any
+
+    @property
+    def sent(self) -> str:
+        """Everything that is said in it."""
+        return json.dumps([self.path, self.query, self.body], default=str)
+
+
+@dataclass(frozen=True)
+class House:
+    """A door, the owner of everything there is, and a stranger."""
+
+    door: Door
+    database: Database
+    engine: Client
+    owner: Estate
+    stranger: str
+    key: str
+    cookie: Mapping[str, str]
+
+
+@pytest.fixture
+async def house(settings: Settings, database: Database) -> AsyncIterator[House]:
+    """API, worker and receiver; one project owns something of every kind, the other nothing at all."""
+    async with running_receiver() as receiver:
+        address = receiver.base.removeprefix("http://")
+        quick = {"window_seconds": 1, "timeout_seconds": 2.0, "terminate_wait_seconds": 0.1, "kept_seconds": 3_600.0}
+        settings = settings.model_copy(
+            update={
+                "guard": settings.guard.model_copy(update={"allow": [address]}),
+                "transfers": settings.transfers.model_copy(update=quick),
+                "orders": settings.orders.model_copy(update={"own_address": "http://127.0.0.1:8080"}),
+            }
+        )
+        async with opened(settings) as door, working(settings) as running:
+            mine = await door.make_project(MARK)
+            owner = await Builder(door, running.services, receiver, *mine).build()
+            stranger, key = await door.make_project("stranger")
+            cookie = await door.ask("POST", "/v1/session", json={"api_key": key})
+            sent = cookie.headers["Set-Cookie"].partition(";")[0]
+            await eventually(lambda: is_quiet(door, database, owner))
+            yield House(
+                door, database, running.services.engine, owner, stranger, key, {"Cookie": sent, "Haulage-Console": "1"}
+            )
+
+
+async def is_quiet(door: Door, database: Database, owner: Estate) -> bool:
+    """Whether all work of the owner has come to an end, so that from now on only strangers change anything."""
+    job = await door.ask("GET", f"/v1/transfers/jobs/{quote(owner.job_id)}", key=owner.key)
+    purge = await door.as_admin("GET", f"/v1/addresses/logical-deletes/purges/{owner.purge_id}")
+    async with database.connection() as connection:
+        head = await connection.fetchrow("SELECT pending, running FROM task_heads")
+    told = head is not None and (head["pending"], head["running"]) == (1, 1)
+    return told and bool(job.body.get("finished_at")) and purge.body.get("progress") != "running"
+
+
+def asks(route: Route, estate: Estate) -> list[Ask]:
+    """How a route is asked about an estate: with no more than it needs, and with every filter that names a thing."""
+    path = route.path.format_map({name: quote(value, safe="") for name, value in estate.variables(route).items()})
+    named = names(route, estate)
+    needed = [name for name, each in (route.query.model_fields if route.query else {}).items() if each.is_required()]
+    queries = [{name: named[name] for name in needed}]
+    if named.keys() - set(needed):
+        queries.append(named)
+    body = bodies(estate).get(route.name, {}) if route.body else None
+    return [Ask(route, path, query, body) for query in queries]
+
+
+def names(route: Route, estate: Estate) -> dict[str, Any]:
+    """What of an estate a query can name."""
+    known = {
+        "platform": estate.platform,
+        "mark": estate.mark,
+        "page": 0,
+        "page_size": 10,
+        "task_type": estate.task_type,
+        "task_id": estate.queued_id if route.tag == "tasks" else estate.task_id,
+        "name": estate.task_type,
+        "prefix": estate.task_type,
+        "order_id": estate.order_id,
+        "search": estate.job_id,
+        "project_id": estate.project_id,
+        "address_id": estate.address_id,
+    }
+    return {name: known[name] for name in (route.query.model_fields if route.query else ()) if name in known}
+
+
+def bodies(estate: Estate) -> dict[str, Any]:
+    """What routes are sent that name things in their body; all others are judged before that, or name nothing."""
+    new = {"task_type": estate.task_type}
+    held = {"task_id": estate.held_id, "lease": estate.lease}
+    export = {"data": [{"name": "x"}], "project_id": estate.project_id}
+    file = {
+        "biz_id": 3,
+        "app_id": 7,
+        "file_path": "/etc/other.conf",
+        "file_name": "other.conf",
+        "signature": "cd" * 32,
+        "target_user": "root",
+        "target_file_dir": "/data/other",
+    }
+    return {
+        "POST /v1/downloads": export,
+        "POST /v1/templates/preview": {"data": [{"name": "x"}]},
+        "POST /v1/transfers": {**file, "target_agent_id": "a"},
+        "POST /v1/transfers:batch": {**file, "targets": [{"target_agent_id": "b"}]},
+        "POST /v1/create_task": {"task_data": new},
+        "POST /v1/create_tasks": {"task_list": [new]},
+        "POST /v1/hold_tasks": new,
+        "POST /v1/hold_task": new,
+        "POST /v1/register_task_type": {"task_type_data": new},
+        "POST /v1/register_task": {"task_type_data": new},
+        "POST /v1/pause_task_type": new,
+        "POST /v1/resume_task_type": new,
+        "POST /v1/set_task": {"task_data": {**held, "status": 3}},
+        "POST /v1/set_tasks": {"task_list": [{**held, "status": 3}]},
+        "POST /v1/heartbeat_tasks": {"task_list": [held]},
+        "POST /v1/cancel_task": {"task_id": estate.queued_id},
+        "POST /v1/cancel_tasks": {"task_ids": [estate.queued_id]},
+        "POST /v1/put_back_tasks": {"task_list": [held]},
+    }
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an ask was answered."""
+
+    status: int
+    text: str
+
+    def without(self, estate: Estate) -> str:
+        """The answer without what the caller had said, and without what differs every time."""
+        text = self.text
+        for name, value in sorted(vars(estate).items(), key=lambda each: len(str(each[1])), reverse=True):
+            if isinstance(value, str) and len(value) >= SHORTEST:
+                text = text.replace(json.dumps(value)[1:-1], f"<{name}>").replace(value, f"<{name}>")
+        return text
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it says no, in whichever form."""
+        told = json.loads(self.text) if self.text.startswith("{") else {}
+        return self.status >= 400 or ("msg" in told and told["code"] != 0)
+
+
+async def tell(house: House, ask: Ask, headers: Mapping[str, str], **more: str) -> Told:
+    """Send it; of streams the first words."""
+    url = URL(house.door.address + ask.path, encoded=True).update_query({**ask.query, **more})
+    sent = {} if ask.body is None else {"json": ask.body}
+    async with house.door.session.request(
+        ask.route.method, url, headers={**headers, "X-Request-Id": "isolation"}, allow_redirects=False, **sent
+    ) as answer:
+        streams = answer.content_type == "text/event-stream"
+        body = await (answer.content.readany() if streams else answer.read())
+        return Told(answer.status, body.decode(errors="replace"))
+
+
+async def rows(database: Database) -> set[str]:
+    """All that is written down."""
+    async with database.connection() as connection:
+        return {row for table in await tables(connection) for row in await dump(connection, table)}
+
+
+async def tables(connection: asyncpg.Connection[asyncpg.Record]) -> list[str]:
+    """All tables but those that count by themselves."""
+    return [row["table_name"] for row in await connection.fetch(UNMOVED)]
+
+
+async def dump(connection: asyncpg.Connection[asyncpg.Record], table: str) -> list[str]:
+    """A table's rows as text."""
+    found = await connection.fetch(f'SELECT to_jsonb(t)::text AS row FROM "{table}" t')  # noqa: S608
+    kept = [{name: value for name, value in json.loads(each["row"]).items() if name not in VOLATILE} for each in found]
+    return [f"{table} {json.dumps(row, sort_keys=True)}" for row in kept]
+
+
+async def histories(house: House) -> dict[str, tuple[str, int]]:
+    """How far the owner's workflows have come."""
+    owner = house.owner
+    lane = f"tasks/{owner.task_type}/1"
+    found = {}
+    for workflow_id in (f"download:{owner.project_id}:{owner.task_id}", owner.job_id, lane):
+        seen = await house.engine.get_workflow_handle(workflow_id).describe()
+        found[workflow_id] = (seen.run_id, seen.history_length)
+    return found
+
+
+def check_unseen(ask: Ask, owner: Estate, told: Told) -> None:
+    """Nothing of the owner's stands in an answer that the caller had not said."""
+    said, text = unquote(ask.sent), told.text
+    own = sorted((value for value in vars(owner).values() if isinstance(value, str)), key=len, reverse=True)
+    for value in own:
+        if json.dumps(value)[1:-1] in said:
+            text = text.replace(value, "")
+    private = [owner.task_id, owner.delivery_id, owner.transfer_id, owner.queued_id, owner.held_id, owner.purge_id]
+    assert [each for each in (MARK, owner.project_id, owner.key_id, *private) if each in text] == [], ask
+
+
+def check_alike(house: House, ask: Ask, seen: Told, missed: Told) -> None:
+    """What is another's is answered as what is not there at all."""
+    if ask.route.name in TELLS_THAT_IT_IS_TAKEN:
+        return
+    assert seen.status == missed.status, (ask, seen, missed)
+    assert seen.is_refusal == missed.is_refusal, (ask, seen, missed)
+    if seen.is_refusal:
+        assert seen.without(house.owner) == missed.without(house.owner.made_up()), ask
+
+
+async def walk(house: House, routes: list[Route], headers: Mapping[str, str]) -> None:
+    """Ask routes about what the owner has and about what nobody has, those that read before all others."""
+    before, begun = await rows(house.database), await histories(house)
+    nobody = house.owner.made_up()
+    for route in sorted(routes, key=lambda each: (each.name in TELLS_THAT_IT_IS_TAKEN, each.method != "GET")):
+        for real, unreal in zip(asks(route, house.owner), asks(route, nobody), strict=True):
+            seen, missed = await tell(house, real, headers), await tell(house, unreal, headers)
+            check_unseen(real, house.owner, seen)
+            check_alike(house, real, seen, missed)
+            # Of a job's window anybody can reckon that it is over.
+            assert not route.variables or seen.status in {404, 410}, (real, seen)
+    assert before - await rows(house.database) == set()
+    assert await histories(house) == begun
+
+
+@pytest.mark.parametrize("by", ["cookie", "key"])
+async def test_a_stranger_sees_changes_and_guesses_nothing(house: House, by: str) -> None:
+    """With the owner's real ids in every path, query and body."""
+    await walk(house, LOCKED, house.cookie if by == "cookie" else {"Authorization": f"Bearer {house.key}"})
+
+
+async def test_what_a_stranger_must_not_see_is_there(house: House) -> None:
+    """Every id is real: the owner, and the operator, are answered where a stranger is not."""
+    admin = house.door.settings.api.admin_key.get_secret_value()
+    keys = {Access.ADMIN: admin, Access.OWNER: house.owner.key, Access.PROJECT: house.owner.key}
+    for route in LOCKED:
+        if route.method != "GET" or route.name == NEEDS_A_PLATFORM:
+            continue
+        key = keys.get(route.access, house.owner.key)
+        for ask in asks(route, house.owner):
+            told = await tell(house, ask, {"Authorization": f"Bearer {key}"})
+            assert told.status == HTTPStatus.UPGRADE_REQUIRED or not told.is_refusal, (ask, told)
+
+
+async def test_the_admin_within_a_project_sees_what_the_project_sees(house: House) -> None:
+    """The header narrows the admin key down to one project, on every route that works on one."""
+    admin = house.door.settings.api.admin_key.get_secret_value()
+    routes = [route for route in LOCKED if route.is_within_project]
+    await walk(house, routes, {"Authorization": f"Bearer {admin}", "Haulage-Project": house.stranger})
+
+
+async def test_naming_the_owner_s_project_opens_no_route(house: House) -> None:
+    """Neither in the header nor in the query, and nobody's project is answered alike."""
+    before, begun = await rows(house.database), await histories(house)
+    owner, nobody = house.owner, house.owner.made_up()
+    for route in LOCKED:
+        for ask in asks(route, owner):
+            for named in ("header", "query"):
+                if named == "query" and route.method != "GET":
+                    continue
+                told = [await name_project(house, ask, named, each.project_id) for each in (owner, nobody)]
+                assert all(each.is_refusal for each in told), (ask, told)
+                check_unseen(ask, owner, told[0])
+                assert told[0].without(owner) == told[1].without(nobody), ask
+    assert before - await rows(house.database) == set()
+    assert await histories(house) == begun
+
+
+async def name_project(house: House, ask: Ask, where: str, project_id: str) -> Told:
+    """Send it for a project that is not the caller's."""
+    if where == "header":
+        return await tell(house, ask, {**house.cookie, "Haulage-Project": project_id})
+    return await tell(house, ask, house.cookie, project=project_id)
+
+
+def test_every_route_that_names_things_in_its_body_is_asked_about_them() -> None:
+    """A new route of a project with a body has to say here what it names."""
+    nothing: dict[str, Any] = dict.fromkeys(Estate.__dataclass_fields__, "")
+    named = bodies(Estate(**nothing))
+    bodied = {route.name for route in LOCKED if route.body and route.is_within_project}
+    assert bodied == named.keys()
