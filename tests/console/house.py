@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from sims.gse.server import running_gse
 from sims.gse.world import World
 from sims.oss.server import Oss, running_oss
 from sims.platforms.server import Platforms, running_platforms
+from sims.receiver import Receiver, running_receiver
 from sims.source import Source, running_source
 from tests import orders, stack, transfers
 from tests.door import Door, opened
@@ -50,6 +51,7 @@ class Console:
     door: Door
     worker: Working
     source: Source
+    receiver: Receiver
     platforms: Platforms
     world: World
     disks: Disks
@@ -99,6 +101,7 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
     async with AsyncExitStack() as held:
         database_url = await held.enter_async_context(stack.own_database(parts, template))
         source = await held.enter_async_context(running_source())
+        receiver = await held.enter_async_context(running_receiver())
         disks = Disks(folder / "hosts", links=True)
         world = World(transfers.QUICK, disks)
         gse = await held.enter_async_context(running_gse(world))
@@ -108,13 +111,13 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         settings = _settings(parts, database_url, folder, port)
         settings = transfers.tuned(settings, gse, folder)
         settings = orders.tuned(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")
-        settings = _opened_to(settings, source, oss, folder)
+        settings = _opened_to(settings, [source.base, receiver.base], oss, folder)
         with pytest.MonkeyPatch.context() as patch:
             # Only while clients connect: other tests of this process have namespaces of their own.
             await _own_namespace(parts, patch)
             door = await held.enter_async_context(opened(settings, port=port))
             worker = await held.enter_async_context(working(door.settings))
-        yield Console(door, worker, source, platforms, world, disks, oss)
+        yield Console(door, worker, source, receiver, platforms, world, disks, oss)
 
 
 async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
@@ -138,8 +141,8 @@ def _settings(parts: Stack, database_url: str, folder: Path, port: int) -> Setti
     )
 
 
-def _opened_to(settings: Settings, source: Source, oss: Oss, folder: Path) -> Settings:
-    allow = [*settings.guard.allow, source.base.removeprefix("http://")]
+def _opened_to(settings: Settings, bases: Sequence[str], oss: Oss, folder: Path) -> Settings:
+    allow = [*settings.guard.allow, *(base.removeprefix("http://") for base in bases)]
     quick = {"retry_pause_seconds": 0.01, "rerun_pause_seconds": 0.01}
     return settings.model_copy(
         update={
