@@ -14,6 +14,7 @@ from infra.tables.base import Row, UtcTime
 STATES = ("pending", "running", "succeeded", "failed", "cancelled", "expired")
 _KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
 _NEWEST_FIRST = text("created_at DESC")
+_UNFINISHED = text("state IN ('pending', 'running')")
 
 
 class Download(Row, table=True):
@@ -23,6 +24,8 @@ class Download(Row, table=True):
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
         Index("ix_downloads_expires_at", "expires_at", postgresql_where=text("state = 'succeeded'")),
+        Index("ix_downloads_unfinished", "project_id", "state", postgresql_where=_UNFINISHED),
+        Index("ix_downloads_failed", "finished_at", postgresql_where=text("state = 'failed'")),
         Index("ix_downloads_created_at", _NEWEST_FIRST),
         Index("ix_downloads_project_id_created_at", "project_id", _NEWEST_FIRST),
         Index("ix_downloads_project_id_state_created_at", "project_id", "state", _NEWEST_FIRST),

@@ -1,0 +1,277 @@
+"""The overview: how the parts do, what every room has to do, and who sees what of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from api.overview import engine
+from domain import projects
+from infra.database import Database
+from infra.settings import Settings
+from tests.door import Door, opened
+from tests.exports import working
+from tests.stack import PATIENCE_SECONDS, eventually
+
+pytestmark = pytest.mark.stack
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+LONG_AGO = NOW - timedelta(hours=1)
+
+_DOWNLOAD = """
+    INSERT INTO downloads (task_id, project_id, file_name, type, state, created_at, started_at, finished_at, request,
+        processings)
+    VALUES ($1, $2, 'x', 'csv', $3, $4, $4, $5, '{}', 1)
+"""
+_JOB = """
+    INSERT INTO transfer_jobs (job_id, closes_at, deadline_at, finished_at, expires_at)
+    VALUES ($1, $2, $2, $3, now() + interval '1 hour') RETURNING id
+"""
+_SHARD = """
+    INSERT INTO transfer_shards (job, number, project_id, signature, target_user, folder, file_name, sendings)
+    VALUES ($1, $2, $3, 's', 'u', 'f', 'n', '[]')
+"""
+_TARGET = """
+    INSERT INTO transfer_targets (job, key, shard, agent_id, container_id, state, message, sending, failures,
+        failed_in, progress, speed)
+    VALUES ($1, $2, $3, 'a', 'c', $4, '', 0, 0, 0, 0, 0)
+"""
+_SLICE = """
+    INSERT INTO order_slices (platform, start_at, end_at, track, claimed_at, holder, attempts, failed_at, done_at)
+    VALUES ($1, $2, $3, 'live', $4, $5, 0, $6, $7)
+"""
+
+
+@pytest.fixture
+async def door(settings: Settings) -> AsyncIterator[Door]:
+    """The whole API."""
+    async with opened(settings) as door:
+        yield door
+
+
+def figures(body: dict[str, Any], room: str) -> dict[str, Any]:
+    """What an overview says of a room."""
+    found: dict[str, Any] = next(each for each in body["rooms"] if each["room"] == room)
+    return found
+
+
+def counts(body: dict[str, Any], room: str) -> tuple[int, int, int]:
+    """What runs, waits and failed in a room."""
+    found = figures(body, room)
+    return found["running"], found["waiting"], found["failed"]
+
+
+async def lay_out(database: Database, project_id: str, number: int) -> None:
+    """Something of everything for a project; the more the higher its number."""
+    async with database.connection() as connection:
+        for place in range(number):
+            for state, end in (("running", None), ("pending", None), ("failed", NOW), ("succeeded", NOW)):
+                await connection.execute(_DOWNLOAD, f"{state}{number}-{place}", project_id, state, LONG_AGO, end)
+        # Failed so long ago that nobody wants to hear of it.
+        await connection.execute(_DOWNLOAD, f"old{number}", project_id, "failed", LONG_AGO, NOW - timedelta(days=2))
+        await connection.execute(
+            "INSERT INTO order_platforms (platform, project_id, kind, shop, base_url, created_at, revision, "
+            "unserved_since) VALUES ($1, $2, 'k', 's', 'u', now(), 0, now())",
+            f"shop-{number}",
+            project_id,
+        )
+        ends = [(None, None, None), ("worker", None, None), (None, NOW, None), (None, None, NOW)]
+        for place in range(number):
+            for kind, (holder, failed_at, done_at) in enumerate(ends):
+                start = LONG_AGO + timedelta(minutes=10 * place + kind)
+                end = start + timedelta(minutes=1)
+                await connection.execute(_SLICE, f"shop-{number}", start, end, LONG_AGO, holder, failed_at, done_at)
+        await connection.execute(
+            "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, "
+            "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
+            "VALUES ($1, $2, 1, 1, 1, 1, 1, $3, 1, 1, 1)",
+            f"type-{number}",
+            project_id,
+            number == 2,
+        )
+        await connection.execute(
+            "INSERT INTO task_heads (type, pos, number, next_order_time, due, pending, running, success, failed, held, "
+            "retries, timeouts, is_full) VALUES ($1, 1, 1, $2, $3, $3, $4, 0, 0, 0, 0, 0, false)",
+            f"type-{number}",
+            int(LONG_AGO.timestamp() * 1000),
+            10 * number,
+            number,
+        )
+
+
+async def lay_out_job(database: Database, project_ids: list[str], *, over: bool) -> None:
+    """A job in which each project has a target in every state."""
+    async with database.connection() as connection:
+        job = await connection.fetchval(_JOB, f"job-{over}", LONG_AGO, NOW if over else None)
+        for shard, project_id in enumerate(project_ids):
+            await connection.execute(_SHARD, job, shard, project_id)
+            states = ("Success", "Failed", "Timeout") if over else ("Pending", "Running", "Success", "Failed")
+            for place, state in enumerate(states):
+                await connection.execute(_TARGET, job, 10 * shard + place, shard, state)
+
+
+async def test_a_project_sees_its_own_figures_and_the_admin_all(door: Door, database: Database) -> None:
+    """Every room counts what runs, waits and failed for each project apart."""
+    (one, key), (two, _) = await door.make_project("one"), await door.make_project("two")
+    await lay_out(database, one, 1)
+    await lay_out(database, two, 2)
+    for over in (False, True):
+        await lay_out_job(database, [one, two], over=over)
+    own = (await door.ask("GET", "/v1/overview", key=key)).body
+    every = (await door.as_admin("GET", "/v1/overview")).body
+    within = (await door.as_admin("GET", "/v1/overview", headers={"Haulage-Project": two})).body
+    for room, mine, others in (
+        ("downloads", (1, 1, 1), (2, 2, 2)),
+        # Failed: one in the job that goes on, two in the one that is over.
+        ("transfers", (1, 1, 3), (1, 1, 3)),
+        ("orders", (1, 1, 1), (2, 2, 2)),
+        ("tasks", (1, 10, 0), (2, 20, 0)),
+    ):
+        assert counts(own, room) == mine, room
+        assert counts(within, room) == others, room
+        assert counts(every, room) == tuple(map(sum, zip(mine, others, strict=True))), room
+    assert (own["project_id"], within["project_id"], every["project_id"]) == (one, two, None)
+    assert figures(own, "downloads")["oldest_running_seconds"] >= 3_600
+    assert figures(own, "orders")["oldest_failed_seconds"] < 3_600
+    assert figures(own, "orders")["failed_since"] is None
+
+
+async def test_what_somebody_should_look_at_is_named(door: Door, database: Database) -> None:
+    """Queues without workers, platforms that nobody serves, types that are paused, tasks that nobody comes for."""
+    (one, key), (two, _) = await door.make_project("one"), await door.make_project("two")
+    await lay_out(database, one, 1)
+    await lay_out(database, two, 2)
+
+    def concerns(body: dict[str, Any], room: str) -> dict[str, int]:
+        return {each["trouble"]: each["count"] for each in figures(body, room)["concerns"]}
+
+    own = (await door.ask("GET", "/v1/overview", key=key)).body
+    every = (await door.as_admin("GET", "/v1/overview")).body
+    assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1}
+    assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2}
+    assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10}
+    # What is paused is not overdue.
+    assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1}
+
+
+async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -> None:
+    """Addresses, the engine's queues and the way to its own pages."""
+    ui = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
+    async with opened(settings.model_copy(update={"engine": ui})) as door:
+        _, key = await door.make_project()
+        own = (await door.ask("GET", "/v1/overview", key=key)).body
+        every = (await door.as_admin("GET", "/v1/overview")).body
+    assert [each["room"] for each in own["rooms"]] == ["downloads", "transfers", "orders", "tasks"]
+    assert [each["room"] for each in every["rooms"]] == ["downloads", "transfers", "orders", "addresses", "tasks"]
+    assert own["queues"] == []
+    assert {each["engine_url"] for each in own["rooms"]} == {None}
+    assert all(each["engine_url"].startswith("http://temporal.example.com/namespaces/") for each in every["rooms"])
+    assert {each["name"]: each["ok"] for each in own["parts"]} == {"database": True, "engine": True, "bucket": True}
+
+
+async def test_workers_are_seen_at_the_queues_that_they_poll(door: Door) -> None:
+    """And what waits at the others is counted there."""
+    async with working(door.settings, ["tasks"]):
+
+        async def polled() -> bool:
+            queues = (await door.as_admin("GET", "/v1/overview")).body["queues"]
+            return {each["name"] for each in queues if each["workers"]} == {"tasks"}
+
+        await eventually(polled)
+
+
+async def test_a_download_that_nobody_took_up_waits(door: Door, database: Database) -> None:
+    """It has no row yet: the engine knows of it, until a worker writes one."""
+    project_id, key = await door.make_project()
+    made = await door.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
+
+    async def waiting(count: int) -> bool:
+        return counts((await door.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
+
+    await eventually(lambda: waiting(1))
+    async with database.connection() as connection:
+        await connection.execute(_DOWNLOAD, made.body["task_id"], project_id, "succeeded", NOW, NOW)
+    await eventually(lambda: waiting(0))
+
+
+async def test_the_engine_s_index_is_asked_seldom_however_many_look(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes ten questions a second from everybody together; and when it does not answer, all else is shown."""
+    asked = []
+
+    async def unrecorded(_: object) -> list[object]:
+        asked.append(1)
+        raise ConnectionError("no index")
+
+    monkeypatch.setattr(engine, "unrecorded", unrecorded)
+    seen = await asyncio.gather(*(door.as_admin("GET", "/v1/overview") for _ in range(50)))
+    assert {each.status for each in seen} == {200}
+    assert len(asked) == 1
+
+
+async def next_event(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    """The next overview of a stream."""
+    while True:
+        line = await answer.content.readline()
+        assert line, "the stream has ended"
+        if line.startswith(b"data: "):
+            overview: dict[str, Any] = json.loads(line[6:])
+            return overview
+
+
+def watching(door: Door, key: str) -> Any:
+    """A stream of overviews."""
+    url = f"{door.address}/v1/overview/events"
+    return door.session.get(url, headers={"Authorization": f"Bearer {key}"})
+
+
+async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(door: Door, database: Database) -> None:
+    """At once and then every two seconds, what is new included; and never again once the key opens nothing."""
+    project_id, key = await door.make_project()
+    parsed = projects.parse(key)
+    assert parsed is not None
+    async with watching(door, key) as answer:
+        assert counts(await next_event(answer), "downloads") == (0, 0, 0)
+        await lay_out(database, project_id, 1)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while counts(await next_event(answer), "downloads") != (1, 1, 1):
+                pass
+        await door.as_admin("DELETE", f"/v1/projects/{project_id}/keys/{parsed.key_id}")
+        while line := await answer.content.readline():
+            assert line.strip() == b""
+
+
+async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -> None:
+    """The next one is told to come back; one that closes makes room."""
+    async with opened(settings, streams_per_project=1) as door:
+        _, key = await door.make_project()
+        async with watching(door, key) as first:
+            await next_event(first)
+            async with watching(door, key) as second:
+                assert second.status == 429
+
+        async def there_is_room() -> bool:
+            async with watching(door, key) as third:
+                return bool(third.status == 200)
+
+        await eventually(there_is_room)
+
+
+async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
+    """It waits for nobody who only looks."""
+    async with aiohttp.ClientSession() as session:
+        async with opened(settings) as door:
+            _, key = await door.make_project()
+            url = f"{door.address}/v1/overview/events"
+            answer = await session.get(url, headers={"Authorization": f"Bearer {key}"})
+            await next_event(answer)
+        while await answer.content.readline():
+            pass
+        assert answer.content.at_eof()
