@@ -1,0 +1,190 @@
+"""A house that looks lived in: something of every kind in every room, for pictures and for checks of every page."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from infra.tables.addresses import AddressMessage, LogicalDelete
+from sims.gse.scenario import Action, Rule, Scenario
+from sims.platforms import scenario as platforms
+from tests import transfers
+from tests.console.house import Console, Project
+from tests.orders import since
+from tests.queues import FAILED, SUCCESS
+from tests.stack import eventually
+
+PLATFORM, TROUBLED = "taobao-3021", "shop-eu-17"
+RUNNING_ROWS = 60_000
+AGENTS = 60
+MESSAGES = 24
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page worth a look: its name, its address, and who looks."""
+
+    name: str
+    path: str
+    who: Literal["nobody", "project", "admin"] = "project"
+
+
+@dataclass(frozen=True)
+class Showcase:
+    """What was put in, and the pages that show it."""
+
+    project: Project
+    pages: list[Shown]
+    running: str
+
+    async def end(self, console: Console) -> None:
+        """Stop what still runs."""
+        path = f"/v1/downloads/{self.running}/cancel"
+        assert (await console.door.ask("POST", path, key=self.project.key)).status == 202
+
+
+async def furnish(console: Console) -> Showcase:
+    """Put something into every room."""
+    project = await console.make_project("Warehouse North")
+    downloads, job, _, message, task = await asyncio.gather(
+        _downloads(console, project),
+        _transfers(console, project),
+        _orders(console, project),
+        _addresses(console),
+        _tasks(console, project),
+    )
+    rooms = [
+        Shown("sign-in", "/console", "nobody"),
+        Shown("overview", "/console", "admin"),
+        Shown("downloads", "/console/downloads"),
+        Shown("download-running", f"/console/downloads/{downloads['running']}"),
+        Shown("download", f"/console/downloads/{downloads['succeeded']}"),
+        Shown("download-failed", f"/console/downloads/{downloads['failed']}"),
+        Shown("download-new", "/console/downloads/new"),
+        Shown("transfers", "/console/transfers"),
+        Shown("transfer", f"/console/transfers/jobs/{quote(job)}"),
+        Shown("transfer-new", "/console/transfers/new"),
+        Shown("orders", "/console/orders", "admin"),
+        Shown("platform", f"/console/orders/platforms/{PLATFORM}", "admin"),
+        Shown("orders-defaults", "/console/orders/defaults", "admin"),
+        Shown("addresses", "/console/addresses", "admin"),
+        Shown("address-message", f"/console/addresses/messages/{message}", "admin"),
+        Shown("logical-deletes", "/console/addresses/logical-deletes", "admin"),
+        Shown("tasks", "/console/tasks"),
+        Shown("task-type", "/console/tasks/types/resize-images"),
+        Shown("task", f"/console/tasks/tasks/{quote(task)}"),
+    ]
+    return Showcase(project, rooms, downloads["running"])
+
+
+async def _downloads(console: Console, project: Project) -> dict[str, str]:
+    exports = console.exports(project)
+    url = console.source.url
+
+    async def done(name: str, source: str, **request: Any) -> str:
+        ended = await exports.run(source, file_name=name, operator_id="10086", **request)
+        return str(ended["task_id"])
+
+    succeeded, failed, *_ = await asyncio.gather(
+        done("Stock by warehouse", url(rows=12_000, seed=3), page_size=1_000),
+        done("Returns 2026-Q3", url(rows=2_000, seed=4, faults="not_found", rate=1), page_size=500),
+        done("Price list 2026-11", url(rows=4_000, seed=5), page_size=1_000, type="excel"),
+        done("Suppliers", url(rows=800, seed=6), page_size=400),
+    )
+    slow = url(rows=RUNNING_ROWS, seed=7, delay_ms=400)
+    running = await exports.start(slow, file_name="Orders 2026-10", operator_id="10087", page_size=200)
+
+    async def half() -> bool:
+        return ((await exports.status(running))["rows"] or 0) > RUNNING_ROWS / 20
+
+    await eventually(half)
+    return {"succeeded": succeeded, "failed": failed, "running": running}
+
+
+async def _transfers(console: Console, project: Project) -> str:
+    helper = console.transfers(project)
+    refused = Rule(action=Action.FAIL, agent=r"0:10\.0\.9\..*", code=126, message="permission denied")
+    console.world.set(Scenario(**transfers.QUICK.model_dump() | {"rules": (refused,)}))
+    await helper.store()
+    await transfers.window_begins(1)
+    agents = [f"0:10.0.{9 if number % 12 == 5 else number % 4}.{number}" for number in range(1, AGENTS + 1)]
+    tasks = await helper.join_many(agents)
+    status = await helper.status(tasks[0])
+    await helper.job_ended(transfers.job_of(status))
+    return transfers.job_of(status)
+
+
+async def _orders(console: Console, project: Project) -> None:
+    helper = console.orders(project)
+    platform = helper.play(platforms.Scenario(orders=4_000, span_seconds=14_400), PLATFORM)
+    await helper.set_up(PLATFORM)
+    await helper.configure(PLATFORM, starttime=since(platform, seconds=14_400))
+    await helper.fetch(PLATFORM)
+    broken = platforms.Scenario(orders=500, span_seconds=7_200, faults=platforms.Faults(errors=1))
+    troubled = helper.play(broken, TROUBLED)
+    await helper.set_up(TROUBLED)
+    await helper.configure(TROUBLED, starttime=since(troubled, seconds=3_600), retries=0)
+    await helper.fetch(TROUBLED)
+
+
+async def _addresses(console: Console) -> int:
+    now = datetime.now(UTC)
+    rows = [_message(number, now - timedelta(minutes=3 * number)) for number in range(MESSAGES)]
+    async with console.services.database.session() as session:
+        session.add_all(rows)
+        flags = {f"{module}_flag": "N" for module in (Module.OD, Module.WFM)} | {f"{Module.ED}_flag": "Y"}
+        session.add_all(
+            LogicalDelete.model_validate(
+                {"address_id": 700_100 + n, "uprn": 100_010_000 + n, "log_id": n, "create_date": now, **flags}
+            )
+            for n in range(1, 8)
+        )
+        await session.flush()
+        ids = [row.id for row in rows]
+    return int(ids[0] or 0)
+
+
+def _message(number: int, created_at: datetime) -> AddressMessage:
+    """Mostly done, some waiting, and every sixth given up by one module."""
+    uprn = 100_020_000 + number
+    failed, waiting = number % 6 == 0, number % 6 == 5
+    acks = dict.fromkeys(("ed_ack", "im_ack", "wfm_ack", "od_ack"), None if waiting else "Y")
+    trace = None
+    if failed:
+        acks["wfm_ack"] = "N"
+        trace = "ModuleFailed: wfm answered 503 to /operations: the scheduler is being upgraded"
+    return AddressMessage(
+        topic=Topic.CREATE_UPDATE,
+        uprn_1=uprn,
+        msg_no=secrets.token_hex(8),
+        payload={
+            "uprn": uprn,
+            "address_id": 700_000 + number,
+            "record": {"street": "Mill Lane", "number": str(number)},
+        },
+        proc_flag=None if waiting else "N" if failed else "Y",
+        proc_update_date=None if waiting else created_at + timedelta(seconds=40),
+        retry_times=2 if failed else 0,
+        createdat=created_at,
+        address_id=700_000 + number,
+        wfm_stack_trace=trace,
+        **acks,
+    )
+
+
+async def _tasks(console: Console, project: Project) -> str:
+    video, images = console.tasks(project, "transcode"), console.tasks(project, "resize-images")
+    for each in (video, images):
+        await each.register()
+    await video.create_many(120, user_id="u-2041", task_content='{"profile": "1080p"}', task_stage="encode")
+    [first, *_] = await images.create_many(40, user_id="u-77", task_content='{"width": 640}', task_stage="scale")
+    held = await images.hold(limit=20)
+    await images.finish(held[:10], SUCCESS)
+    await images.finish(held[10:13], FAILED)
+    return first
