@@ -42,11 +42,13 @@ class DataList extends HTMLElement {
     this.rows = new Map();
     this.ticked = new Set();
     this.trail = [];
+    this.items = [];
     this.turn = 0;
+    this.broken = false;
     this.build();
     if (filters.length) this.prepend(filterRow(filters, place.query, (changes) => this.filter(changes)));
     if (every) {
-      const timer = setInterval(() => document.hidden || this.trouble.hasChildNodes() || this.reload(), every);
+      const timer = setInterval(() => document.hidden || this.broken || this.reload(), every);
       place.onLeave(() => clearInterval(timer));
     }
     this.reload({ loud: true });
@@ -106,10 +108,12 @@ class DataList extends HTMLElement {
     if (loud) this.scroller.setAttribute("aria-busy", "true");
     try {
       const page = await load(chosen(filters, place.query), this.cursor);
-      if (mine === this.turn) this.show(page);
+      if (mine === this.turn) this.show(page, loud);
     } catch (problem) {
       if (problem.name !== "Problem") console.error(problem);
-      if (mine === this.turn) clear(this.trouble, problemBox(problem), this.again());
+      if (mine !== this.turn) return;
+      this.broken = true;
+      clear(this.trouble, problemBox(problem), this.again());
     } finally {
       if (mine === this.turn) this.scroller.removeAttribute("aria-busy");
     }
@@ -119,8 +123,10 @@ class DataList extends HTMLElement {
     return h("button", { type: "button", on: { click: () => this.reload({ loud: true }) } }, t("common.retry"));
   }
 
-  show({ items, next }) {
-    clear(this.trouble);
+  show({ items, next }, loud) {
+    // What is said about an empty list stays as it is, with what the reader has unfolded there.
+    if (loud || items.length || this.broken || this.items.length) clear(this.trouble);
+    this.broken = false;
     this.items = items;
     this.after = next ?? null;
     const keys = new Set(items.map(this.given.key));
@@ -131,7 +137,7 @@ class DataList extends HTMLElement {
     this.next.disabled = !this.after;
     this.foot.hidden = items.length === 0 && !this.cursor;
     this.say(items.length ? t("common.rows", { n: items.length }) : t("common.noRows"));
-    if (!items.length) clear(this.trouble, this.nothing());
+    if (!items.length && !this.trouble.hasChildNodes()) clear(this.trouble, this.nothing());
     this.drawActions();
   }
 
