@@ -47,6 +47,8 @@ class Queue:
     activities: Sequence[Callable[..., Any]]
     slots: int
     polls: int = 5
+    eager: int = 3
+    """So many activities that a workflow begins at one time may run in its own process, without a way to the engine."""
     beside: str = ""
     """The queue whose workers serve this one, too; it has no name that anybody could ask for."""
 
@@ -183,6 +185,8 @@ def _of_addresses(services: Services) -> list[Queue]:
                 DriftReporting(services.database, services.objects, services.modules).report,
             ],
             slots=20,
+            # Steps that are applied side by side come to all workers, not all of them to one.
+            eager=1,
         ),
         Queue(
             name=address_places.INTAKE_QUEUE,
@@ -244,6 +248,7 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
         activities=queue.activities,
         max_concurrent_activities=queue.slots,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
+        max_eager_activity_reservations_per_workflow_task=queue.eager,
         # A killed worker freezes its cached workflows for this long; the default of 10 s is felt by users.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=engine.sticky_timeout_seconds),
         # Heartbeats carry the progress that people watch.

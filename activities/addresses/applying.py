@@ -46,6 +46,7 @@ class Calls(Protocol):
         ...
 
 
+_ACKS: Final = [(module, f"{module}_ack") for module in Module]
 _READ: Final = f"""
     SELECT id, topic, payload::text, ed_ack, im_ack, wfm_ack, od_ack, wait_reason::text
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
@@ -117,7 +118,7 @@ def _message(row: Row) -> Message:
     return Message(
         operation=operation(row["id"], said),
         topic=topic,
-        waits_for=[module for module in Module if row[f"{module}_ack"] != "Y"],
+        waits_for=[module for module, ack in _ACKS if row[ack] != "Y"],
         reason=_reason(row),
     )
 

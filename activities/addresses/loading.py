@@ -85,8 +85,8 @@ async def load(database: Database, settings: AddressSettings, cycle_id: str) -> 
     return Plan(
         cycle_id=cycle_id,
         swaps=_in_order(fresh, settings),
-        writes=queues.side_by_side(_winners(creates, coalesced), settings.run_messages),
-        deletes=queues.side_by_side(_winners(deletes, coalesced), settings.run_messages),
+        writes=queues.side_by_side(_winners(creates, coalesced), settings.run_messages, settings.runs),
+        deletes=queues.side_by_side(_winners(deletes, coalesced), settings.run_messages, settings.runs),
         waiting=len(failed),
         loaded=len(swaps) + len(creates) + len(deletes),
         superseded=len(coalesced.superseded),
@@ -100,8 +100,10 @@ def _resumed(cycle_id: str, rows: Sequence[Row], settings: AddressSettings) -> P
     return Plan(
         cycle_id=cycle_id,
         swaps=_in_order([row for row in left[Topic.SWAP] if row["fresh"]], settings),
-        writes=queues.side_by_side([row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages),
-        deletes=queues.side_by_side([row["id"] for row in left[Topic.DELETE]], settings.run_messages),
+        writes=queues.side_by_side(
+            [row["id"] for row in left[Topic.CREATE_UPDATE]], settings.run_messages, settings.runs
+        ),
+        deletes=queues.side_by_side([row["id"] for row in left[Topic.DELETE]], settings.run_messages, settings.runs),
         waiting=sum(not row["fresh"] for row in left[Topic.SWAP]),
         loaded=len(rows),
         runs=settings.runs,

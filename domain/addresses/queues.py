@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from math import ceil
+from typing import Final, NamedTuple, TypeAlias
+
+WORTHWHILE: Final = 100
+"""Messages below which an activity of their own costs more than it gains."""
 
 Step: TypeAlias = list[list[int]]
 """What one activity applies: groups one after the other, the messages of a group side by side."""
@@ -64,6 +68,11 @@ def in_order(groups: Iterable[Sequence[int]], size: int) -> list[Step]:
     return steps
 
 
-def side_by_side(ids: Sequence[int], size: int) -> list[Step]:
-    """Steps of so many messages at most, of which no two touch the same address."""
-    return [[list(ids[start : start + size])] for start in range(0, len(ids), size)]
+def side_by_side(ids: Sequence[int], size: int, at_a_time: int) -> list[Step]:
+    """Steps of so many messages at most, of which no two touch the same address.
+
+    They are alike in length, and no fewer than run at a time, if there is enough for each.
+    """
+    steps = max(ceil(len(ids) / size), min(at_a_time, len(ids) // WORTHWHILE), 1)
+    length = max(1, ceil(len(ids) / steps))
+    return [[list(ids[start : start + length])] for start in range(0, len(ids), length)]

@@ -50,14 +50,17 @@ def judge(operation: Operation, before: Reason, answers: Mapping[Module, Operati
     """Sum up what the modules said that were asked."""
     verdict = Verdict(operation.seq)
     for module, answer in answers.items():
-        verdict.acks[module] = "Y" if answer.settled else "N"
         if not answer.settled:
+            verdict.acks[module] = "N"
             verdict.traces[module] = _trace(answer)
+            continue
+        verdict.acks[module] = "Y"
         if answer.effect is Outcome.STALE:
             verdict.stale = True
-        elif answer.settled:
+        else:
             _note_addresses(verdict, operation, module, answer)
-    verdict.reason = _reason(before, answers)
+    if verdict.traces:
+        verdict.reason = _reason(before, answers)
     return verdict
 
 

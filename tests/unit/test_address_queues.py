@@ -68,9 +68,24 @@ def test_steps_keep_the_order_of_groups_and_are_no_longer_than_they_may_be(group
     assert sum(map(len, steps)) >= len(groups)
 
 
-def test_independent_messages_are_cut_into_steps() -> None:
-    """One group each."""
-    assert queues.side_by_side([1, 2, 3, 4, 5], 2) == [[[1, 2]], [[3, 4]], [[5]]]
+@pytest.mark.parametrize(
+    ("messages", "lengths"),
+    [
+        (0, []),
+        (1, [1]),
+        (199, [199]),
+        (200, [100, 100]),
+        (628, [157] * 4),
+        (2_000, [500] * 4),
+        (2_001, [401] * 4 + [397]),
+    ],
+)
+def test_independent_messages_are_cut_into_even_steps(messages: int, lengths: list[int]) -> None:
+    """One group each, and as many of them as run at a time, if there is enough for each."""
+    steps = queues.side_by_side(range(messages), 500, 4)
+
+    assert [len(group) for (group,) in steps] == lengths
+    assert [id_ for (group,) in steps for id_ in group] == list(range(messages))
 
 
 @given(WRITES)
