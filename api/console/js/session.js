@@ -31,10 +31,10 @@ export const session = {
     return known.who?.project_name ?? "";
   },
   get uiUrl() {
-    return known.who?.engine_ui_url ?? "";
+    return known.who?.ui_url ?? "";
   },
   get namespace() {
-    return known.who?.engine_namespace ?? "";
+    return known.who?.namespace ?? "";
   },
   /** Call `f` whenever who is signed in, or for which project, changes. Returns what stops that. */
   onChange(f) {
