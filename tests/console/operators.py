@@ -1,0 +1,106 @@
+"""What tests of addresses do beside the page: publish changes, break modules, and ask how messages stand."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.pubsub import Message
+from sims.oss.scenario import Action, Rule, Scenario
+from tests.console.house import Console
+from tests.stack import eventually
+
+SIGNED = {"who": "setup", "reason": "a test begins"}
+MESSAGE_MAX_BYTES = 1_000_000
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The room, which all tests share, and UPRNs of this test's own."""
+
+    console: Console
+    base: int = field(default_factory=lambda: 10**11 + secrets.randbelow(10**6) * 1_000)
+
+    @property
+    def database(self) -> Database:
+        """Where the log is."""
+        return self.console.services.database
+
+    def uprn(self, number: int) -> int:
+        """One of a thousand."""
+        return self.base + number
+
+    async def ask(self, method: str, path: str, **options: Any) -> Any:
+        """What the room answers an operator."""
+        reply = await self.console.door.as_admin(method, f"/v1/addresses/{path}", **options)
+        assert reply.status < 300, reply.body
+        return reply.body
+
+    async def publish(self, topic: Topic, **said: Any) -> int:
+        """A change; its id in the log."""
+        number = secrets.token_hex(8)
+        await self.take_in(topic, json.dumps(said).encode(), number)
+        async with self.database.connection() as connection:
+            id_: int = await connection.fetchval("SELECT id FROM im_infi_addr_sync_log WHERE msg_no = $1", number)
+        return id_
+
+    async def take_in(self, topic: Topic, data: bytes, number: str = "") -> None:
+        """What Pub/Sub delivered, whatever it is."""
+        message = Message(message_id=number or secrets.token_hex(8), data=data)
+        await Inbox(self.database, MESSAGE_MAX_BYTES).take_in([Incoming(topic, message)])
+
+    async def upsert(self, number: int, **record: Any) -> int:
+        """An address as it is from now on."""
+        uprn = self.uprn(number)
+        return await self.publish(Topic.CREATE_UPDATE, uprn=uprn, address_id=uprn, record=record)
+
+    async def run_cycles(self, *ids: int) -> None:
+        """Wake the cycle, and wait until these messages are done or given up."""
+        await self.ask("POST", "cycle/resume", json=SIGNED)
+        for id_ in ids:
+            await self.ends(id_)
+
+    async def ends(self, id_: int) -> str:
+        """How a message ended."""
+
+        async def end() -> str:
+            state: str = (await self.message(id_))["state"]
+            return state if state in ("done", "given_up") else ""
+
+        return await eventually(end)
+
+    async def message(self, id_: int) -> dict[str, Any]:
+        """All that is known of a message."""
+        known: dict[str, Any] = await self.ask("GET", f"messages/{id_}")
+        return known
+
+    @asynccontextmanager
+    async def broken(self, module: str, numbers: Iterable[int]) -> AsyncIterator[None]:
+        """Let operations of these UPRNs fail in a module."""
+        uprns = frozenset(self.uprn(number) for number in numbers)
+        async with self.going_wrong(Rule(action=Action.FAIL, modules=frozenset({module}), uprns=uprns)):
+            yield
+
+    @asynccontextmanager
+    async def going_wrong(self, rule: Rule) -> AsyncIterator[None]:
+        """Let something go wrong with the modules."""
+        self.console.oss.set(Scenario(rules=(rule,)))
+        try:
+            yield
+        finally:
+            self.console.oss.set(Scenario())
+
+    async def given_up(self, *numbers: int, module: str = "wfm") -> list[int]:
+        """Changes that failed in a module as often as they may, and that nobody hinders any more."""
+        async with self.broken(module, numbers):
+            ids = [await self.upsert(number, street="Downing Street") for number in numbers]
+            await self.run_cycles(*ids)
+        return ids
