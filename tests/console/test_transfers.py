@@ -45,7 +45,7 @@ async def ended_job(transfers: Transfers, agents: list[str]) -> str:
 
 def shown(job_id: str) -> str:
     """The address of a job's page."""
-    return f"/console/transfers/jobs/{quote(job_id, safe="()")}"
+    return "/console/transfers/jobs/" + quote(job_id, safe="()")
 
 
 async def test_a_job_is_followed_from_the_list_to_its_end(page: Page, transfers: Transfers) -> None:

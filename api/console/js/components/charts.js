@@ -6,6 +6,7 @@ import { number } from "./figures.js";
 
 const WIDTH = 240;
 const HEIGHT = 56;
+const SPAN_MIN_MS = 60_000;
 
 /**
  * How a whole is made up.
@@ -33,7 +34,8 @@ export function stackBar(parts) {
  * @param {Object} chart
  * @param {Array<{label: string, tone: string, points: Array<[number, number]>}>} chart.series - points are [time, n]
  * @param {string} chart.label - what it shows, e.g. "Running downloads"
- * @param {number} [chart.span] - how long a time is shown, up to the last point; by default as long as there are points
+ * @param {number} [chart.span] - how many milliseconds are shown at most, up to the last point; a minute at least, so that
+ *   the first points do not fill the whole. By default all points are
  * @returns {LineChart}
  */
 export function lineChart({ series, label, span = 0 }) {
@@ -59,7 +61,8 @@ class LineChart extends HTMLElement {
   update(series) {
     const points = series.flatMap((line) => line.points);
     const to = Math.max(...points.map(([at]) => at));
-    const from = this.span ? to - this.span : Math.min(...points.map(([at]) => at));
+    const first = Math.min(...points.map(([at]) => at));
+    const from = this.span ? Math.max(to - this.span, Math.min(first, to - SPAN_MIN_MS)) : first;
     const top = Math.max(1, ...points.map(([, n]) => n));
     const x = (at) => (to > from ? Math.max(0, (at - from) / (to - from)) * WIDTH : WIDTH);
     const y = (n) => HEIGHT - 2 - (n / top) * (HEIGHT - 6);

@@ -6,6 +6,7 @@ import { clear, h } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 
 const LOOK_AGAIN_MS = 2000;
+const PATIENCE_MS = 60000;
 const PAGE_ROWS = 20;
 const TONES = { pending: "wait", succeeded: "ok", failed: "bad", disabled: "off" };
 
@@ -19,6 +20,7 @@ export function deliveries(place, path) {
   const inside = h("div", { class: "deliveries" });
   const element = h("section", {}, h("h2", {}, t("downloads.deliveries.title")), inside);
   const open = new Set();
+  const asked = new Map();
   let timer = 0;
   let limit = PAGE_ROWS;
   let gone = false;
@@ -27,11 +29,17 @@ export function deliveries(place, path) {
     try {
       const { items, next_cursor: next } = await get(`${path}/deliveries`, { limit });
       const more = next && limit < 200 ? h("button", { type: "button", on: { click: () => ((limit = 200), element.reload()) } }, t("common.next")) : null;
-      clear(inside, items.length ? items.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
-      if (!gone && items.some((item) => item.state === "pending")) timer = setTimeout(element.reload, LOOK_AGAIN_MS);
+      const shown = items.map((item) => awaited(item, asked));
+      clear(inside, items.length ? shown.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
+      if (!gone && shown.some((item) => item.state === "pending")) timer = setTimeout(element.reload, LOOK_AGAIN_MS);
     } catch (problem) {
       clear(inside, problemBox(problem));
     }
+  };
+  /** It was sent again when it had so many attempts. */
+  element.sent = ({ delivery_id: id, attempts }) => {
+    asked.set(id, { attempts, until: Date.now() + PATIENCE_MS });
+    return element.reload();
   };
   element.reload();
   place.onLeave(() => {
@@ -39,6 +47,13 @@ export function deliveries(place, path) {
     clearTimeout(timer);
   });
   return element;
+}
+
+/** What was sent again is on its way until its next attempt shows, also before a worker has taken it up. */
+function awaited(item, asked) {
+  const wanted = asked.get(item.delivery_id);
+  if (!wanted || item.attempts > wanted.attempts || Date.now() > wanted.until) return item;
+  return { ...item, state: "pending", next_attempt_at: null };
 }
 
 function delivery(item, path, open, list) {
@@ -85,7 +100,7 @@ async function redeliver(item, path, button, list) {
   try {
     await busy(post(`${path}/deliveries/${item.delivery_id}/redeliver`), button);
     say(t("downloads.deliveries.sent"));
-    await list.reload();
+    await list.sent(item);
   } catch (problem) {
     if (problem.name !== "Problem") console.error(problem);
     button.closest(".delivery").append(problemBox(problem));

@@ -10,7 +10,7 @@ import { attemptsFold } from "./attempts.js";
 import { deliveries } from "./deliveries.js";
 import { fileCard } from "./file.js";
 import { openQuery } from "./scope.js";
-import { bar, fileName, isFinal, phaseWords, stateBadge, typeWords } from "./standing.js";
+import { bar, isFinal, phaseWords, stateBadge, typeWords } from "./standing.js";
 
 const PHASES = ["waiting", "probing", "fetching", "assembling", "rendering", "done"];
 const POINTS_MAX = 240;
@@ -18,8 +18,9 @@ const POINTS_MAX = 240;
 /** The page. @param {Place} place */
 export async function detailPage(place, project) {
   const path = `/v1/downloads/${encodeURIComponent(place.params.id)}`;
+  const download = await get(path);
   const page = new Page(place, project, path);
-  page.show(await get(path));
+  page.show(download);
   page.follow();
   return page.element;
 }
@@ -154,7 +155,6 @@ class Page {
     return facts([
       [t("downloads.id"), copyable(download.task_id)],
       session.isAdmin ? [t("common.project"), link(`/console/downloads?project_id=${download.project_id}`, download.project_id)] : null,
-      [t("downloads.fileName"), fileName(download.file_name)],
       [t("downloads.typeLabel"), typeWords(download.type)],
       [t("downloads.rows"), download.total === null ? number(download.rows) : `${number(download.rows)} / ${number(download.total)}`],
       [t("downloads.rate"), download.rows_per_second === null ? null : t("downloads.rateWords", { n: download.rows_per_second })],

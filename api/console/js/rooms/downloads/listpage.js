@@ -59,7 +59,6 @@ function columns(newest, isOne) {
   return [
     { title: t("downloads.fileName"), cell: (download) => [fileName(download.file_name)] },
     !isOne && { title: t("common.project"), cell: (download) => h("code", {}, download.project_id) },
-    { title: t("downloads.typeLabel"), cell: (download) => typeWords(download.type) },
     { title: t("downloads.stateLabel"), cell: (download) => h("span", { data: { liveState: download.task_id } }, stateBadge(download.state)) },
     { title: t("downloads.result"), cell: line },
     { title: t("downloads.created"), cell: (download) => ago(download.created_at) },

@@ -97,7 +97,7 @@ function pairs(task) {
     [t("tasks.lane"), task.archived ? `${pos} (${t("tasks.archived")})` : workflowLink(`tasks/${task.task_type}/${pos}`, pos)],
     [t("tasks.user"), task.user_id || null],
     [t("tasks.stage"), task.stage || null],
-    [t("tasks.priority"), t("tasks.seconds", { n: task.task_priority })],
+    [t("tasks.priority"), task.task_priority ? t("tasks.seconds", { n: task.task_priority }) : null],
     [t("tasks.failures"), t("tasks.ofRetries", { n: String(task.crt_retry_num), most: String(task.max_retry_num) })],
     [t("tasks.created"), when(task.create_time)],
     [t("tasks.changed"), when(task.modify_time)],
