@@ -13,19 +13,23 @@ from api import auth, middleware, pushers, reading
 from api.models import Nothing
 from api.routes import JSON, Access, Call, Caller, Route
 from infra.services import Services
+from infra.settings import ApiSettings
 
 
 def endpoint(
     route: Route, services: Services, gate: auth.Gate
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The aiohttp handler of a route."""
+    limits = services.settings.api
+    if route.body_max_bytes:
+        limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[middleware.ROUTE] = route
         caller = await _admit(route, request, gate)
         if caller.project_id:
             structlog.contextvars.bind_contextvars(project_id=caller.project_id, key_id=caller.key_id)
-        inputs = await _inputs(route, request, caller, services)
+        inputs = await _inputs(route, request, caller, limits)
         return _respond(route, await route.handler(Call(request, caller, services), **inputs))
 
     return handle
@@ -38,7 +42,7 @@ async def _admit(route: Route, request: web.Request, gate: auth.Gate) -> Caller:
     return await gate.admit(request, route)
 
 
-async def _inputs(route: Route, request: web.Request, caller: Caller, services: Services) -> dict[str, Any]:
+async def _inputs(route: Route, request: web.Request, caller: Caller, limits: ApiSettings) -> dict[str, Any]:
     """The handler's arguments. Whose project it is comes before what was sent."""
     inputs: dict[str, Any] = {}
     if route.variables:
@@ -54,11 +58,10 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, services: 
     if route.headers:
         inputs["headers"] = reading.headers(request, route.headers)
     if route.body:
-        settings = services.settings.api
-        if route.body_max_bytes:
-            settings = settings.model_copy(update={"body_max_bytes": route.body_max_bytes})
+        # What has no length yet, or more than is read elsewhere, is read by a request that may be so large.
+        if route.body_max_bytes and not 0 < (request.content_length or 0) <= request.client_max_size:
             request = request.clone(client_max_size=route.body_max_bytes)
-        inputs["body"] = await reading.body(request, route.body, settings)
+        inputs["body"] = await reading.body(request, route.body, limits)
     return inputs
 
 

@@ -70,17 +70,17 @@ class Gathered(Generic[Key, Answer]):
     def __init__(self, ask_all: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Answer]]], most: int) -> None:
         self._ask_all = ask_all
         self._most = most
-        self._waiting: dict[Key, asyncio.Future[Answer | None]] = {}
+        self._waiting: dict[Key, list[asyncio.Future[Answer | None]]] = {}
         self._serving: asyncio.Task[None] | None = None
 
     async def ask(self, key: Key) -> Answer | None:
         """The answer to a question that has not been put yet."""
-        answer = self._waiting.get(key)
-        if answer is None:
-            answer = self._waiting[key] = asyncio.get_running_loop().create_future()
-            if self._serving is None:
-                self._serving = asyncio.create_task(self._serve())
-        return await asyncio.shield(answer)
+        # A future for each: whoever stops waiting does not stop the question of the others.
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(answer)
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        return await answer
 
     async def _serve(self) -> None:
         while self._waiting:
@@ -90,11 +90,13 @@ class Gathered(Generic[Key, Answer]):
             try:
                 found = await self._ask_all(list(batch))
             except Exception as error:  # noqa: BLE001 - everybody who asked is told, whatever it was
-                for answer in batch.values():
+                for answer in (each for answers in batch.values() for each in answers if not each.done()):
                     answer.set_exception(error)
-                    # Those who asked may have gone; then nobody else looks at it.
+                    # Who asked may go before being told; then nobody else looks at it.
                     answer.exception()
             else:
-                for key, answer in batch.items():
-                    answer.set_result(found.get(key))
+                for key, answers in batch.items():
+                    for answer in answers:
+                        if not answer.done():
+                            answer.set_result(found.get(key))
         self._serving = None

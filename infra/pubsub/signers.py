@@ -21,6 +21,8 @@ KEYS_KEPT_SECONDS: Final = 3_600.0
 KEYS_PAUSE_SECONDS: Final = 10.0
 """Between two looks for a key that is not among those known: strangers can name any."""
 LEEWAY_SECONDS: Final = 60
+TOKENS_MAX: Final = 1_000
+"""Tokens that are remembered: Pub/Sub shows one again and again, and to check its signature costs as much as a push."""
 
 _OPTIONS: Final[Options] = {"require": ["exp", "iat", "aud", "iss"]}
 
@@ -37,6 +39,7 @@ class Signers:
         self._settings = settings
         self._keys: dict[str, jwt.PyJWK] = {}
         self._asked_at = float("-inf")
+        self._let_in: dict[str, float] = {}
         self._turn = asyncio.Lock()
 
     async def check(self, token: str) -> None:
@@ -51,6 +54,8 @@ class Signers:
             return
         if not (self._settings.audience and self._settings.email):
             raise NotPubSub("it is not the secret of this installation")
+        if time.time() < self._let_in.get(token, 0.0):
+            return
         try:
             header = jwt.get_unverified_header(token)
             claims = await self._claims(token, str(header.get("kid", "")))
@@ -59,6 +64,13 @@ class Signers:
         # Anybody's account may have a token made out for our audience.
         if claims.get("email") != self._settings.email or claims.get("email_verified") is not True:
             raise NotPubSub("another account than the one agreed on signed it")
+        self._remember(token, claims["exp"])
+
+    def _remember(self, token: str, expires: float) -> None:
+        """No longer than the keys themselves are."""
+        if len(self._let_in) >= TOKENS_MAX:
+            self._let_in.clear()
+        self._let_in[token] = min(expires, time.time() + KEYS_KEPT_SECONDS)
 
     async def _claims(self, token: str, key_id: str) -> dict[str, Any]:
         key = await self._key(key_id)

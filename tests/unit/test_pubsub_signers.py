@@ -50,6 +50,46 @@ async def test_what_google_signed_for_us_is_let_in(sim: PubSubSim, http: Guarded
         await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE))
 
 
+async def test_a_token_is_known_until_it_ends(
+    sim: PubSubSim, http: GuardedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its signature is checked once while it, and the key that signed it, hold; so many tokens are remembered."""
+    monkeypatch.setattr(signers, "TOKENS_MAX", 2)
+    check = guards(http, sim)
+    checked = _count_checks(check, monkeypatch)
+    token = sim.signer.token(email=EMAIL, audience=AUDIENCE)
+    for _ in range(3):
+        await check.check(token)
+    assert len(checked) == 1
+
+    for number in range(3):
+        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=number))
+    await check.check(token)
+    assert len(checked) == 5
+
+    ending = sim.signer.token(email=EMAIL, audience=AUDIENCE, exp=int(time.time()) - 30)
+    for _ in range(2):
+        await check.check(ending)
+    assert len(checked) == 7
+
+    monkeypatch.setattr(signers, "KEYS_KEPT_SECONDS", 0.0)
+    for _ in range(2):
+        await check.check(sim.signer.token(email=EMAIL, audience=AUDIENCE, number=9))
+    assert len(checked) == 9
+
+
+def _count_checks(check: Signers, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    checked: list[str] = []
+    look = check._claims
+
+    async def counted(token: str, key_id: str) -> dict[str, Any]:
+        checked.append(token)
+        return await look(token, key_id)
+
+    monkeypatch.setattr(check, "_claims", counted)
+    return checked
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
