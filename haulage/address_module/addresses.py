@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pydantic_core import to_json
+
 from haulage.address_module.database import Transaction
 
 Record = dict[str, Any]
@@ -128,7 +130,7 @@ class AddressTable:
 
 
 def _text(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return to_json(record).decode()
 
 
 def _record(stored: Any) -> Record:

@@ -33,8 +33,8 @@ class Marks:
     def _lock(self, uprn: int) -> None:
         statement = "SELECT record_seq, swap_seq FROM haulage_marks WHERE uprn = ?"
         row = self.transaction.locked_row(statement, uprn)
-        if row is None:
-            self.transaction.insert_new("haulage_marks (uprn, record_seq, swap_seq) VALUES (?, 0, 0)", uprn)
+        new = "haulage_marks (uprn, record_seq, swap_seq) VALUES (?, 0, 0)"
+        if row is None and not self.transaction.insert_new(new, uprn):
             row = self.transaction.locked_row(statement, uprn)
         self.records[uprn], self.swaps[uprn] = row or (0, 0)
 

@@ -74,9 +74,9 @@ class Transaction:
         self.cursor.execute(statement.replace("?", self.dialect.placeholder), values)
         return self.cursor.rowcount
 
-    def insert_new(self, into: str, *values: object) -> None:
-        """Insert unless the key is there."""
-        self.run(self.dialect.insert_new.format(into), *values)
+    def insert_new(self, into: str, *values: object) -> bool:
+        """Insert unless the key is there; returns whether it was not, as far as the driver tells."""
+        return self.run(self.dialect.insert_new.format(into), *values) == 1
 
     def row(self, statement: str, *values: object) -> Sequence[Any] | None:
         """The first row, if there is one."""
