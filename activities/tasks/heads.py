@@ -43,6 +43,12 @@ async def tell(session: Session, type_: str, pos: int, head: Head) -> None:
     await session.execute(_TELL, {"type": type_, "pos": pos, "is_full": head.full, **numbers})
 
 
+async def is_ahead(session: Session, type_: str, pos: int) -> bool:
+    """Whether the type has not come to this position yet."""
+    _, end = (await session.execute(_SPAN, {"type": type_})).one()
+    return bool(end < pos)
+
+
 async def open_lane(session: Session, type_: str, pos: int) -> bool:
     """Count a lane in, and those before it that have not said a word yet; whether the type is past it already."""
     begin, end = (await session.execute(_SPAN, {"type": type_})).one()

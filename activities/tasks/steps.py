@@ -18,8 +18,13 @@ class TaskSteps:
 
     @activity.defn(name="task_keep")
     async def keep(self, keep: KeepOrder) -> Kept:
-        """Write down how a lane stands and which tasks have ended, all at once."""
+        """Write down how a lane stands and which tasks have ended, all at once.
+
+        A lane that was begun before its time is not counted in until that comes.
+        """
         async with self._database.session() as session:
+            if keep.is_untouched and await heads.is_ahead(session, keep.type, keep.pos):
+                return Kept()
             if keep.ended:
                 await archive.write(session, keep.type, keep.pos, keep.ended)
             is_past = await heads.open_lane(session, keep.type, keep.pos) if keep.is_first else False

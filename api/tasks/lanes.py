@@ -27,6 +27,7 @@ from domain.tasks.messages import (
     GROUP_MAX_BYTES,
     GROUP_MAX_OPERATIONS,
     Beat,
+    Code,
     Found,
     Group,
     GroupReply,
@@ -34,6 +35,7 @@ from domain.tasks.messages import (
     Hold,
     Look,
     NewTask,
+    Refs,
     Rules,
     Search,
     Seen,
@@ -113,6 +115,7 @@ class _Lane:
         self.ready = asyncio.Event()
         self.asked_at = self.answered_at = 0.0
         self.taken = self.come = 0
+        self.is_full = False
         self.rules: Rules | None = None
         self.version = 0
         self.serving: asyncio.Task[None] | None = None
@@ -142,6 +145,17 @@ class _Lane:
         self.asked_at = time.monotonic()
         self._begin_anew()
         return group
+
+    def fill(self) -> None:
+        """It takes no more tasks: those that wait to be created need not ask."""
+        self.is_full = True
+        waiting, self.waiting, self.weight = self.waiting, deque(), 0
+        for wish in waiting:
+            if not _is_new(wish.what):
+                self.waiting.append(wish)
+                self.weight += wish.weight
+            elif not wish.answer.done():
+                wish.answer.set_result(Code.FULL)
 
     def answered(self) -> None:
         """The group has its answers, and those who got them may come again."""
@@ -199,6 +213,9 @@ class Lanes:
 
     async def create(self, lane: LaneName, rules: Rules, task: NewTask) -> str:
         """Have a task created; what became of it, once that is durable."""
+        known = self._lanes.get(lane)
+        if known is not None and known.is_full and _is_new(task):
+            return Code.FULL
         code: str = await self._ask(lane, task, rules)
         return code
 
@@ -300,6 +317,8 @@ class Lanes:
         if reply.late:
             raise NotTaken(f"a group to {lane.type}/{lane.pos} was overtaken by a later one")
         lane.version = max(lane.version, reply.version)
+        if reply.head.full and not lane.is_full:
+            lane.fill()
         if lane.rules and lane.rules.version <= lane.version:
             lane.rules = None
         self._learn(lane.type, lane.pos, reply.head)
@@ -346,6 +365,11 @@ def checked(what: Any) -> int:
     if decoder := _DECODERS.get(type(what)):
         decoder.decode(encoded)
     return len(encoded)
+
+
+def _is_new(what: object) -> bool:
+    """Whether this creates a task that cannot be there yet."""
+    return isinstance(what, NewTask) and not what.refs & Refs.KEYED
 
 
 def until_beat(now: float, seconds: float, spacing: float, offset: float = 0.0) -> float:

@@ -76,16 +76,16 @@ _PAUSE = f"""
     WHERE type = $1 AND ($2::text IS NULL OR project_id = $2) RETURNING {_COLUMNS}
 """  # noqa: S608
 # A lane that is done is behind `end_pos`, so that nobody who comes late counts it in again.
-_OPEN = """
+_OPEN = f"""
     WITH opened AS (
-        UPDATE task_types SET end_pos = $2 WHERE type = $1 AND end_pos <= $2 RETURNING type
+        UPDATE task_types SET end_pos = $2 WHERE type = $1 AND end_pos <= $2 RETURNING {_COLUMNS}
     ), counted AS (
         INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, timeouts,
             is_full)
         SELECT type, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0, false FROM opened ON CONFLICT DO NOTHING
     )
-    SELECT count(*) > 0 FROM opened
-"""
+    SELECT {_COLUMNS} FROM opened
+"""  # noqa: S608
 
 _log = log.get(__name__)
 
@@ -130,6 +130,11 @@ class Types:
         if age > FRESH_SECONDS and type_ not in self._rereading:
             self._rereading[type_] = asyncio.create_task(self._reread_aside(type_))
         return known if age <= STALE_SECONDS else None
+
+    def last_known(self, type_: str) -> int:
+        """The position that new tasks go to, or one before; 0 if nobody has asked for the type yet."""
+        known = self._known.get(type_)
+        return known.end_pos if known else 0
 
     async def get(self, type_: str, scope: str | None) -> TaskType:
         """The type; None as scope stands for all projects.
@@ -192,10 +197,11 @@ class Types:
             row = await connection.fetchrow(_PAUSE, type_, scope, paused)
         return self._keep(row) if row else await self.get(type_, scope)
 
-    async def open_lane(self, type_: str, pos: int) -> bool:
-        """Have new tasks go to this lane; whether it is still to come, or the last one."""
+    async def open_lane(self, type_: str, pos: int) -> TaskType | None:
+        """Have new tasks go to this lane; the type, unless it is past it."""
         async with self._database.connection() as connection:
-            return bool(await connection.fetchval(_OPEN, type_, pos))
+            row = await connection.fetchrow(_OPEN, type_, pos)
+        return self._keep(row) if row else None
 
     async def _reread_aside(self, type_: str) -> None:
         try:

@@ -85,6 +85,7 @@ class Book:
             due=self._queue.due,
             pending=self._queue.pending,
             running=self._leases.running,
+            share=self._share(),
         )
 
     @property
@@ -237,6 +238,11 @@ class Book:
         task.modify_time = self.now
         self._end(task, _FAILED)
         return Code.OK
+
+    def _share(self) -> int:
+        """Of tasks or of bytes, whichever is nearer to being too many."""
+        tasks = len(self.tasks) + self._head.archived
+        return min(100, max(100 * tasks // self.rules.lane_max_tasks, 100 * self.weight // FULL_BYTES))
 
     def _next_lease(self) -> int:
         """A number that nobody was told yet."""

@@ -69,6 +69,11 @@ class KeepOrder(Struct):
     is_first: bool = False
     """The lane has just been begun."""
 
+    @property
+    def is_untouched(self) -> bool:
+        """Nobody has asked the lane for anything yet."""
+        return self.is_first and not self.head.number
+
 
 class Kept(Struct):
     """That it is written down."""

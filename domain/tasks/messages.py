@@ -210,6 +210,8 @@ class Head(Struct, array_like=True):
     timeouts: int = 0
     full: bool = False
     """It takes no more tasks."""
+    share: int = 0
+    """How much of what it may take it has taken, tasks or bytes, in per cent."""
 
 
 class GroupReply(Struct, array_like=True):

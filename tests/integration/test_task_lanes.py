@@ -66,6 +66,25 @@ async def test_a_full_lane_hands_on_to_the_next(queue: Tasks) -> None:
     assert sorted(task["task_id"] for task in await queue.hold()) == sorted(task_ids)
 
 
+async def test_the_next_lane_is_begun_before_it_is_needed(queue: Tasks) -> None:
+    """Nobody waits for it then; until the first is full it takes no task, and it is told of nowhere."""
+    await queue.create_many(7)
+    lane = queue.worker.services.engine.get_workflow_handle("tasks/video/2")
+
+    async def has_had_its_say() -> bool:
+        history = await lane.fetch_history()
+        return any(event.HasField("activity_task_completed_event_attributes") for event in history.events)
+
+    await eventually(has_had_its_say)
+    assert await span(queue) == (1, 1)
+    async with queue.worker.services.database.connection() as connection:
+        assert await connection.fetchval("SELECT array_agg(pos) FROM task_heads") == [1]
+    assert {position(await queue.create()) for _ in range(3)} == {1}
+    assert position(await queue.create()) == 2
+    assert await span(queue) == (1, 2)
+    assert (await queue.counts())["pending"] == 11
+
+
 async def test_creates_of_several_processes_all_find_a_lane(queue: Tasks) -> None:
     """While both roll on, no task is lost or created twice, and no position is skipped."""
     async with beside(queue) as other:

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from api.tasks import calls, lanes
 from api.tasks.lanes import Lanes, until_beat
-from domain.tasks.messages import Group, GroupReply, Head, Rules, Setting
+from domain.tasks.messages import Code, Group, GroupReply, Head, NewTask, Refs, Rules, Setting
 
 LANE = ("video", 1)
 CALLERS, ROUNDS = 20, 5
@@ -31,6 +31,10 @@ class Told:
         """What becomes of a set."""
         return await self.lanes.change(LANE, Rules(version=1), Setting("a" * 32, 3))
 
+    async def create(self, refs: Refs = Refs.NONE) -> str:
+        """What becomes of a create."""
+        return await self.lanes.create(LANE, Rules(version=1), NewTask("b" * 32, "", "", refs=refs))
+
     async def _update(
         self, _engine: Client, _id: str, _name: str, _update: str, group: Group, _reply: Any
     ) -> GroupReply:
@@ -39,7 +43,10 @@ class Told:
         await asyncio.sleep(0)
         self.under_way -= 1
         self.groups.append(group)
-        return GroupReply(head=Head(), now=0, version=1, sets="0" * len(group.sets))
+        if not group.creates:
+            return GroupReply(head=Head(), now=0, version=1, sets="0" * len(group.sets))
+        codes = Code.OK + Code.FULL * (len(group.creates) - 1)
+        return GroupReply(head=Head(full=True), now=0, version=1, creates=codes)
 
 
 async def test_callers_who_come_again_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +68,15 @@ async def test_a_group_waits_no_longer_than_it_must_for_those_who_stay_away(monk
     await asyncio.gather(*(told.set() for _ in range(CALLERS)))
     assert await told.set() == "0"
     assert [len(group.sets) for group in told.groups] == [CALLERS, 1]
+
+
+async def test_a_lane_that_is_full_is_not_asked_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it may have the task already."""
+    told = Told(monkeypatch)
+    assert await asyncio.gather(*(told.create() for _ in range(3))) == [Code.OK, Code.FULL, Code.FULL]
+    assert await asyncio.gather(*(told.create() for _ in range(3))) == [Code.FULL] * 3
+    assert await told.create(Refs.KEYED) == Code.OK
+    assert [len(group.creates) for group in told.groups] == [3, 1]
 
 
 @given(
