@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from domain.faults import Fault
+from infra import log
 
 
 def run(
@@ -35,6 +36,7 @@ def run(
         # asyncio and typer would print it, but we do not come back to them.
         sys.excepthook(*sys.exc_info())
         code = 1
+    log.outlet.drain()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

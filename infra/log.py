@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
+from collections import deque
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+class Outlet:
+    """Standard error, written once for all lines of one turn of an event loop; outside of one, at once.
+
+    Every request writes a line. To hand each over by itself would cost more than to make it.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque()
+        self._due_in: asyncio.AbstractEventLoop | None = None
+
+    def write(self, line: bytes) -> None:
+        """Take a line."""
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        """See to it that it is written."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.drain()
+            return
+        if self._due_in is not loop:
+            self._due_in = loop
+            loop.call_soon(self.drain)
+
+    def drain(self) -> None:
+        """Write what is there."""
+        self._due_in = None
+        lines = []
+        while self._lines:
+            lines.append(self._lines.popleft())
+        sys.stderr.buffer.write(b"".join(lines))
+        sys.stderr.buffer.flush()
+
+
+outlet = Outlet()
 
 
 def configure(level: str) -> None:
@@ -25,7 +65,7 @@ def configure(level: str) -> None:
     structlog.configure(
         # Past the standard library: every request writes a line, which would cost more than to answer it.
         processors=[*shared, _as_bytes],
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        logger_factory=structlog.BytesLoggerFactory(outlet),  # type: ignore[arg-type] # it writes and flushes, no more
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )

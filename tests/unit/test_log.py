@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -25,6 +26,31 @@ try:
     1 / 0
 except ZeroDivisionError as error:
     own.error("broken", exc_info=error)
+"""
+
+
+IN_A_LOOP = """
+import asyncio
+import os
+from infra import log
+
+log.configure("INFO")
+own = log.get("infra.own")
+
+async def turns():
+    for turn in range(3):
+        own.info("one", turn=turn)
+        await asyncio.to_thread(own.info, "beside", turn=turn)
+        own.info("two", turn=turn)
+        await asyncio.sleep(0)
+    own.info("last")
+    if os.environ.get("END"):
+        log.outlet.drain()
+        os._exit(0)
+    await asyncio.sleep(0)
+
+asyncio.run(turns())
+own.info("after")
 """
 
 
@@ -63,3 +89,15 @@ def test_errors_come_with_their_traceback(lines: list[dict[str, Any]]) -> None:
     broken = next(line for line in lines if line["event"] == "broken")
 
     assert "ZeroDivisionError: division by zero" in broken["exception"]
+
+
+@pytest.mark.parametrize("end", ["", "at once"])
+def test_lines_of_an_event_loop_are_all_written_and_in_order(end: str) -> None:
+    """Those of threads, too, and what is said last before a process leaves."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_LOOP], capture_output=True, text=True, check=True, env={**os.environ, "END": end}
+    )
+
+    told = [(line["event"], line.get("turn")) for line in map(json.loads, done.stderr.splitlines())]
+    turns = [(event, turn) for turn in range(3) for event in ("one", "beside", "two")]
+    assert told == [*turns, ("last", None), *([] if end else [("after", None)])]
