@@ -115,14 +115,20 @@ class Editor {
 
   adds(isEmpty) {
     const button = (word, act) => h("button", { type: "button", on: { click: act } }, t(`downloads.editor.${word}`));
-    const given = this.owner.rows();
+    this.fromRows = button("fromRows", () => this.set(columnsOf(this.owner.rows() ?? [])));
+    this.offer();
     return [
       button("addColumn", () => this.grow("col", { title: "" })),
       button("addRowHead", () => this.grow("row", { title: "" })),
       button("addChart", () => this.grow("charts", { type: "line", values: this.keys().slice(0, 1) })),
-      isEmpty && given?.length ? button("fromRows", () => this.set(columnsOf(given))) : null,
+      isEmpty ? this.fromRows : null,
       isEmpty ? button("example", () => this.set(structuredClone(EXAMPLE))) : null,
     ];
+  }
+
+  /** Offer columns made from the rows of the form, if there are any. */
+  offer() {
+    this.fromRows.hidden = !this.owner.rows()?.length;
   }
 
   grow(region, node) {

@@ -3,7 +3,7 @@
 const EPOCH_MS = Date.UTC(1899, 11, 30);
 const DAY_MS = 86400000;
 const COLORS = { black: "#000000", white: "#ffffff", red: "#ff0000", green: "#008000", blue: "#0000ff", yellow: "#ffff00", cyan: "#00ffff", magenta: "#ff00ff" };
-const TOKENS = /"([^"]*)"|\\(.)|_(.)|\*(.)|\[([^\]]*)\]|(AM\/PM|A\/P)|([yY]+|[mM]+|[dD]+|[hH]+|[sS]+(?:\.0+)?)|(General)|([0#?][0#?,]*(?:\.[0#?]*)?(?:[eE][+-]0+)?|\.[0#?]+)|(%)|(@)|(.)/g;
+const TOKENS = /"([^"]*)"|\\(.)|_(.)|\*(.)|\[([^\]]*)\]|(AM\/PM|A\/P)|([yY]+|[mM]+|[dD]+|[hH]+|[sS]+(?:\.0+)?)|(General)|([0#?][0#?,]*(?:\.[0#?]*)?,*(?:[eE][+-]0+)?|\.[0#?]+)|(%)|(@)|(.)/g;
 
 /**
  * A number as text.
@@ -81,7 +81,7 @@ function counted(value, tokens) {
 }
 
 function shaped(value, digits) {
-  const [whole, fraction = ""] = digits.split(/[eE]/)[0].split(".");
+  const [whole, fraction = ""] = digits.split(/[eE]/)[0].replace(/,+$/, "").split(".");
   const most = fraction.length;
   if (/[eE]/.test(digits)) return value.toExponential(most).replace(/e([+-])(\d)$/, "E$10$2").replace("e", "E");
   const least = fraction.replace(/[#?]+$/, "").length;

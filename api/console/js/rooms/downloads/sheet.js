@@ -76,7 +76,7 @@ function drawCell(cell, row, sheet) {
       dir: typeof cell.value === "string" ? "auto" : null,
     },
     shown.nodes,
-    filters ? h("i", { class: "sheet-filter", "aria-hidden": "true" }, "▾") : null,
+    filters ? h("i", { class: "sheet-filter", "aria-hidden": "true" }) : null,
   );
   element.style.textAlign = style.align ?? (typeof cell.value === "number" ? "right" : typeof cell.value === "boolean" ? "center" : "left");
   element.style.verticalAlign = { center: "middle", top: "top" }[style.vertical] ?? "bottom";

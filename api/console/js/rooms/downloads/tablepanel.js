@@ -144,6 +144,7 @@ export class TablePanel {
   previewBody() {
     for (const name of ["data", "header"]) this.fields[name].tell(null);
     const { name: _, source_url: __, data, ...regions } = this.read();
+    this.editor.offer();
     if (this.unsound || (regions.template === undefined && data === undefined)) return null;
     return written({ ...this.looks(), ...regions, data: data && firstRows(data.text) });
   }
