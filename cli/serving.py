@@ -31,7 +31,7 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
         environment: Variables that lead to the engine, where they are not this process' own.
     """
     await migrate.migrate(settings.database.url.get_secret_value())
-    engine = await temporal.connect(environment)
+    engine = await temporal.connect(environment, console=settings.api.console_base)
     await temporal.ensure_search_attributes(engine)
     await schedules.ensure(engine, settings)
     store = ObjectStore(settings.objects)

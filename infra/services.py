@@ -79,7 +79,7 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
             http=await stack.enter_async_context(GuardedClient(settings.guard, own=settings.orders.own_address)),
             sealer=Sealer(settings.secrets),
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
-            engine=await temporal.connect(),
+            engine=await temporal.connect(console=settings.api.console_base),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
             modules=await stack.enter_async_context(Modules(settings.addresses)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),

@@ -108,6 +108,12 @@ class ApiSettings(BaseModel):
         default=12.0, gt=0, le=24 * 31, description="after which whoever signed in to the console signs in again"
     )
 
+    @property
+    def console_base(self) -> str:
+        """Scheme and host of the console: as it is set, or as browsers on this machine reach it."""
+        is_here = self.host in {"127.0.0.1", "localhost"} and self.port
+        return self.public_base or (f"http://{self.host}:{self.port}" if is_here else "")
+
 
 class SecretSettings(BaseModel):
     """Keys of our own. `seal` lists Fernet keys, newest first; `pepper` hashes API keys."""

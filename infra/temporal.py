@@ -19,6 +19,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from infra.backlinks import Backlinks
 from infra.interceptors import ContextInterceptor
 from infra.payloads import data_converter
 
@@ -38,12 +39,16 @@ def _runner(existing: WorkflowRunner | None) -> WorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
-def plugin() -> SimplePlugin:
-    """Converter, interceptors and sandbox rules, the same for everyone who speaks to the engine."""
+def plugin(console: str = "") -> SimplePlugin:
+    """Converter, interceptors and sandbox rules, the same for everyone who speaks to the engine.
+
+    Args:
+        console: Scheme and host of the console, for links back to it.
+    """
     return SimplePlugin(
         "haulage",
         data_converter=data_converter,
-        interceptors=[ContextInterceptor()],
+        interceptors=[ContextInterceptor(), Backlinks(console)],
         workflow_runner=_runner,
     )
 
@@ -67,15 +72,16 @@ def telemetry() -> Telemetry:
     return Telemetry(Runtime(telemetry=TelemetryConfig(metrics=metrics)), address)
 
 
-async def connect(environment: Mapping[str, str] | None = None) -> Client:
+async def connect(environment: Mapping[str, str] | None = None, *, console: str = "") -> Client:
     """Connect as the `TEMPORAL_…` variables or the profile say: address, namespace, credentials.
 
     Args:
         environment: Variables to read instead of this process' own.
+        console: Scheme and host of the console, for links back to it.
     """
     config = ClientConfig.load_client_connect_config(override_env_vars=environment)
     config.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(**config, plugins=[plugin()], runtime=telemetry().runtime)
+    return await Client.connect(**config, plugins=[plugin(console)], runtime=telemetry().runtime)
 
 
 async def heartbeats(client: Client, description: WorkflowExecutionDescription, model: type[Model]) -> list[Model]:

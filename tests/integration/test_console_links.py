@@ -1,0 +1,118 @@
+"""The way back: whoever looks at a workflow in the engine's own pages finds the console's page of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, ScheduleActionStartWorkflow
+from temporalio.worker import Replayer
+
+import worker
+from domain.addresses import places as addresses
+from domain.orders import places as orders
+from infra import temporal
+from infra.settings import Settings
+from sims.receiver import Receiver, running_receiver
+from tests.door import Door, opened
+from tests.exports import FINAL, working
+from tests.queues import good
+from tests.stack import eventually
+from workflows import schedules, webhooks
+
+pytestmark = pytest.mark.stack
+
+BASE = "https://haulage.example.com"
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver of callbacks."""
+    async with running_receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def door(settings: Settings, receiver: Receiver) -> AsyncIterator[Door]:
+    """API and worker of an installation that knows its public address."""
+    allowed = [receiver.base.removeprefix("http://")]
+    settings = settings.model_copy(
+        update={
+            "api": settings.api.model_copy(update={"public_base": BASE}),
+            "guard": settings.guard.model_copy(update={"allow": allowed}),
+        }
+    )
+    async with opened(settings) as door, working(settings):
+        yield door
+
+
+async def details(engine: Client, workflow_id: str) -> str | None:
+    """What the engine's own page says of a workflow that was started."""
+    return await (await engine.get_workflow_handle(workflow_id).describe()).static_details()
+
+
+def linked(page: str) -> str:
+    """How it leads to a page."""
+    return f"[Open in the console]({BASE}/console{page})"
+
+
+async def test_what_clients_and_parents_start_leads_back(door: Door, receiver: Receiver) -> None:
+    """A download, the callback that it starts by itself, a transfer, a lane; and their histories replay without."""
+    engine = await temporal.connect()
+    project_id, key = await door.make_project()
+    export = {"data": [{"a": 1}], "callback": receiver.url()}
+    task_id = (await door.ask("POST", "/v1/downloads", key=key, json=export)).body["task_id"]
+    file = {
+        "biz_id": 2,
+        "app_id": 7,
+        "file_path": "/etc/app.conf",
+        "file_name": "app.conf",
+        "signature": "ab" * 32,
+        "target_user": "root",
+        "target_file_dir": "/data",
+        "target_agent_id": "a",
+    }
+    job_id = (await door.ask("POST", "/v1/transfers", key=key, json=file)).body["job_id"]
+    good((await door.ask("POST", "/v1/register_task_type", key=key, json={"task_type": "video"})).body)
+
+    async def delivery() -> str:
+        told = (await door.ask("GET", f"/v1/downloads/{task_id}/deliveries", key=key)).body["items"]
+        return next((each["delivery_id"] for each in told if each["finished_at"]), "")
+
+    delivery_id = await eventually(delivery)
+    download_id = f"download:{project_id}:{task_id}"
+    assert await details(engine, download_id) == linked(f"/downloads/{task_id}?project={project_id}")
+    callback = await details(engine, webhooks.workflow_id(project_id, delivery_id))
+    assert callback == linked(f"/downloads?project_id={project_id}")
+    assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
+    assert await details(engine, "tasks/video/1") == linked("/tasks/types/video")
+
+    async def is_over() -> bool:
+        return (await door.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["state"] in FINAL
+
+    await eventually(is_over)
+    history = await engine.get_workflow_handle(download_id).fetch_history()
+    await Replayer(workflows=worker.workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
+
+
+async def test_what_schedules_start_leads_back(door: Door) -> None:
+    """Those that are made, and those that were there before anybody had told the address."""
+    silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
+    pages = {addresses.SCHEDULE: "/addresses", addresses.CHECKS: "/addresses/logical-deletes", orders.WATCH: "/orders"}
+    for engine, known in ((silent, False), (telling, True)):
+        await schedules.ensure(engine, door.settings)
+        for name, page in {**pages, schedules.HOUSEKEEPING: ""}.items():
+            assert await told_by(silent, name) == (linked(page) if known else None)
+    for name in (*pages, schedules.HOUSEKEEPING):
+        await silent.get_schedule_handle(name).delete()
+
+
+async def told_by(engine: Client, schedule: str) -> str | None:
+    """The details that a schedule gives to its runs."""
+    action = (await engine.get_schedule_handle(schedule).describe()).schedule.action
+    assert isinstance(action, ScheduleActionStartWorkflow)
+    raw = action.static_details
+    if not isinstance(raw, Payload) or not raw.data:
+        return None
+    return engine.data_converter.payload_converter.from_payload(raw, str)

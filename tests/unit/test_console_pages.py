@@ -1,0 +1,76 @@
+"""From a workflow's id to the console's page that shows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from domain import console
+from domain.addresses import places as addresses
+from domain.addresses.messages import Topic
+from domain.downloads import places as downloads
+from domain.orders import places as orders
+from domain.orders.windows import Window
+from domain.tasks import ids as tasks
+from domain.transfers.ids import Job
+from domain.transfers.request import File
+from infra.settings import ApiSettings
+from workflows import schedules, webhooks
+
+RUN = "-2026-11-20T15:00:00Z"
+WINDOW = Window(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
+SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010000Z"
+
+
+@pytest.mark.parametrize(
+    ("workflow_id", "page"),
+    [
+        (downloads.workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
+        (webhooks.workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
+        (
+            str(Job(File(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
+            "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
+        ),
+        (orders.schedule_id("shop-1"), "/console/orders/platforms/shop-1"),
+        (orders.schedule_id("shop-1") + RUN, "/console/orders/platforms/shop-1"),
+        (orders.slice_id("shop-1", WINDOW), SLICE),
+        (orders.slice_id("shop-1", WINDOW, "redo-17"), SLICE),
+        (orders.report_id("shop-1", "2026-01-01"), "/console/orders/platforms/shop-1"),
+        (orders.WATCH + RUN, "/console/orders"),
+        (addresses.SCHEDULE + RUN, "/console/addresses"),
+        (addresses.intake_id(Topic.DELETE), "/console/addresses"),
+        (addresses.CHECKS + RUN, "/console/addresses/logical-deletes"),
+        (addresses.purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
+        (addresses.drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
+        (tasks.lane_id("video", 3), "/console/tasks/types/video"),
+        (schedules.HOUSEKEEPING + RUN, "/console"),
+        ("somebody-else-s", None),
+    ],
+)
+def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
+    """Runs of schedules, redone slices and foreign workflows included."""
+    assert console.page(workflow_id) == page
+
+
+def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
+    """A link without a host would lead to the engine's own pages."""
+    workflow_id = tasks.lane_id("video", 3)
+    assert console.details("", workflow_id) is None
+    assert console.details("https://haulage.example.com/", workflow_id) == (
+        "[Open in the console](https://haulage.example.com/console/tasks/types/video)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "base"),
+    [
+        ({}, "http://127.0.0.1:8080"),
+        ({"port": 0}, ""),
+        ({"host": "0.0.0.0"}, ""),  # noqa: S104 - what containers listen on
+        ({"host": "0.0.0.0", "public_base": "https://haulage.example.com"}, "https://haulage.example.com"),  # noqa: S104
+    ],
+)
+def test_the_console_is_where_browsers_reach_it(settings: dict[str, str | int], base: str) -> None:
+    """An address that only we listen on is nobody's link."""
+    assert ApiSettings.model_validate(settings).console_base == base
