@@ -103,6 +103,7 @@ class ShownDelivery(Answer):
     finished_at: AwareDatetime | None
     attempts: int = Field(description="how many were made in all")
     last_attempts: list[ShownAttempt] = Field(description=f"the last {ATTEMPTS_SHOWN}, newest first")
+    workflow_id: str = Field(description="where Temporal shows it")
 
 
 @routes.get("/v1/projects/{project_id}/webhook-secret", access=Access.OWNER)
@@ -242,6 +243,7 @@ def _show(row: Delivery, attempts: Mapping[str, list[DeliveryAttempt]]) -> Shown
         finished_at=row.finished_at,
         attempts=row.attempts,
         last_attempts=[ShownAttempt.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]],
+        workflow_id=webhooks.workflow_id(row.project_id, row.delivery_id),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
@@ -60,6 +60,12 @@ class ShownDrift(Answer):
     progress: Progress
     fault: str | None = Field(description="of one that failed: why")
     found: Found | None
+
+    @computed_field(description="where Temporal shows it, for as long as it remembers")  # type: ignore[prop-decorator] # mypy knows no decorated properties
+    @property
+    def workflow_id(self) -> str:
+        """The workflow that does it."""
+        return places.drift_id(self.report)
 
 
 class ListedDrift(Answer):

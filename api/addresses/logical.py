@@ -6,7 +6,7 @@ import secrets
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, computed_field
 from sqlmodel import col, select, tuple_
 from temporalio.client import ScheduleOverlapPolicy
 
@@ -82,6 +82,12 @@ class ShownPurge(Answer):
     busy: list[int] = Field(description="a module has orders in flight")
     alive: list[int] = Field(description="created again or deleted anew meanwhile")
     failed: list[int] = Field(description="a module gave no answer or refused; they may be purged again")
+
+    @computed_field(description="where Temporal shows it")  # type: ignore[prop-decorator] # mypy knows no decorated properties
+    @property
+    def workflow_id(self) -> str:
+        """The workflow that does it."""
+        return places.purge_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})

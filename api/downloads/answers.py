@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, computed_field
 
 from api.models import Answer
+from domain.downloads import places
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import Phase, State, Status, StoredFile
 from domain.faults import FaultRecord
@@ -35,6 +36,12 @@ class ListedDownload(Answer):
     started_at: AwareDatetime | None = Field(default=None, description="when it was first processed")
     finished_at: AwareDatetime | None = None
     expires_at: AwareDatetime | None = Field(default=None, description="when the file goes")
+
+    @computed_field(description="where Temporal shows it")  # type: ignore[prop-decorator] # mypy knows no decorated properties
+    @property
+    def workflow_id(self) -> str:
+        """The workflow that does it."""
+        return places.workflow_id(self.project_id, self.task_id)
 
 
 class DownloadAnswer(ListedDownload):

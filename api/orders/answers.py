@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field
 
 from api.models import Answer
 from domain.faults import FaultRecord
+from domain.orders import places
 from domain.orders.windows import Window
 from infra.tables.orders import OrderPlatform, OrderSlice
 
@@ -60,6 +61,7 @@ class ShownPlatform(ListedPlatform):
     paused: bool = Field(description="whether its schedule is paused")
     note: str = Field(description="why it was paused or resumed last")
     next_runs: list[AwareDatetime] = Field(description="when its schedule claims next")
+    workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
 
 
 class ShownSlice(Answer):
@@ -84,6 +86,7 @@ class ShownSlice(Answer):
     raw_key: str | None = Field(description="where its pages lie in the object store")
     claimed_at: AwareDatetime
     finished_at: AwareDatetime | None
+    workflow_id: str = Field(description="where Temporal shows its first reading; one that was redone has a suffix")
 
 
 def known(row: OrderPlatform, unfinished: Mapping[SliceState, int]) -> dict[str, Any]:
@@ -98,11 +101,19 @@ def shown_slice(row: OrderSlice) -> ShownSlice:
     same = {
         name: getattr(row, name)
         for name in ShownSlice.model_fields
-        if name not in {"slice", "window", "state", "finished_at", "fault"}
+        if name not in {"slice", "window", "state", "finished_at", "fault", "workflow_id"}
     }
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
     state, finished_at = _state(row)
-    return ShownSlice(slice=str(window), window=window, state=state, finished_at=finished_at, fault=fault, **same)
+    return ShownSlice(
+        slice=str(window),
+        window=window,
+        state=state,
+        finished_at=finished_at,
+        fault=fault,
+        workflow_id=places.slice_id(row.platform, window),
+        **same,
+    )
 
 
 def _state(row: OrderSlice) -> tuple[SliceState, datetime | None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 from pydantic import Field, JsonValue, ValidationError, field_validator
 from sqlmodel import col, func, select, tuple_
+from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.orders import configuration, ledger
@@ -135,7 +137,7 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
-    paused, note, next_runs = await _schedule(call, row.platform)
+    schedule = await _schedule(call, row.platform)
     return ShownPlatform(
         **answers.known(row, counts.get(row.platform, {})),
         platform_now=platform_now,
@@ -148,9 +150,10 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         settle_lag=here.settings.settle_lag,
         proposed_settle_lag=row.proposed_settle_lag,
         missed=missed,
-        paused=paused,
-        note=note,
-        next_runs=next_runs,
+        paused=schedule.paused,
+        note=schedule.note,
+        next_runs=schedule.next_runs,
+        workflow_id=schedule.newest,
     )
 
 
@@ -235,13 +238,25 @@ def _next(here: Standing) -> list[windows.Window]:
     return windows.consecutive(claimed_to, until, here.settings.interval, NEXT_SHOWN)
 
 
-async def _schedule(call: Call, platform: str) -> tuple[bool, str, Sequence[datetime]]:
-    """Whether the schedule is paused, the note on it, and when it runs next."""
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """How a platform's schedule stands."""
+
+    paused: bool = False
+    note: str = ""
+    next_runs: list[datetime] = field(default_factory=list)
+    newest: str | None = None
+    """The id of its newest run."""
+
+
+async def _schedule(call: Call, platform: str) -> _Schedule:
     try:
         description = await call.services.engine.get_schedule_handle(places.schedule_id(platform)).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return False, "", []
+            return _Schedule()
         raise
-    state = description.schedule.state
-    return state.paused, state.note or "", [] if state.paused else description.info.next_action_times
+    state, info = description.schedule.state, description.info
+    runs = [each.action for each in info.recent_actions]
+    newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
+    return _Schedule(state.paused, state.note or "", [] if state.paused else list(info.next_action_times), newest)

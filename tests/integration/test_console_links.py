@@ -14,12 +14,13 @@ from domain.addresses import places as addresses
 from domain.orders import places as orders
 from infra import temporal
 from infra.settings import Settings
+from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
 from tests.door import Door, opened
 from tests.exports import FINAL, working
 from tests.queues import good
 from tests.stack import eventually
-from workflows import schedules, webhooks
+from workflows import schedules
 
 pytestmark = pytest.mark.stack
 
@@ -78,13 +79,12 @@ async def test_what_clients_and_parents_start_leads_back(door: Door, receiver: R
 
     async def delivery() -> str:
         told = (await door.ask("GET", f"/v1/downloads/{task_id}/deliveries", key=key)).body["items"]
-        return next((each["delivery_id"] for each in told if each["finished_at"]), "")
+        return next((each["workflow_id"] for each in told if each["finished_at"]), "")
 
-    delivery_id = await eventually(delivery)
-    download_id = f"download:{project_id}:{task_id}"
+    callback_id = await eventually(delivery)
+    download_id = (await door.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["workflow_id"]
     assert await details(engine, download_id) == linked(f"/downloads/{task_id}?project={project_id}")
-    callback = await details(engine, webhooks.workflow_id(project_id, delivery_id))
-    assert callback == linked(f"/downloads?project_id={project_id}")
+    assert await details(engine, callback_id) == linked(f"/downloads?project_id={project_id}")
     assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
     assert await details(engine, "tasks/video/1") == linked("/tasks/types/video")
 
@@ -94,6 +94,29 @@ async def test_what_clients_and_parents_start_leads_back(door: Door, receiver: R
     await eventually(is_over)
     history = await engine.get_workflow_handle(download_id).fetch_history()
     await Replayer(workflows=worker.workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
+
+
+async def test_what_operators_start_leads_back(door: Door, receiver: Receiver) -> None:
+    """A platform's newest cycle, a purge, a comparison: their answers name the workflow, and that names the page."""
+    engine = await temporal.connect()
+    project_id, _ = await door.make_project()
+    setup = {"project_id": project_id, "kind": "plain", "shop": "s", "base_url": receiver.base}
+    path, capability = "/v1/platforms/shop-1", PLAIN.model_dump(mode="json")
+    platform = await door.as_admin("PUT", path, json={**setup, "capability": capability})
+    assert (platform.status, platform.body["workflow_id"]) == (200, None)
+    assert (await door.as_admin("POST", f"{path}/trigger")).status == 202
+
+    async def cycle() -> str:
+        return str((await door.as_admin("GET", path)).body["workflow_id"] or "")
+
+    assert await details(engine, await eventually(cycle)) == linked("/orders/platforms/shop-1")
+    named = {"address_ids": [7], "who": "me", "reason": "why not"}
+    purge = (await door.as_admin("POST", "/v1/addresses/logical-deletes/purge", json=named)).body
+    assert await details(engine, purge["workflow_id"]) == linked(
+        f"/addresses/logical-deletes/purges/{purge['purge_id']}"
+    )
+    drift = (await door.as_admin("POST", "/v1/addresses/drift")).body
+    assert await details(engine, drift["workflow_id"]) == linked(f"/addresses/drift/{drift['report']}")
 
 
 async def test_what_schedules_start_leads_back(door: Door) -> None:

@@ -107,7 +107,7 @@ function figures(known) {
     [t("orders.account"), `${known.kind} · ${known.shop}`],
     [t("orders.address"), h("span", { class: "path" }, known.base_url)],
     known.unserved_since ? [t("orders.unservedSince"), moment(known.unserved_since)] : null,
-    [t("orders.workflow"), workflowLink(`order-cycle:${known.platform}`)],
+    known.workflow_id && [t("orders.workflow"), workflowLink(known.workflow_id)],
   ].filter(Boolean));
 }
 

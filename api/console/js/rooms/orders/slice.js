@@ -30,7 +30,7 @@ export async function slicePage(place) {
 
   function show() {
     place.actions(...deedsOf(slice).map(button));
-    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(platform, slice));
+    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(slice));
   }
 
   function button(deed) {
@@ -59,7 +59,7 @@ function fault(slice) {
   return h("div", { class: "problem" }, h("p", { class: "problem-title" }, slice.fault.message), h("p", {}, slice.fault.hint), h("p", { class: "quiet" }, h("code", {}, slice.fault.code)));
 }
 
-function ledger(platform, slice) {
+function ledger(slice) {
   const figure = (name) => [t(`orders.figure.${name}`), slice[name] === null ? null : number(slice[name])];
   return facts([
     [t("orders.window"), windowText(slice.window)],
@@ -70,6 +70,6 @@ function ledger(platform, slice) {
     [t("orders.sweptAt"), slice.swept_at && moment(slice.swept_at)],
     [t("orders.settingsVersion"), slice.settings_version === null ? null : String(slice.settings_version)],
     [t("orders.rawKey"), slice.raw_key && copyable(slice.raw_key)],
-    [t("orders.workflow"), workflowLink(`order-slice:${platform}:${slice.slice}`)],
+    [t("orders.workflow"), workflowLink(slice.workflow_id)],
   ]);
 }
