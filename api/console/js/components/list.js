@@ -72,7 +72,8 @@ class DataList extends HTMLElement {
     this.next = this.button("next", () => this.forward());
     this.bar = h("div", { class: "list-actions" });
     this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": caption }, this.table);
-    this.foot = h("div", { class: "list-foot" }, this.count, h("div", { class: "pager" }, this.previous, this.next));
+    this.pager = h("div", { class: "pager" }, this.previous, this.next);
+    this.foot = h("div", { class: "list-foot" }, this.count, this.pager);
     this.append(this.bar, this.trouble, this.scroller, this.foot);
   }
 
@@ -135,6 +136,7 @@ class DataList extends HTMLElement {
     this.scroller.hidden = items.length === 0;
     this.previous.disabled = !this.cursor;
     this.next.disabled = !this.after;
+    this.pager.hidden = !this.cursor && !this.after;
     this.foot.hidden = items.length === 0 && !this.cursor;
     this.say(items.length ? t("common.rows", { n: items.length }) : t("common.noRows"));
     if (!items.length && !this.trouble.hasChildNodes()) clear(this.trouble, this.nothing());
