@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
+
+from playwright.async_api import Page, expect
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -24,6 +28,7 @@ PLATFORM, TROUBLED = "taobao-3021", "shop-eu-17"
 RUNNING_ROWS = 60_000
 AGENTS = 60
 MESSAGES = 24
+BEAT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,32 @@ class Showcase:
         """Stop what still runs."""
         path = f"/v1/downloads/{self.running}/cancel"
         assert (await console.door.ask("POST", path, key=self.project.key)).status == 202
+
+
+async def arrived(page: Page, shown: Shown) -> None:
+    """Go to a page and wait until it shows what it has."""
+    await page.goto(shown.path)
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
+async def keep_busy(console: Console, showcase: Showcase) -> None:
+    """Let something happen in every room, more and less, until it is cancelled."""
+    videos = console.tasks(showcase.project, "transcode")
+    sender, exports = console.transfers(showcase.project), console.exports(showcase.project)
+    console.world.set(Scenario(download_seconds=12, jitter_seconds=10))
+    for turn in itertools.count():
+        swell = 1 + math.sin(turn / 4)
+        await videos.create_many(5 + round(20 * swell), user_id="u-2041", task_content="{}")
+        await videos.finish(await videos.hold(limit=10 + round(15 * (2 - swell))))
+        if turn % 6 == 0:
+            await sender.join_many([f"0:10.0.5.{turn * 40 + number}" for number in range(40 + round(80 * swell))])
+        if turn % 3 == 0:
+            source = console.source.url(rows=2_000, seed=turn, delay_ms=150 + round(300 * swell))
+            await exports.start(source, file_name=f"Picking list {turn // 3 + 1}", operator_id="10088", page_size=100)
+        async with console.services.database.session() as session:
+            session.add_all(_message(6 * turn + 5, datetime.now(UTC)) for _ in range(round(30 * swell)))
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def furnish(console: Console) -> Showcase:

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, ViewportSize
 
 from tests.console import axe
 from tests.console.browsing import Troubles, signed_in, visiting
 from tests.console.house import Console
-from tests.console.showcase import Showcase, Shown, furnish
+from tests.console.showcase import Showcase, Shown, arrived, furnish
 
 pytestmark = pytest.mark.stack
 
@@ -76,13 +76,6 @@ async def visit(page: Page, shown: Shown, checker: str, seen: Seen) -> None:
     width = await page.evaluate("document.documentElement.scrollWidth")
     if width > NARROW["width"]:
         seen.too_wide[shown.name] = width
-
-
-async def arrived(page: Page, shown: Shown) -> None:
-    """Wait until a page shows what it has."""
-    await page.goto(shown.path)
-    await expect(page.get_by_role("heading", level=1)).to_be_visible()
-    await expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
 def test_no_page_has_a_grave_fault(seen: Seen, showcase: Showcase) -> None:
