@@ -9,6 +9,7 @@ import typer
 import uvloop
 
 from api import app as door
+from cli import ask as asking
 from cli import demo as demonstration
 from cli import doctor as examination
 from cli import export as exporting
@@ -123,6 +124,23 @@ def export(
         time_zone=time_zone,
     )
     process.run(exporting.run(api, _quiet(data_dir).data_dir, request, out, as_json))
+
+
+@app.command()
+def ask(
+    path: Annotated[str, typer.Argument(help="What to ask for, with its query, like /v1/transfers/jobs?limit=5.")],
+    method: Annotated[str, typer.Option(help="GET reads; POST, PUT and DELETE do what the reference says.")] = "GET",
+    body: Annotated[str | None, typer.Option(help="JSON to send.")] = None,
+    api: Annotated[
+        str | None, typer.Option(envvar="HAULAGE_API_URL", help="Another machine's API; needs HAULAGE_API_KEY.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Send one request to the API of a running `haulage up`, or of any Haulage, and print the answer.
+
+    It answers 0 when the API did it, 2 when it said no, 3 when it does not answer.
+    """
+    process.run(asking.run(api, _quiet(data_dir).data_dir, method.upper(), path, body))
 
 
 def _quiet(data_dir: Path | None) -> settings.Settings:

@@ -35,7 +35,7 @@ export function browser(place) {
     ],
     load,
     key: (order) => [order.platform, order.shop, order.order_id].join("\n"),
-    empty: { text: t("orders.noOrders"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/orders?limit=50'` },
+    empty: { text: t("orders.noOrders"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/orders?limit=50'`, command: "haulage ask '/v1/orders?limit=50'" },
   });
 }
 

@@ -40,7 +40,7 @@ function list(place) {
     },
     key: (row) => row.platform,
     open: (row) => href.platform(row.platform),
-    empty: { text: t("orders.noPlatforms"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" ${location.origin}/v1/platforms` },
+    empty: { text: t("orders.noPlatforms"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" ${location.origin}/v1/platforms`, command: "haulage ask /v1/platforms" },
     every: EVERY_MS,
   });
 }

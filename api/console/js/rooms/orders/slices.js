@@ -40,7 +40,7 @@ export function sliceList(place, platform, done) {
     },
     key: (slice) => slice.slice,
     open: (slice) => href.slice(platform, slice.slice),
-    empty: { text: t("orders.noSlices"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${path}?state=failed'` },
+    empty: { text: t("orders.noSlices"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${path}?state=failed'`, command: `haulage ask '${path}?state=failed'` },
     select: true,
     actions: ["redo", "split", "skip"].map((deed) => ({ label: t(`orders.deed.${deed}.name`), danger: deed === "skip", run: act(deed) })),
     every: EVERY_MS,

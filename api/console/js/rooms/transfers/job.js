@@ -125,7 +125,7 @@ function targetList(place, path, told) {
       return { items: job.targets, next: job.next_cursor };
     },
     key: (target) => [target.target_agent_id, target.target_container_id, target.target_user, target.target_file_dir, target.signature].join(" "),
-    empty: { text: t("transfers.noTargets"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}${path}?status=Failed'` },
+    empty: { text: t("transfers.noTargets"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}${path}?status=Failed'`, command: `haulage ask '${path}?status=Failed'` },
   });
 }
 

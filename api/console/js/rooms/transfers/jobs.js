@@ -48,6 +48,7 @@ export async function jobsPage(place) {
     empty: {
       text: t("transfers.empty"),
       curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" ${location.origin}/v1/transfers/jobs`,
+      command: "haulage ask /v1/transfers/jobs",
     },
     every: EVERY_MS,
   });
