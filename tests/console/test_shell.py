@@ -19,13 +19,14 @@ async def test_a_key_signs_in_and_out(browser: Browser, console: Console, projec
         await page.get_by_role("button", name="Sign in").click()
 
         await expect(page.get_by_role("heading", level=1)).to_have_text("Downloads")
+        await expect(page.get_by_role("heading", level=1)).to_be_focused()
         await expect(page.get_by_role("banner")).to_contain_text(project.name)
         assert page.url.endswith("/console/downloads?state=failed")
         [cookie] = await page.context.cookies()
         assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == ("haulage_session", True, "Strict")
 
         await page.get_by_role("button", name="Sign out").click()
-        await expect(page.get_by_label("API key")).to_be_visible()
+        await expect(page.get_by_label("API key")).to_be_focused()
 
 
 async def test_a_wrong_key_is_told_in_the_api_s_words(browser: Browser, console: Console, troubles: Troubles) -> None:
@@ -71,6 +72,7 @@ async def test_language_and_theme_are_chosen_and_kept(page: Page) -> None:
     await page.goto("/console")
     await page.get_by_label("Language").select_option("zh")
     await expect(page.get_by_role("heading", level=1)).to_have_text("总览")
+    await expect(page.get_by_label("语言")).to_be_focused()
     await page.get_by_label("主题").select_option("dark")
     await page.reload()
 
@@ -78,3 +80,56 @@ async def test_language_and_theme_are_chosen_and_kept(page: Page) -> None:
     root = page.locator("html")
     await expect(root).to_have_attribute("lang", "zh")
     await expect(root).to_have_attribute("data-theme", "dark")
+
+
+async def test_a_revoked_key_ends_the_session_of_an_open_page(
+    page: Page, console: Console, project: Project, troubles: Troubles
+) -> None:
+    """Nobody has to press anything: the page asks for another key as soon as its stream is refused."""
+    troubles.expect("401 GET /v1/overview/events")
+    await page.goto("/console")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    listed = await console.door.as_admin("GET", f"/v1/projects/{project.project_id}/keys")
+    key_id = listed.body["items"][0]["key_id"]
+    await console.door.as_admin("DELETE", f"/v1/projects/{project.project_id}/keys/{key_id}")
+
+    await expect(page.get_by_label("API key")).to_be_focused()
+
+
+async def test_the_menu_opens_on_a_phone(page: Page) -> None:
+    """Language, theme and signing out are behind a button, and Escape closes it again."""
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await page.goto("/console")
+    sign_out = page.get_by_role("button", name="Sign out")
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await expect(sign_out).to_be_hidden()
+    await page.get_by_role("button", name="Menu").click()
+    await expect(sign_out).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(sign_out).to_be_hidden()
+
+
+async def test_a_page_that_does_not_exist_says_so(page: Page) -> None:
+    """The shell answers every address, and knows which pages there are."""
+    for path in ("/console/nothing", "/console/tasks/nothing/here/at/all"):
+        await page.goto(path)
+        await expect(page.get_by_role("heading", level=1)).to_have_text("No such page")
+    await page.get_by_role("link", name="Go to the overview").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+async def test_a_script_that_is_not_ours_does_not_run(page: Page, troubles: Troubles) -> None:
+    """The policy stops it, and the test's page has heard of that: no other test passes over such a report."""
+    await page.goto("/console")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    await page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+        document.body.setAttribute("style", "color: red");
+    }""")
+
+    assert await page.evaluate("window.ran") is None
+    reports = [each for each in troubles.found if "CSP: " in each]
+    assert {report.split("CSP: ")[1].split()[0] for report in reports} == {"script-src-elem", "style-src-attr"}
+    troubles.expect("error in the console: .*")

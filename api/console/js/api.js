@@ -72,6 +72,7 @@ export function watch(path, query, events) {
       // The browser tries again by itself, except after an answer that is no stream.
       if (source?.readyState !== EventSource.CLOSED) return;
       close();
+      stillKnown();
       timer = setTimeout(open, SEND_AGAIN_MS);
     });
   };
@@ -88,6 +89,15 @@ export function watch(path, query, events) {
     document.removeEventListener("visibilitychange", look);
     close();
   };
+}
+
+/** A stream does not say why it was refused: ask whether it is because the session is over. */
+async function stillKnown() {
+  try {
+    await get("/v1/session");
+  } catch (problem) {
+    if (problem.status === 401) acting.signedOut();
+  }
 }
 
 /** JSON with every digit: integers that a double cannot hold become strings. */

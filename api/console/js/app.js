@@ -20,6 +20,11 @@ export async function draw() {
   await router.start(main);
 }
 
+/** Whoever just came begins at the heading, and whoever just left at the key. */
+function begins() {
+  document.querySelector(session.signedIn ? "#content h1" : "#content input")?.focus();
+}
+
 async function begin() {
   router.prepare();
   try {
@@ -32,7 +37,7 @@ async function begin() {
   session.onChange(() => {
     // Another project shows in the same frame; only somebody who comes or goes changes the whole.
     if (signedIn === session.signedIn && signedIn) router.refresh();
-    else draw();
+    else draw().then(begins);
     signedIn = session.signedIn;
   });
   await draw();

@@ -7,6 +7,7 @@ import { icon } from "./icons.js";
 import { ROOMS, onPage } from "./router.js";
 import { choose, session, signOut } from "./session.js";
 
+const PROJECTS_MAX = 1000;
 const THEMES = ["auto", "light", "dark"];
 
 /** The frame, with `main` in its middle; `redraw` draws everything again, e.g. in another language. */
@@ -51,9 +52,16 @@ export function switches(redraw = () => location.reload()) {
   return h(
     "div",
     { class: "switches" },
-    h("select", { "aria-label": t("common.language"), on: { change: (event) => (setLanguage(event.target.value), redraw()) } }, languages),
+    h("select", { "aria-label": t("common.language"), on: { change: (event) => speak(event.target.value, redraw) } }, languages),
     h("select", { "aria-label": t("common.theme"), on: { change: (event) => setTheme(event.target.value) } }, themes),
   );
+}
+
+/** The page is drawn anew; the reader is still where they chose. */
+async function speak(code, redraw) {
+  setLanguage(code);
+  await redraw();
+  document.querySelector(".switches select")?.focus();
 }
 
 function entry(room) {
@@ -70,7 +78,12 @@ function whose() {
       projects.map((project) => h("option", { value: project.project_id, selected: project.project_id === session.project }, project.name)),
     );
   fill([]);
-  everyProject().then(fill, (problem) => clear(select, h("option", {}, problem.detail)));
+  const known = (projects) => {
+    fill(projects);
+    // The project that was chosen last time is gone.
+    if (session.project && select.value !== session.project && projects.length < PROJECTS_MAX) choose(null);
+  };
+  everyProject().then(known, (problem) => clear(select, h("option", {}, problem.detail)));
   return h("div", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), select);
 }
 
@@ -78,7 +91,7 @@ async function everyProject(cursor = null, found = []) {
   const page = await get("/v1/projects", { limit: 200, cursor });
   found.push(...page.items);
   // Beyond a thousand a chooser helps nobody; such an admin comes with `project` in mind and searches the API.
-  return page.next_cursor && found.length < 1000 ? everyProject(page.next_cursor, found) : found;
+  return page.next_cursor && found.length < PROJECTS_MAX ? everyProject(page.next_cursor, found) : found;
 }
 
 function skip(event) {
