@@ -19,6 +19,7 @@ async def stay(settings: Settings) -> None:
     async with house(settings) as running:
         source = f"{running.source}/rows?rows=1000"
         console.print(f"Ready after {time.perf_counter() - began:.1f} s. Ctrl-C stops everything.")
+        console.print(f"  Console          {running.api}/console  (sign in with the admin key)")
         console.print(f"  API              {running.api}  (reference: {running.api}/docs)")
         console.print(f"  Temporal Web UI  {running.ui}")
         console.print(f"  Sample source    {source}")
