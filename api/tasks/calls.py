@@ -11,10 +11,18 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio.api.common.v1 import Payload, WorkflowExecution
-from temporalio.api.enums.v1 import QueryRejectCondition, UpdateWorkflowExecutionLifecycleStage
+from temporalio.api.enums.v1 import (
+    QueryRejectCondition,
+    UpdateWorkflowExecutionLifecycleStage,
+    WorkflowExecutionStatus,
+)
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.update.v1 import Input, Meta, Outcome, Request, WaitPolicy
-from temporalio.api.workflowservice.v1 import QueryWorkflowRequest, UpdateWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    QueryWorkflowRequest,
+    UpdateWorkflowExecutionRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -96,6 +104,26 @@ async def query(engine: Client, workflow_id: str, name: str, argument: object, r
     if answer.HasField("query_rejected"):
         raise Over(workflow_id)
     return await _decoded(engine, answer.query_result.payloads, reply)
+
+
+async def mark(engine: Client, workflow_id: str) -> tuple[str, int]:
+    """How far a running workflow has come: its run, and how long the history of that is.
+
+    Raises:
+        Over: The workflow has ended.
+        Unanswered: Nobody answered.
+    """
+    request = DescribeWorkflowExecutionRequest(
+        namespace=engine.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+    )
+    try:
+        answer = await engine.workflow_service.describe_workflow_execution(request, retry=False, timeout=ANSWER_TIMEOUT)
+    except RPCError as error:
+        raise _told(error) from error
+    info = answer.workflow_execution_info
+    if info.status != WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING:
+        raise Over(workflow_id)
+    return info.execution.run_id, info.history_length
 
 
 def _payloads(outcome: Outcome) -> Sequence[Payload]:

@@ -22,6 +22,7 @@ from temporalio.client import Client
 
 from api.tasks import calls, figures
 from api.tasks.calls import Closing, Unanswered
+from api.tasks.resting import LaneName, Mark, Resting
 from domain.tasks import ids
 from domain.tasks.messages import (
     GROUP_MAX_BYTES,
@@ -67,8 +68,6 @@ FRAME_BYTES = 1_000
 """What a group has around its operations."""
 LANES_KEPT = 1_000
 
-LaneName: TypeAlias = tuple[str, int]
-"""A type and a position."""
 Learn: TypeAlias = Callable[[str, int, Head], None]
 Reply = TypeVar("Reply")
 
@@ -208,6 +207,7 @@ class Lanes:
         self._learn = learn
         self._lanes: dict[LaneName, _Lane] = {}
         self._serving = 0
+        self._resting = Resting(self._mark, self.search)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
 
@@ -295,9 +295,15 @@ class Lanes:
             await self._act(lane, by_kind)
 
     async def _look(self, lane: _Lane, readings: list[_Wish]) -> None:
-        look = Look(keys=[wish.what.key for wish in readings])
-        seen = await self._patiently(lambda: self._query((lane.type, lane.pos), "look", look, Seen))
-        self._learn(lane.type, lane.pos, seen.head)
+        name = (lane.type, lane.pos)
+        keys = [wish.what.key for wish in readings]
+        tasks = await self._resting.tasks(name)
+        if tasks is not None:
+            _answer(readings, [tasks.get(key) for key in keys])
+            return
+        seen = await self._patiently(lambda: self._query(name, "look", Look(keys=keys), Seen))
+        self._learn(*name, seen.head)
+        self._resting.note(name, seen.head.number)
         lane.put_back(_answer(readings, seen.tasks))
 
     async def _act(self, lane: _Lane, by_kind: dict[type, list[_Wish]]) -> None:
@@ -333,6 +339,9 @@ class Lanes:
         # The same number is the same group to the lane, whichever of its runs it reaches.
         update_id = f"{group.sender}-{group.number}"
         return await calls.update(self._engine, ids.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
+
+    async def _mark(self, lane: LaneName) -> Mark:
+        return await self._patiently(lambda: calls.mark(self._engine, ids.lane_id(*lane)))
 
     async def _query(self, lane: LaneName, name: str, argument: object, reply: type[Reply]) -> Reply:
         return await calls.query(self._engine, ids.lane_id(*lane), name, argument, reply)

@@ -18,7 +18,8 @@ from api.tasks.contents import Contents
 from api.tasks.envelope import TASK_UNKNOWN, render
 from api.tasks.heads import Heads
 from api.tasks.keys import Keys
-from api.tasks.lanes import LANES_KEPT, LaneName, Lanes
+from api.tasks.lanes import LANES_KEPT, Lanes
+from api.tasks.resting import LaneName
 from api.tasks.types import TaskType, Types
 from api.together import Together
 from domain.faults import Missing

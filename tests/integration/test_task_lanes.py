@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from infra.settings import Settings
 from tests.door import opened
-from tests.queues import FAILED, PENDING, SUCCESS, Tasks, good, tasking
+from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
 from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
@@ -215,6 +215,31 @@ async def test_an_id_of_a_full_lane_is_a_name_like_any_other(queue: Tasks) -> No
     assert position(task_id) == 2
     assert await queue.create(task_id=chosen) == task_id
     assert (await queue.task(task_id))["status"] == PENDING
+
+
+async def test_a_task_of_a_lane_that_rests_is_told_as_it_is(queue: Tasks) -> None:
+    """However often it was read before: what others do, and what the lane does by itself, is seen by the next read."""
+    await queue.register(max_processing_time=1, max_retry_interval=-60)
+    task_id = await queue.create()
+
+    async def read_often() -> int:
+        seen = {(await queue.task(task_id))["status"] for _ in range(8)}
+        [status] = seen
+        return int(status)
+
+    assert await read_often() == PENDING
+    async with beside(queue) as other:
+        await other.hold(wait=2)
+        assert (await queue.task(task_id))["status"] == RUNNING
+
+        async def is_taken_back() -> bool:
+            task = await queue.task(task_id)
+            return (task["status"], task["crt_retry_num"]) == (PENDING, 1)
+
+        await eventually(is_taken_back)
+        assert await read_often() == PENDING
+        good(await other.post("cancel_task", task_id=task_id))
+        assert await read_often() == FAILED
 
 
 async def test_counts_agree_at_every_moment(queue: Tasks) -> None:

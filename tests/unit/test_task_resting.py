@@ -1,0 +1,119 @@
+"""Lanes that rest: what was read of them is told again, and never when anything has happened since."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.tasks.resting import LANES_MAX, LOOKS, LaneName, Mark, Resting
+from domain.tasks.lane import Lane
+from domain.tasks.messages import Found, Group, Hold, NewTask, Rules, Search, Task
+
+LANE = ("video", 1)
+MANY = 5_000
+
+
+@dataclass
+class Engine:
+    """One lane, as it is reached from outside; each group is a step of its history."""
+
+    lane: Lane = field(default_factory=lambda: Lane(Rules(lane_max_tasks=2 * MANY)))
+    steps: int = 0
+    marks: int = 0
+    searches: int = 0
+    acts_after: int = -1
+    """A group comes in between, after so many searches more."""
+
+    def act(self, **operations: object) -> None:
+        """A group of somebody's."""
+        self.steps += 1
+        self.lane.act(Group(sender="other", number=self.steps, **operations), 1_000 * self.steps)  # type: ignore[arg-type]
+
+    def create(self, tasks: int) -> None:
+        """So many tasks more."""
+        self.act(creates=[NewTask(secrets.token_hex(16), "", "") for _ in range(tasks)])
+
+    async def mark(self, _: LaneName) -> Mark:
+        """How long its history is."""
+        self.marks += 1
+        return "run", self.steps
+
+    async def search(self, _: LaneName, search: Search) -> Found:
+        """Some of its tasks."""
+        self.searches += 1
+        found = self.lane.search(search)
+        if self.searches == self.acts_after:
+            self.act(holds=[Hold(1)])
+        return found
+
+    def look(self, known: Resting) -> None:
+        """Somebody reads, and notes how the lane stands."""
+        known.note(LANE, self.lane.book.head().number)
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """What is in it."""
+        return self.lane.book.tasks
+
+
+def rested(engine: Engine) -> Resting:
+    """What is known of a lane that was looked at until it rests."""
+    known = Resting(engine.mark, engine.search)
+    for _ in range(LOOKS + 1):
+        engine.look(known)
+    return known
+
+
+async def test_a_lane_is_read_once_while_nothing_happens() -> None:
+    """All of it, in as many pages as it takes; then only the mark is asked for."""
+    engine = Engine()
+    for _ in range(5):
+        engine.create(MANY // 5)
+    known = rested(engine)
+    assert await known.tasks(LANE) == engine.tasks
+    pages = engine.searches
+    assert pages > 1
+    for _ in range(3):
+        assert await known.tasks(LANE) == engine.tasks
+    assert (engine.searches, engine.marks) == (pages, 4)
+
+
+async def test_a_lane_is_looked_at_some_times_before_it_rests() -> None:
+    """Reading it all is dear, and in vain where something happens between two reads."""
+    engine = Engine()
+    engine.create(3)
+    known = Resting(engine.mark, engine.search)
+    for _ in range(3 * LOOKS):
+        engine.look(known)
+        engine.create(1)
+        assert await known.tasks(LANE) is None
+    assert (engine.searches, engine.marks) == (0, 0)
+
+
+@given(changes=st.lists(st.booleans(), min_size=1, max_size=30), acts_after=st.integers(-1, 6))
+async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: int) -> None:
+    """Whenever something happens, also while it is being read."""
+    engine = Engine(acts_after=acts_after)
+    engine.create(7)
+    known = rested(engine)
+    for is_changed in changes:
+        if is_changed:
+            engine.act(holds=[Hold(1)])
+        before = engine.steps
+        told = await known.tasks(LANE)
+        if told is None:
+            engine.look(known)
+        elif engine.steps == before:
+            assert told == engine.tasks
+
+
+async def test_no_more_lanes_are_kept_than_there_is_room_for() -> None:
+    """The one that was noted longest ago is forgotten first."""
+    engine = Engine()
+    known = rested(engine)
+    for pos in range(2, LANES_MAX + 2):
+        known.note(("video", pos), 1)
+    assert await known.tasks(LANE) is None
