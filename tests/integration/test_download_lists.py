@@ -142,6 +142,7 @@ async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
         "started_at": "2026-01-01T12:01:00Z",
         "finished_at": "2026-01-01T12:01:10Z",
         "expires_at": "2100-01-01T00:00:00Z",
+        "workflow_id": f"download:{project_id}:dl_{'0' * 23}1",
     }
     assert (gone["state"], gone["label"]) == ("expired", "已过期")
     alone = await door.ask("GET", f"/v1/downloads/{kept['task_id']}", key=key)
