@@ -70,7 +70,7 @@ class TypeFigures(TypeAnswer):
     """A type, and how its tasks stand, as its lanes said within the last second."""
 
     project_id: str
-    due: int = Field(description="of those that are pending: they wait for nothing but a worker")
+    due: int = Field(description="of those that are pending: due when their lanes said something last")
     pending: int
     running: int
     success: int

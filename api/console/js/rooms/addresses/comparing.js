@@ -1,13 +1,13 @@
 // Comparisons of the four modules: ordered, watched, and what each found, with its workbook.
 
 import { get, post } from "../../api.js";
-import { ago, badge, busy, dataList, facts, number, problemBox, say, when } from "../../components/index.js";
+import { ago, badge, busy, dataList, facts, number, problemBox, when } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, ROOM, curl } from "./pieces.js";
+import { API, MODULES, ROOM, attempt, twins } from "./pieces.js";
 
 const EVERY_MS = 3000;
 const TONES = { running: "run", done: "ok", failed: "bad" };
@@ -15,12 +15,8 @@ const TONES = { running: "run", done: "ok", failed: "bad" };
 /** @param {Place} place */
 export async function comparisonsPage(place) {
   const compare = async (event) => {
-    try {
-      const ordered = await busy(post(`${API}/drift`), event.target);
-      await go(`${ROOM}/drift/${ordered.report}`);
-    } catch (problem) {
-      say(problem.detail ?? String(problem));
-    }
+    const ordered = await attempt(() => busy(post(`${API}/drift`), event.target));
+    if (ordered) await go(`${ROOM}/drift/${ordered.report}`);
   };
   place.actions(h("button", { type: "button", class: "primary", on: { click: compare } }, t("addresses.compare")));
   const list = dataList({
@@ -35,7 +31,7 @@ export async function comparisonsPage(place) {
     load: async () => ({ items: (await get(`${API}/drift`)).items, next: null }),
     key: (each) => each.report,
     open: (each) => `${ROOM}/drift/${each.report}`,
-    empty: { text: t("addresses.comparisonsEmpty"), curl: curl("drift") },
+    empty: { text: t("addresses.comparisonsEmpty"), ...twins("drift") },
     every: EVERY_MS,
   });
   return [h("p", { class: "quiet" }, t("addresses.comparisonsIntro")), list];
@@ -63,7 +59,7 @@ function shown({ report, progress, fault, found }) {
       head,
       h("p", { class: "verdict" }, t(found.different ? "addresses.differ" : "addresses.alike", { n: found.different, all: number(found.compared) })),
       found.under_way ? h("p", {}, t("addresses.underWayText", { n: found.under_way })) : null,
-      found.different ? h("p", {}, h("a", { href: found.url, class: "button primary", download: "" }, t("addresses.workbook")), " ", h("span", { class: "quiet" }, t("addresses.workbookText", { n: found.shown }))) : null,
+      found.different ? h("p", {}, h("a", { href: found.url, class: "as-button primary", download: "" }, t("addresses.workbook")), " ", h("span", { class: "quiet" }, t("addresses.workbookText", { n: found.shown }))) : null,
     ),
     h("h2", {}, t("addresses.inModules")),
     h("section", { class: "card" }, h("ul", { class: "lives" }, MODULES.map((module) => live(module, found)))),

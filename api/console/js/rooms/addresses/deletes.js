@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, ROOM, curl, messageLink, postExact, signFirst } from "./pieces.js";
+import { API, ROOM, attempt, messageLink, postExact, signFirst, twins } from "./pieces.js";
 
 const EVERY_MS = 5000;
 const LOOK_MS = 1000;
@@ -40,7 +40,7 @@ export async function deletesPage(place) {
       return { items: page.items, next: page.next_cursor };
     },
     key: (each) => String(each.address_id),
-    empty: { text: t("addresses.deletesEmpty"), curl: curl("logical-deletes") },
+    empty: { text: t("addresses.deletesEmpty"), ...twins("logical-deletes") },
     select: true,
     actions: [
       { label: t("addresses.purgeSelected"), danger: true, run: (items) => purge(items) },
@@ -60,13 +60,10 @@ function heldBy(each) {
 
 function checkButton(list) {
   const click = async (event) => {
-    try {
-      await busy(post(`${API}/logical-deletes/check`), event.target);
-      say(t("addresses.checkDone"));
-      await list.reload();
-    } catch (problem) {
-      say(problem.detail ?? String(problem));
-    }
+    const ordered = await attempt(() => busy(post(`${API}/logical-deletes/check`), event.target));
+    if (!ordered) return;
+    say(t("addresses.checkDone"));
+    await list.reload();
   };
   return h("button", { type: "button", on: { click } }, t("addresses.check"));
 }

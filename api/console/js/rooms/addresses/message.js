@@ -1,12 +1,12 @@
 // One message: what it says, what each module said, why it waits or how it ended, and what operators did to it.
 
 import { get } from "../../api.js";
-import { ago, badge, copyable, facts, fold, problemBox, when } from "../../components/index.js";
+import { ago, badge, copyable, facts, fold, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
 import { keepLooking } from "../../looking.js";
-import { API, MODULES, ackOf, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
+import { API, MODULES, ackOf, attempt, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
 import { retryOne, skipOne } from "./steering.js";
 
 const EVERY_MS = 3000;
@@ -16,14 +16,13 @@ const TRACE_SHOWN = 200;
 
 /** @param {Place} place */
 export async function messagePage(place) {
-  const trouble = h("div", { role: "alert" });
   const body = h("div");
   let shown = "";
   const draw = (message) => {
     const json = JSON.stringify(message);
     if (json === shown) return;
     shown = json;
-    place.actions(...buttons(message, draw, trouble));
+    place.actions(...buttons(message, draw));
     clear(body, parts(message));
   };
   const look = async () => {
@@ -32,20 +31,14 @@ export async function messagePage(place) {
     return message.state !== "done";
   };
   if (await look()) keepLooking(place, () => look().catch(() => true), EVERY_MS);
-  return h("div", {}, trouble, body);
+  return body;
 }
 
-function buttons(message, draw, trouble) {
+function buttons(message, draw) {
   const button = (word, danger, order) => {
     const click = async () => {
-      clear(trouble);
-      try {
-        const now = await order(message);
-        if (now) draw(now);
-      } catch (problem) {
-        if (problem.name !== "Problem") console.error(problem);
-        clear(trouble, problemBox(problem));
-      }
+      const now = await attempt(() => order(message));
+      if (now) draw(now);
     };
     return h("button", { type: "button", class: danger ? "danger" : "primary", on: { click } }, t(`addresses.${word}`));
   };

@@ -1,7 +1,7 @@
 // What all pages of addresses show alike: topics, states, acknowledgements, why something waits, and who acts.
 
 import { parse, send } from "../../api.js";
-import { askFirst, badge } from "../../components/index.js";
+import { askFirst, badge, problemBox } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
@@ -32,9 +32,10 @@ export function roomSections(current) {
   return sections(t("addresses.title"), SECTIONS.map(([path, word]) => [ROOM + path, t(`addresses.${word}`)]), ROOM + current);
 }
 
-/** The curl of a call of this room. */
-export function curl(path) {
-  return `curl -H "Authorization: Bearer $ADMIN_KEY" '${location.origin}${API}/${path}'`;
+/** How a program and a terminal ask for the same. */
+export function twins(path) {
+  const whole = `${API}/${path}`;
+  return { curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${whole}'`, command: `haulage ask '${whole}'` };
 }
 
 /** A link to a message. */
@@ -137,6 +138,18 @@ export async function signFirst(question) {
   if (!answer) return null;
   remember(who.value.trim());
   return { who: who.value.trim(), reason: answer.reason };
+}
+
+/** Do something that a button asks for; a problem is shown above all else. */
+export async function attempt(order) {
+  document.querySelector(".addresses > .problem")?.remove();
+  try {
+    return await order();
+  } catch (problem) {
+    if (problem.name !== "Problem") console.error(problem);
+    document.querySelector(".addresses")?.prepend(problemBox(problem));
+    return null;
+  }
 }
 
 /**

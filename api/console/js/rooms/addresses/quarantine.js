@@ -4,7 +4,7 @@ import { get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, ROOM, TOPICS, curl, topicWord } from "./pieces.js";
+import { API, ROOM, TOPICS, topicWord, twins } from "./pieces.js";
 
 /** @param {Place} place */
 export async function quarantinePage(place) {
@@ -25,7 +25,7 @@ export async function quarantinePage(place) {
     },
     key: (each) => String(each.id),
     open: (each) => `${ROOM}/quarantine/${each.id}`,
-    empty: { text: t("addresses.quarantineEmpty"), curl: curl("quarantine") },
+    empty: { text: t("addresses.quarantineEmpty"), ...twins("quarantine") },
   });
   return [h("p", { class: "quiet" }, t("addresses.quarantineIntro")), list];
 }

@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
 import { link } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, OPEN_STATES, ROOM, TOPICS, signFirst, tone, topicWord } from "./pieces.js";
+import { API, MODULES, OPEN_STATES, ROOM, TOPICS, attempt, signFirst, tone, topicWord } from "./pieces.js";
 
 const EVERY_MS = 3000;
 
@@ -87,12 +87,8 @@ function steer(cycle, panel, changed) {
   const click = async () => {
     const signed = await signFirst({ title: t(`addresses.${verb}Title`), text: t(`addresses.${verb}Text`), action: t(`addresses.${verb}`) });
     if (!signed) return;
-    try {
-      await post(`${API}/cycle/${verb}`, signed);
-      say(t(`addresses.${verb}Done`));
-    } catch (problem) {
-      say(problem.detail ?? String(problem));
-    }
+    const now = await attempt(() => post(`${API}/cycle/${verb}`, signed));
+    if (now) say(t(`addresses.${verb}Done`));
     await panel.look();
     changed();
   };

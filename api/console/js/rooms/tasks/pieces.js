@@ -62,9 +62,9 @@ export function glimpse(text, most = 40) {
   return h("code", { class: "glimpse" }, line.length > most || line !== text ? `${line.slice(0, most)}…` : line);
 }
 
-/** The curl of a route of this room. */
-export function curl(path) {
-  return `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/${path}'`;
+/** How a program and a terminal ask for the same. */
+export function twins(path) {
+  return { curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/${path}'`, command: `haulage ask '/v1/${path}'` };
 }
 
 export function typeLink(type) {

@@ -7,9 +7,9 @@ import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
 import { workflowLink } from "../../session.js";
-import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, curl, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord } from "./pieces.js";
+import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord, twins } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";
-import { oldest } from "./types.js";
+import { depthBar, oldest } from "./types.js";
 
 const EVERY_MS = 2000;
 const LIST_MS = 4000;
@@ -41,7 +41,6 @@ export async function lanesPage(place) {
       { title: t("tasks.lane"), cell: (lane) => workflowLink(lane.workflow_id, String(lane.pos)) },
       { title: t("tasks.state"), cell: (lane) => badge(t(lane.full ? "tasks.laneFull" : "tasks.laneOpen"), lane.full ? "off" : "ok") },
       { title: t("tasks.queue"), cell: laneBar },
-      { title: t("tasks.due"), cell: (lane) => number(lane.due), numeric: true },
       { title: t("tasks.nextDue"), cell: (lane) => (lane.next_order_time ? ago(moment(lane.next_order_time)) : "–") },
       { title: t("tasks.nextLeaseEnd"), cell: (lane) => (lane.next_lease_end ? ago(moment(lane.next_lease_end)) : "–") },
       { title: t("tasks.givenOut"), cell: (lane) => number(lane.held), numeric: true },
@@ -53,7 +52,7 @@ export async function lanesPage(place) {
       return { items: page.lane_list, next: page.next_cursor };
     },
     key: (lane) => String(lane.pos),
-    empty: { text: t("tasks.lanesEmpty"), curl: curl(`get_task_lanes?task_type=${type}`) },
+    empty: { text: t("tasks.lanesEmpty"), ...twins(`get_task_lanes?task_type=${type}`) },
     every: EVERY_MS,
   });
   return within(place, "/lanes", h("p", { class: "quiet" }, t("tasks.lanesIntro")), list);
@@ -94,7 +93,7 @@ function tasks(place, statuses, { always = {}, ...given }) {
     },
     key: (task) => task.task_id,
     open: (task) => href.task(task.task_id),
-    empty: { text: t("tasks.tasksEmpty"), curl: curl(`browse_tasks?task_type=${type}${always.archived ? "&archived=true" : ""}`) },
+    empty: { text: t("tasks.tasksEmpty"), ...twins(`browse_tasks?task_type=${type}${always.archived ? "&archived=true" : ""}`) },
     select: true,
     ...given,
   });
@@ -139,23 +138,18 @@ async function read(type) {
 }
 
 function standing(type) {
-  const parts = [
-    { label: t("tasks.due"), n: type.due, tone: "wait" },
-    { label: t("tasks.later"), n: Math.max(0, type.pending - type.due), tone: "off" },
-    { label: t("tasks.status.running"), n: type.running, tone: "run" },
-  ];
   const big = (word, value) => h("div", {}, h("dt", {}, t(`tasks.${word}`)), h("dd", {}, value));
   return [
     h(
       "dl",
       { class: "figures" },
-      big("due", number(type.due)),
+      big("status.pending", number(type.pending)),
       big("oldest", oldest(type)),
       big("heldNow", number(type.running)),
       big("status.failed", number(type.failed)),
       big("status.success", number(type.success)),
     ),
-    type.pending + type.running ? stackBar(parts) : h("p", { class: "quiet" }, t("tasks.queueEmpty")),
+    type.pending + type.running ? depthBar(type) : h("p", { class: "quiet" }, t("tasks.queueEmpty")),
     fold(t("tasks.howScheduled"), facts(rules(type))),
   ];
 }
@@ -178,7 +172,7 @@ function rules(type) {
 function steer(place, type, look) {
   const verb = type.paused ? "resume" : "pause";
   const click = async () => {
-    const question = { title: t(`tasks.${verb}Title`, { type: type.task_type }), text: t(`tasks.${verb}Text`, { n: type.due }), action: t(`tasks.${verb}`) };
+    const question = { title: t(`tasks.${verb}Title`, { type: type.task_type }), text: t(`tasks.${verb}Text`, { n: type.pending }), action: t(`tasks.${verb}`) };
     if (!(await askFirst(question))) return;
     try {
       await post(`/v1/${verb}_task_type`, { task_type: type.task_type });

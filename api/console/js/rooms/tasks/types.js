@@ -6,7 +6,7 @@ import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { session } from "../../session.js";
 import { finder } from "./finding.js";
-import { curl, href } from "./pieces.js";
+import { href, twins } from "./pieces.js";
 
 const EVERY_MS = 2000;
 const LATE_SECONDS = 60;
@@ -34,22 +34,24 @@ export async function typesPage(place) {
     },
     key: (type) => type.task_type,
     open: (type) => href.type(type.task_type),
-    empty: { text: t("tasks.typesEmpty"), curl: curl("get_task_figures") },
+    empty: { text: t("tasks.typesEmpty"), ...twins("get_task_figures") },
     every: EVERY_MS,
   });
   return h("div", { class: "tasks" }, h("p", { class: "quiet" }, t("tasks.intro")), finder(), list);
 }
 
 function queue(type) {
-  const waiting = type.pending - type.due;
   if (type.paused) return h("span", {}, badge(t("tasks.paused"), "wait"), " ", number(type.pending));
   if (!type.pending && !type.running) return h("span", { class: "quiet" }, t("tasks.queueEmpty"));
-  const parts = [
-    { label: t("tasks.due"), n: type.due, tone: "wait" },
-    { label: t("tasks.later"), n: Math.max(0, waiting), tone: "off" },
+  return h("div", { class: "queue-cell" }, depthBar(type));
+}
+
+/** What waits and what is held. */
+export function depthBar(type) {
+  return stackBar([
+    { label: t("tasks.status.pending"), n: type.pending, tone: "wait" },
     { label: t("tasks.status.running"), n: type.running, tone: "run" },
-  ];
-  return h("div", { class: "queue-cell" }, stackBar(parts));
+  ]);
 }
 
 /** For how long the first has been waiting: nobody looks after a queue in which that grows. */
