@@ -110,8 +110,9 @@ class ApiSettings(BaseModel):
 
     @property
     def console_base(self) -> str:
-        """Scheme and host of the console: as it is set, or as browsers on this machine reach it."""
-        is_here = self.host in {"127.0.0.1", "localhost"} and self.port
+        """Scheme and host of the console: as it is set, or as browsers on this machine reach an API that is here."""
+        # A worker elsewhere is told no host, and its default is nobody's console.
+        is_here = "host" in self.model_fields_set and self.host in {"127.0.0.1", "localhost"} and self.port
         return self.public_base or (f"http://{self.host}:{self.port}" if is_here else "")
 
 

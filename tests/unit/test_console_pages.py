@@ -65,8 +65,9 @@ def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("settings", "base"),
     [
-        ({}, "http://127.0.0.1:8080"),
-        ({"port": 0}, ""),
+        ({"host": "127.0.0.1"}, "http://127.0.0.1:8080"),
+        ({}, ""),  # a worker's, on another machine
+        ({"host": "127.0.0.1", "port": 0}, ""),
         ({"host": "0.0.0.0"}, ""),  # noqa: S104 - what containers listen on
         ({"host": "0.0.0.0", "public_base": "https://haulage.example.com"}, "https://haulage.example.com"),  # noqa: S104
     ],
