@@ -244,7 +244,9 @@ def _canonical(distribution: str) -> str:
 def _filled(value: str) -> str:
     """A value as compose would fill it in."""
     return re.sub(
-        r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}", lambda found: found["default"] or "secret-of-a-container", value
+        r"\$\{\w+(?::-(?P<default>[^}]*)|:\?[^}]*)\}",
+        lambda found: "secret-of-a-container" if found["default"] is None else found["default"],
+        value,
     )
 
 
