@@ -185,7 +185,8 @@ def _of_addresses(services: Services) -> list[Queue]:
                 DriftReporting(services.database, services.objects, services.modules).report,
             ],
             slots=20,
-            # Steps that are applied side by side come to all workers, not all of them to one.
+            # Steps that are applied side by side come to all workers in turn, not all of them to one.
+            polls=1,
             eager=1,
         ),
         Queue(
