@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Final
 from bench.addresses import figures, ours, rounds, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Ours
-from bench.addresses.rounds import ROOM, Backlog, Run
+from bench.addresses.rounds import ROOM, Backlog, Run, Turns
 from bench.addresses.stream import REPEATED, Stream, merged, stream
 from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from cli.house import House, house
+from cli.house import house
 from infra.settings import Settings
 from sims.oss.scenario import MODULES
 
@@ -36,21 +36,32 @@ class Size:
     """How many messages go where."""
 
     backlog: int
-    """Deliveries, repetitions included; also through the sink."""
+    """Deliveries in all rounds, repetitions included; also through the sink."""
     cycle: int
     burst: int
     trickle: int
     alone: int
-    """Deliveries where modules take one operation a call."""
+    """Deliveries in all rounds where modules take one operation a call."""
     sequential: int
-    """Through the plain consumer, one message after the other."""
+    """Through the plain consumer, one message after the other; this and what follows in each round."""
     sequential_batched: int
     sink_alone: int
 
 
-FULL: Final = Size(100_000, 10_000, 10_000, 3_000, 20_000, 3_000, 20_000, 5_000)
-SMALL: Final = Size(4_000, 1_000, 1_000, 600, 1_000, 300, 1_000, 500)
+FULL: Final = Size(100_000, 10_000, 10_000, 3_000, 20_000, 1_000, 10_000, 2_000)
+SMALL: Final = Size(6_000, 1_000, 1_000, 600, 3_000, 300, 1_000, 300)
 WARM_UP: Final = 1_000
+ROUNDS: Final = 3
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Who takes a share of each round's messages."""
+
+    name: str
+    module: str
+    messages: int
+    batch: int
 
 
 async def measure() -> None:
@@ -60,29 +71,34 @@ async def measure() -> None:
     for module in (SEQUENTIAL, SINK, CHART):
         await asyncio.to_thread(environments.installed, ROOM, module)
     with tempfile.TemporaryDirectory() as folder:
-        pulled, peers = await _pulled(Path(folder), size)
+        pulled = await _pulled(Path(folder), size)
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(pulled, await _pushed(Path(folder), size), peers)
+        results = Results(pulled, await _pushed(Path(folder), size))
     # A quick run is a look, not a record.
     name = f"{ROOM}-small" if small else ROOM
     publish(name, figures.figures(results))
     await environments.run(ROOM, CHART, str(RESULTS / f"{name}.png"), stdin=figures.as_json(results))
 
 
-async def _pulled(folder: Path, size: Size) -> tuple[Pulled, Mapping[str, Run]]:
-    counts = (WARM_UP, _different(size.backlog), size.cycle, size.burst, size.trickle)
-    warm, main, cycle, burst, trickle = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
+async def _pulled(folder: Path, size: Size) -> Pulled:
+    each_round = _different(size.backlog) // ROUNDS
+    counts = (WARM_UP, size.cycle, size.burst, size.trickle, *[each_round] * ROUNDS)
+    warm, cycle, burst, trickle, *mains = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
     whole = merged(streams)
     tables = surroundings.template(folder / "tables", whole)
+    peers = (
+        Peer(figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
+        Peer(figures.SEQUENTIAL_BATCHED, SEQUENTIAL, size.sequential_batched, BATCH),
+        Peer(figures.SINK, SINK, each_round, BATCH),
+    )
     async with AsyncExitStack() as stack:
         pubsub = await stack.enter_async_context(running_pubsub(REPEATED / (1 - REPEATED)))
         modules = await stack.enter_async_context(running_modules(tables))
         contender = await stack.enter_async_context(_ours(folder, modules, BATCH, pubsub))
         await rounds.burst(contender, warm.messages)
-        backlog = await rounds.backlog(contender, modules, main.messages)
-        _say(figures.OURS, backlog.run)
+        turns = await _in_turn(figures.OURS, contender, modules, whole, mains, peers)
         pulled = Pulled(
-            backlog=backlog,
+            turns=turns,
             cycle=await rounds.backlog(contender, modules, cycle.messages),
             burst=await rounds.burst(contender, burst.messages),
             trickle=await rounds.trickle(contender, trickle.messages, TRICKLE_PER_SECOND),
@@ -90,34 +106,41 @@ async def _pulled(folder: Path, size: Size) -> tuple[Pulled, Mapping[str, Run]]:
             intake_events=await contender.events("AddressIntake"),
         )
         rounds.check(figures.OURS, modules, whole.before, await contender.messages())
-        return pulled, await _peers(contender.running, tables, whole, main, size)
+        return pulled
 
 
-async def _peers(running: House, tables: Path, whole: Stream, main: Stream, size: Size) -> dict[str, Run]:
-    """Each has the tables as ours found them, and a share of the same messages in the order of their publication."""
-    found: dict[str, Run] = {}
-    for name, module, messages, batch in (
-        (figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
-        (figures.SEQUENTIAL_BATCHED, SEQUENTIAL, size.sequential_batched, BATCH),
-        (figures.SINK, SINK, len(main.messages), BATCH),
-        (figures.SINK_ALONE, SINK, size.sink_alone, 1),
-    ):
-        share = main.messages[:messages]
-        found[name] = await rounds.peer(running, tables, whole.before, share, module, batch)
-        _say(name, found[name])
-    return found
-
-
-async def _pushed(folder: Path, size: Size) -> Backlog:
-    warm, main = streams = [stream(1, WARM_UP), stream(2, _different(size.alone))]
+async def _pushed(folder: Path, size: Size) -> Turns:
+    counts = (WARM_UP, *[_different(size.alone) // ROUNDS] * ROUNDS)
+    warm, *mains = streams = [stream(number, count) for number, count in enumerate(counts, 1)]
     whole = merged(streams)
     tables = surroundings.template(folder / "tables", whole)
+    peers = (
+        Peer(figures.SEQUENTIAL, SEQUENTIAL, size.sequential, 1),
+        Peer(figures.SINK_ALONE, SINK, size.sink_alone, 1),
+    )
     async with running_modules(tables) as modules, _ours(folder, modules, 1, None) as contender:
         await rounds.burst(contender, warm.messages)
-        backlog = await rounds.backlog(contender, modules, main.messages)
-        _say(figures.OURS_ALONE, backlog.run)
+        turns = await _in_turn(figures.OURS_ALONE, contender, modules, whole, mains, peers)
         rounds.check(figures.OURS_ALONE, modules, whole.before, await contender.messages())
-    return backlog
+        return turns
+
+
+async def _in_turn(
+    name: str, contender: Ours, modules: Modules, whole: Stream, streams: Sequence[Stream], peers: Sequence[Peer]
+) -> Turns:
+    """Peers have the tables as ours found them, and shares of the same messages in the order of their publication."""
+    backlogs: list[Backlog] = []
+    found: dict[str, list[Run]] = {peer.name: [] for peer in peers}
+    for each in streams:
+        backlogs.append(await rounds.backlog(contender, modules, each.messages))
+        _say(name, backlogs[-1].run)
+        for peer in peers:
+            share = each.messages[: peer.messages]
+            tables = contender.folder / "tables"
+            run = await rounds.peer(contender.running, tables, whole.before, share, peer.module, peer.batch)
+            found[peer.name].append(run)
+            _say(peer.name, run)
+    return Turns(backlogs, found)
 
 
 @asynccontextmanager

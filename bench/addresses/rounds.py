@@ -75,6 +75,28 @@ class Backlog:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Rounds of a house and of its peers in turn: whatever else the machine does, it does to all of them."""
+
+    backlogs: Sequence[Backlog]
+    peers: Mapping[str, Sequence[Run]]
+
+    @property
+    def run(self) -> Run:
+        """The median of ours."""
+        return median([each.run for each in self.backlogs])
+
+    def ratios(self, peer: str) -> list[float]:
+        """How many times as fast as a peer ours was, in each round; from the least to the most."""
+        return sorted(ours.run.rate / its.rate for ours, its in zip(self.backlogs, self.peers[peer], strict=True))
+
+
+def median(runs: Sequence[Run]) -> Run:
+    """The round in the middle, by messages a second."""
+    return sorted(runs, key=lambda each: each.rate)[len(runs) // 2]
+
+
+@dataclass(frozen=True)
 class Arrivals:
     """Messages that came while cycles ran: how long until all were done, and how late each was."""
 

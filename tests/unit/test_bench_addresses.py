@@ -17,7 +17,7 @@ from bench import load
 from bench.addresses import figures, surroundings
 from bench.addresses.figures import Pulled, Results
 from bench.addresses.ours import Lag, RunFailed
-from bench.addresses.rounds import Arrivals, Backlog, Run, check
+from bench.addresses.rounds import Arrivals, Backlog, Run, Turns, check, median
 from bench.addresses.stream import Address, merged, outcome, stream
 from bench.addresses.surroundings import Modules
 from bench.peers.addresses.buffered_sink import reduced
@@ -35,11 +35,12 @@ ARRIVALS = Arrivals(10_000, 6, Lag(2, 5, 6))
 def results(
     backlog: Backlog = BACKLOG, pushed: Backlog = BACKLOG, cycle: Backlog = BACKLOG, sequential_seconds: float = 50
 ) -> Results:
-    """All contenders."""
-    pulled = Pulled(backlog, cycle, ARRIVALS, ARRIVALS, [300, 200], [90])
-    slow = replace(RUN, seconds=sequential_seconds)
-    names = (figures.SEQUENTIAL, figures.SEQUENTIAL_BATCHED, figures.SINK, figures.SINK_ALONE)
-    return Results(pulled, pushed, dict.fromkeys(names, slow))
+    """All contenders, one round."""
+    slow = [replace(RUN, seconds=sequential_seconds)]
+    batched = (figures.SEQUENTIAL, figures.SEQUENTIAL_BATCHED, figures.SINK)
+    turns = Turns([backlog], dict.fromkeys(batched, slow))
+    alone = Turns([pushed], dict.fromkeys((figures.SEQUENTIAL, figures.SINK_ALONE), slow))
+    return Results(Pulled(turns, cycle, ARRIVALS, ARRIVALS, [300, 200], [90]), alone)
 
 
 def named(found: Results) -> Mapping[str, Figure]:
@@ -74,6 +75,17 @@ def test_what_the_issue_names_is_reached() -> None:
 def test_what_is_missed_is_told(found: Results, name: str) -> None:
     """Two cycles are no cycle."""
     assert [each for each, figure in named(found).items() if not figure.holds] == [name]
+
+
+def test_rounds_are_held_against_those_of_the_same_turn() -> None:
+    """A machine that is slow for a while is slow for both, and one odd round decides nothing."""
+    seconds = ((4, 50), (8, 90), (40, 50))
+    ours = [replace(BACKLOG, run=replace(RUN, seconds=mine)) for mine, _ in seconds]
+    turns = Turns(ours, {"peer": [replace(RUN, seconds=its) for _, its in seconds]})
+
+    assert turns.ratios("peer") == pytest.approx([1.25, 11.25, 12.5])
+    assert turns.run.seconds == 8
+    assert median(turns.peers["peer"]).seconds == 50
 
 
 def test_a_smaller_cycle_reaches_nothing() -> None:
