@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -233,12 +233,15 @@ async def test_the_history_is_searched_by_uprn_and_time(
     assert rows_read(nodes) <= at_most
 
 
-@pytest.mark.parametrize("filter_", [Filter(), IM_FAILED, Filter(uprn=4_711)])
-async def test_many_are_retried_without_reading_the_log(
-    connection: asyncpg.Connection[asyncpg.Record], filter_: Filter
+@pytest.mark.parametrize("order", [steering.many, steering.many_skipped])
+@pytest.mark.parametrize("filter_", [Filter(), IM_FAILED, Filter(uprn=4_711), Filter(ids=[1, 2, 50_000])])
+async def test_many_are_retried_and_skipped_without_reading_the_log(
+    connection: asyncpg.Connection[asyncpg.Record],
+    filter_: Filter,
+    order: Callable[[Filter, int, By], tuple[str, list[object]]],
 ) -> None:
     """What has failed, once to count it, and what is retried of it, twice."""
-    text, values = steering.many(filter_, steering.RETRIED_MAX, By("ann", "why"))
+    text, values = order(filter_, steering.RETRIED_MAX, By("ann", "why"))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
