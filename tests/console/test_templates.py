@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from api.console import files
+from tests.console import axe
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
 
@@ -244,3 +245,48 @@ async def test_numbers_are_written_as_excel_writes_them(page: Page) -> None:
     }"""
     cases = [[value, form] for value, form, _ in NUMBERS]
     assert await page.evaluate(script, [files.load().base, cases]) == [text for *_, text in NUMBERS]
+
+
+async def test_a_template_of_thousands_of_nodes_is_edited(page: Page) -> None:
+    """Only so many rows are drawn at first, and a sheet of thousands of reserved rows shows how many it leaves out."""
+    await excel_form(page)
+    wide = [{"name": f"k{number}"} for number in range(400)]
+    await page.get_by_label("JSON", exact=True).first.check()
+    template = {"row": [{"name": "a", "row_count": 110}, {"name": "b"}], "col": wide}
+    await page.locator(".json-lines textarea").fill(json.dumps(template))
+    await expect(page.get_by_text("301 more columns are not drawn here.")).to_be_visible()
+    await page.get_by_label("Table", exact=True).check()
+    await expect(page.locator("tr.node")).to_have_count(102)
+    await page.get_by_role("button", name="Show 300 more nodes").click()
+    await expect(page.locator("tr.node")).to_have_count(302)
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["[1, 2]", '{"col": 7}', '"text"', "true", "[[[[]]]]", '{"a": {"b": {"c": [{}]}}}']
+)
+async def test_nonsense_is_told_and_breaks_nothing(page: Page, troubles: Troubles, nonsense: str) -> None:
+    """Whatever is typed as a template, the API's own sentence says what is wrong, and the next try is drawn."""
+    troubles.expect("422 POST /v1/templates/preview")
+    await excel_form(page)
+    await page.get_by_label("JSON", exact=True).first.check()
+    await page.locator(".json-lines textarea").fill(nonsense)
+    await expect(page.locator(".json-faults li").first).to_be_visible()
+    await page.get_by_label("Table", exact=True).click()
+    await page.get_by_label("JSON", exact=True).first.check()
+    await page.locator(".json-lines textarea").fill('{"a": "A"}')
+    await expect(cell(page, 0, 0)).to_have_text("A")
+    await expect(page.locator(".json-faults li")).to_have_count(0)
+
+
+async def test_the_editor_has_no_grave_fault(page: Page, troubles: Troubles, request: pytest.FixtureRequest) -> None:
+    """With folds open, faults shown and a sheet drawn, axe finds nothing serious in it."""
+    troubles.expect("422 POST /v1/templates/preview")
+    script = axe.script(request.config.cache.mkdir("axe"))
+    await excel_form(page)
+    await page.get_by_role("button", name="Begin with an example").click()
+    await expect(page.locator(".sheet")).to_be_visible()
+    await node(page, "Open").get_by_role("button", name="More fields").click()
+    await page.get_by_role("button", name="Add a row head").click()
+    await node(page, "Paid").get_by_label("Width").fill("900")
+    await expect(page.locator("tr.faults:visible").first).to_be_visible()
+    assert await axe.grave_faults(page, script) == []

@@ -14,7 +14,8 @@ const BUILT_IN = {
 /**
  * The sheets of a book.
  *
- * A sheet is `{name, widths, rows, frozen: {rows, columns}, filter, charts}`; a row `{number, height, cells}`; a cell
+ * A sheet is `{name, widths, rows, covered, frozen: {rows, columns}, filter, charts}`; `covered` names the cells that lie
+ * under a merged one; a row `{number, height, cells}`; a cell
  * `{column, value, formula, runs, style, across, down}`: `value` is a number, text, boolean or null, `runs` its pieces
  * `[{text, bold, italic, underline, color}]` where it is a text, `across` and `down` how many columns and rows it takes.
  *
@@ -50,6 +51,7 @@ function sheet(document, styles, strings) {
   return {
     widths: Array.from({ length: last }, (_, at) => widths[at] ?? Math.round(WIDTH_CHARACTERS * PIXELS_A_CHARACTER)),
     rows,
+    covered: merges.covered,
     frozen: { rows: pane ? number(pane, "ySplit", 0) : 0, columns: pane ? number(pane, "xSplit", 0) : 0 },
     filter: areaOf(all(document, "autoFilter")[0]?.getAttribute("ref")),
   };

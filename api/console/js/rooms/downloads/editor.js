@@ -11,7 +11,7 @@ import { treeTable } from "./tree.js";
 const UNDO_MAX = 50;
 const EXAMPLE = [
   { name: "order_no", title: "Order", width: 18 },
-  { title: "Amount", children: [{ name: "paid", title: "Paid", type: "number", format: "#,##0.00" }, { name: "open", title: "Open", type: "number", format: "#,##0.00", condition_style: [{ condition: "> 0", color: "red", bold: true }] }] },
+  { title: "Amount", children: [{ name: "paid", title: "Paid", type: "number", format: "#,##0.00" }, { name: "open", title: "Open", type: "number", format: "#,##0.00", condition_style: [{ condition: "> 0", color: "C00000", bold: true }] }] },
   { name: "city", title: "City", bg_color: "FFF4D6" },
 ];
 

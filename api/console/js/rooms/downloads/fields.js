@@ -62,7 +62,7 @@ const KINDS = {
   }),
   headers: ({ id, name }) => simple(h("textarea", { id, name, rows: 3, spellcheck: "false", placeholder: "Authorization: Bearer …" }), readHeaders),
   check: ({ id, name, value }) => simple(h("input", { id, name, type: "checkbox", ".checked": Boolean(value) }), (input) => (input.checked === Boolean(value) ? undefined : input.checked)),
-  select: ({ id, name, options, value = "" }) => simple(h("select", { id, name }, options.map((option) => h("option", { value: option.value, selected: option.value === value }, option.label))), (input) => input.value || undefined),
+  select: ({ id, name, options, value = "" }) => simple(h("select", { id, name }, options.map((option) => h("option", { value: option.value, selected: option.value === value }, option.label))), (input) => (input.value === value ? undefined : input.value)),
   choice: ({ id, name, options, value }) => {
     const inputs = options.map((option) => h("input", { type: "radio", name: `${name}-${id}`, value: option.value, ".checked": option.value === value }));
     const control = h("div", { class: "choice", role: "radiogroup" }, options.map((option, index) => h("label", {}, inputs[index], h("span", {}, option.label))));

@@ -20,10 +20,19 @@ export function jsonBox(typed) {
   const element = h("div", { class: "json-box" }, h("div", { class: "json-lines" }, gutter, area), list);
   let marked = new Set();
 
+  let waits = false;
+  // Once a frame: a browser may tell of a long text that is put in line by line.
   const number = () => {
-    const count = area.value.split("\n").length;
-    clear(gutter, Array.from({ length: count }, (_, line) => h("span", { class: marked.has(line) && "faulty" }, line + 1)));
-    gutter.scrollTop = area.scrollTop;
+    if (waits) return;
+    waits = true;
+    requestAnimationFrame(() => {
+      waits = false;
+      const count = area.value.split("\n").length;
+      while (gutter.children.length > count) gutter.lastChild.remove();
+      while (gutter.children.length < count) gutter.append(h("span", {}, gutter.children.length + 1));
+      [...gutter.children].forEach((line, index) => line.classList.toggle("faulty", marked.has(index)));
+      gutter.scrollTop = area.scrollTop;
+    });
   };
   area.addEventListener("scroll", () => (gutter.scrollTop = area.scrollTop));
   area.addEventListener("input", () => {

@@ -47,19 +47,12 @@ function drawRow(row, sheet, columns) {
   element.style.height = `${row.height}px`;
   let at = 1;
   for (const cell of row.cells.filter((each) => each.column <= columns)) {
-    // What no cell of the book covers, and no merged cell from above, stays blank.
-    for (; at < cell.column && !row.cells.some((each) => each.column <= at && at < each.column + each.across); at += 1) {
-      if (!covered(sheet, row.number, at)) element.append(h("td"));
-    }
+    // What the book does not speak of stays blank.
+    for (; at < cell.column; at += 1) if (!sheet.covered.has(`${letters(at)}${row.number}`)) element.append(h("td"));
     element.append(drawCell(cell, row, sheet));
     at = cell.column + cell.across;
   }
   return element;
-}
-
-function covered(sheet, row, column) {
-  return sheet.rows.some((above) => above.number < row
-    && above.cells.some((cell) => above.number + cell.down > row && cell.column <= column && column < cell.column + cell.across));
 }
 
 function drawCell(cell, row, sheet) {
