@@ -1,7 +1,7 @@
 """Heads: which lanes have tasks that are due, as their last answers and the hint table tell.
 
-A lane that answers this process tells its head at once; what it does for others it publishes within a second. So a
-task that is due is found, wherever it is, at most a second after it came.
+A lane that answers this process tells its head at once; what it does for others it publishes within a second, and
+whoever waits is told. So a task that is due is found, wherever it is, about a second after it came.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from api.tasks import figures
 from api.together import Together
 from domain.tasks.messages import Head
 from infra import log
-from infra.database import Database
+from infra.database import LISTENING, Database
+from infra.tables.tasks import HEADS_CHANNEL
 
 FRESH_SECONDS = 0.4
 SHOWN_SECONDS = 5.0
@@ -53,6 +54,8 @@ class _Queue:
     order: list[int] | None = None
     read_at: float = float("-inf")
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+    """How many callers wait for news."""
 
 
 class Heads:
@@ -129,9 +132,23 @@ class Heads:
         now = now_ms()
         turns = [(head.next_order_time - now) / 1000 for head in queue.heads.values() if head.next_order_time]
         soon = min((turn for turn in turns if turn > 0), default=timeout)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(timeout, soon + 0.001)):
-                await queue.news.wait()
+        news = queue.news
+        queue.waiting += 1
+        try:
+            # What was said since the queue was looked at.
+            if queue.read_at == float("-inf"):
+                await self._reads.ask(type_)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(timeout, soon + 0.001)):
+                    await news.wait()
+        finally:
+            queue.waiting -= 1
+
+    async def follow(self) -> None:
+        """Hear for ever which lanes have said something, and look at once where somebody waits."""
+        async for told in self._database.listen(HEADS_CHANNEL):
+            for type_ in [*self._queues] if told == LISTENING else [told.rpartition("/")[0]]:
+                await self._note(type_)
 
     async def show(self) -> None:
         """Show for ever how the queues stand, for whoever reads the figures."""
@@ -144,6 +161,17 @@ class Heads:
             else:
                 _show(rows)
             await asyncio.sleep(SHOWN_SECONDS)
+
+    async def _note(self, type_: str) -> None:
+        queue = self._queues.get(type_)
+        if queue is None:
+            return
+        queue.read_at = float("-inf")
+        if queue.waiting:
+            try:
+                await self._reads.ask(type_)
+            except Exception as error:  # noqa: BLE001 - those who wait look for themselves before long
+                _log.warning("heads_not_read", type=type_, error=repr(error))
 
     async def _read(self, type_: str) -> None:
         read_at = time.monotonic()

@@ -143,11 +143,11 @@ def _attach(app: web.Application, services: Services) -> None:
     desk = app[DESK] = Desk(services)
 
     async def showing(_app: web.Application) -> AsyncIterator[None]:
-        figures = asyncio.create_task(desk.heads.show())
+        looking = [asyncio.create_task(each) for each in (desk.heads.show(), desk.heads.follow())]
         yield
-        figures.cancel()
-        with suppress(asyncio.CancelledError):
-            await figures
+        for each in looking:
+            each.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
 
     app.cleanup_ctx.append(showing)
 

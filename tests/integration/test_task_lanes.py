@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
+from api.tasks import heads, holding
 from infra.settings import Settings
 from tests.door import opened
 from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
@@ -178,6 +179,19 @@ async def test_a_task_of_high_priority_is_found_first_in_any_lane(queue: Tasks) 
     await eventually(is_published)
     async with beside(queue) as other:
         assert [task["task_id"] for task in await other.hold(limit=1)] == [urgent]
+
+
+async def test_who_waits_hears_of_tasks_that_another_process_created(
+    queue: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the lane publishes its head: nobody has to look again and again."""
+    monkeypatch.setattr(holding, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
+    async with beside(queue) as other:
+        assert await other.hold() == []
+        waiting = asyncio.create_task(other.hold(wait=60))
+        task_id = await queue.create()
+        assert [task["task_id"] for task in await waiting] == [task_id]
 
 
 async def test_the_same_task_id_is_the_same_task(queue: Tasks) -> None:
