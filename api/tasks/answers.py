@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -232,4 +233,11 @@ def succeeded(**members: Any) -> web.Response:
 
 
 def _moment(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second(seconds)}.{rest:03d}+00:00"
+
+
+@lru_cache(maxsize=4_096)
+def _second(seconds: int) -> str:
+    """Tasks that are told together were made together."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
