@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
+from api.transfers.kept import Kept
 from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.states import State
@@ -24,7 +24,6 @@ WAITING_MAX = 50
 LOOK_SECONDS = 2.0
 """For how long it is good enough which jobs collect: the engine's own lists are slow, and throttled."""
 ANSWER_TIMEOUT = timedelta(seconds=2)
-COUNTS_KEPT = 5_000
 
 _COLLECTING = "HaulageRoom = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
 
@@ -70,7 +69,7 @@ class Listing:
         self._engine = services.engine
         self._looks: dict[str | None, tuple[float, asyncio.Task[list[Waiting]]]] = {}
         # Of jobs that are over: nothing changes them any more.
-        self._counts: OrderedDict[tuple[int, str | None], dict[State, int]] = OrderedDict()
+        self._counts: Kept[tuple[int, str | None], dict[State, int]] = Kept()
 
     async def jobs(
         self, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
@@ -87,7 +86,7 @@ class Listing:
 
     async def counts(self, rows: Sequence[ListedRow], project_id: str | None) -> dict[int, dict[State, int]]:
         """How many targets of each job stand where."""
-        known = {row.id: self._counts[row.id, project_id] for row in rows if (row.id, project_id) in self._counts}
+        known = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
         unknown = {row.id: row for row in rows if row.id not in known}
         fresh: dict[int, dict[State, int]] = {id_: {} for id_ in unknown}
         if unknown:
@@ -96,13 +95,8 @@ class Listing:
                     fresh[each["job"]][State(each["state"])] = each["count"]
         for id_, counts in fresh.items():
             if unknown[id_].finished_at is not None:
-                self._keep(id_, project_id, counts)
+                self._counts.keep((id_, project_id), counts)
         return known | fresh
-
-    def _keep(self, id_: int, project_id: str | None, counts: dict[State, int]) -> None:
-        self._counts[id_, project_id] = counts
-        if len(self._counts) > COUNTS_KEPT:
-            self._counts.popitem(last=False)
 
     async def waiting(self, project_id: str | None, search: str) -> list[Waiting]:
         """Jobs that nothing is written of yet; two seconds ago is good enough."""

@@ -15,6 +15,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.together import Gathered
+from api.transfers.kept import Kept
 from domain.transfers.states import Reason, State
 from infra.services import Services
 from infra.tables.transfers import ALL_TARGETS
@@ -97,6 +98,8 @@ class Lookup:
         self._engine = services.engine
         self._looks: dict[str, asyncio.Task[bool]] = {}
         self._targets = Gathered(self._find, TARGETS_AT_A_TIME)
+        # Of jobs that are over: to count 50,000 targets for each page of them would take longer than the page.
+        self._ends: Kept[tuple[int, str | None], Sequence[asyncpg.Record]] = Kept()
 
     async def target(self, job_id: str, key: int, project_id: str) -> asyncpg.Record | None:
         """What is written of a target; nothing before its window has ended, nor when its time is over."""
@@ -112,9 +115,12 @@ class Lookup:
         """What is written of a job, if the project has targets in it; None is for all projects."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow("SELECT * FROM transfer_jobs WHERE job_id = $1", job_id)
-            found = await connection.fetch(_COUNTS, row["id"], project_id) if row else []
+            known = self._ends.get((row["id"], project_id)) if row else None
+            found = known or (await connection.fetch(_COUNTS, row["id"], project_id) if row else [])
         if row is None or not found:
             return None
+        if row["finished_at"] is not None and not known:
+            self._ends.keep((row["id"], project_id), found)
         return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], found)
 
     async def targets(

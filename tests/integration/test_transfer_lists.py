@@ -45,6 +45,7 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
         for number in range(5):
             task = await transfers.ended(await transfers.join("agent-1", file_path=f"/etc/App-{number}.conf"))
             job_ids.append(job_of(task))
+            await transfers.job_ended(job_ids[-1])
         every, by_two = await listed(transfers), await listed(transfers, limit=2)
         searched = await listed(transfers, search="/etc/app-3")
 
@@ -56,7 +57,7 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
 
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
-    """While its window is open with who has joined, afterwards with where they stand; once, and to its project and the admin only."""
+    """First with who has joined, afterwards with where they stand; to its project and the admin only."""
     async with transferring(settings, MIXED, window_seconds=4) as transfers:
         _, other_key = await transfers.door.make_project("other")
         await window_begins(4)

@@ -54,7 +54,7 @@ export function drawAxis(scale, height) {
   for (let moment = first; moment <= scale.to; moment += step * 1000) {
     const x = at(scale, moment);
     ticks.push(svg("line", { x1: x, x2: x, y1: BOTTOM, y2: BOTTOM + 5, class: "axis" }));
-    ticks.push(svg("text", { x, y: height - 8, "text-anchor": "middle", class: "tick" }, label(moment, step)));
+    ticks.push(svg("text", { x, y: height - 8, "text-anchor": x > RIGHT - 16 ? "end" : "middle", class: "tick" }, label(moment, step)));
   }
   return [svg("line", { x1: LEFT, x2: RIGHT, y1: BOTTOM, y2: BOTTOM, class: "axis" }), ticks];
 }

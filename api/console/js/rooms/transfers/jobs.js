@@ -93,8 +93,8 @@ function draw(figure, jobs) {
   if (figure.hidden) return;
   const most = Math.max(...shown.map(([, counts]) => total(counts)));
   const columns = shown.map(([closesAt, counts], index) => column(closesAt, counts, index, most));
-  const picture = svg("svg", { viewBox: `0 0 ${WINDOWS * 10} ${HEIGHT}`, role: "img", "aria-label": t("transfers.windows"), preserveAspectRatio: "xMinYMax meet" }, columns);
-  clear(figure, h("figcaption", {}, t("transfers.windows"), " ", h("span", { class: "quiet" }, number(most), " ▲")), picture);
+  const picture = svg("svg", { viewBox: `0 0 ${WINDOWS * 10} ${HEIGHT}`, role: "img", "aria-label": t("transfers.windows", { n: most }), preserveAspectRatio: "xMinYMax meet" }, columns);
+  clear(figure, h("figcaption", {}, t("transfers.windows", { n: most })), picture);
 }
 
 function column(closesAt, counts, index, most) {
