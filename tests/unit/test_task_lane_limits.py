@@ -141,6 +141,46 @@ def test_a_batch_for_the_archive_fits_its_message() -> None:
     assert 0 < len(batch) < len(created)
 
 
+def through(lane: Lane, count: int, refs: Refs) -> tuple[list[str], str]:
+    """So many tasks, or as many as it takes, from their creation to the archive; their keys and what became of them."""
+    wanted = keys(count)
+    numbers = itertools.count(lane.book.head().number + 1)
+
+    def act(**operations: Any) -> GroupReply:
+        number = next(numbers)
+        return lane.act(Group("all", number, **operations), START + number)
+
+    codes = act(creates=[NewTask(key, "user", "", refs=refs) for key in wanted]).creates
+    act(holds=[Hold(count)])
+    act(sets=[Setting(key, 3) for key in wanted])
+    lane.book.drop(wanted)
+    return wanted, codes
+
+
+def test_a_lane_remembers_tasks_whose_ids_were_chosen_and_no_others() -> None:
+    """They may come again after they are archived, and after the lane was carried on."""
+    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX))
+    [[chosen], _], [[ours], _] = through(lane, 1, Refs.KEYED), through(lane, 1, Refs.NONE)
+    carried = msgspec.json.decode(encode(lane.carry()), type=Carried)
+    assert carried.gone == [chosen]
+    lane = Lane(lane.book.rules, carried)
+    again = [NewTask(chosen, "user", "", refs=Refs.KEYED), NewTask(ours, "user", "")]
+    assert lane.act(Group("again", 1, creates=again), START).creates == Code.SAME + Code.OK
+
+
+def test_what_a_lane_remembers_fills_it_before_it_is_too_much() -> None:
+    """However few of its tasks are there at a time."""
+    lane = Lane(Rules(schedule_limit=HOLD_LIMIT_MAX, lane_max_tasks=1_000_000))
+    created = 0
+    while not lane.book.is_full:
+        _, codes = through(lane, GROUP_MAX_OPERATIONS, Refs.KEYED)
+        created += codes.count(Code.OK)
+    carried = lane.carry()
+    assert len(carried.gone) == created > 15_000
+    assert len(encode(carried)) < MEGABYTE
+    assert lane.book.head().share >= 99
+
+
 def test_thousands_of_beats_leave_nothing_behind() -> None:
     """A lease that was extended is forgotten long before it would have ended."""
     lane = Lane(Rules(max_processing_time=86_400))
