@@ -23,6 +23,7 @@ export const ROOMS = [
 let outlet = null;
 let leaving = [];
 let turn = 0;
+let shown = "";
 const listeners = new Set();
 
 /**
@@ -67,7 +68,8 @@ export function onPage(f) {
 /** Begin: pages are drawn into `element`; links and Back lead through here. */
 export function start(element) {
   outlet = element;
-  addEventListener("popstate", () => show());
+  // A link to a place within the page makes an entry of the history, too.
+  addEventListener("popstate", () => location.pathname + location.search === shown || show());
   document.addEventListener("click", follow);
   return show({ moves: false });
 }
@@ -93,6 +95,7 @@ async function show({ moves = true } = {}) {
   leave();
   const mine = turn;
   const place = placeHere();
+  shown = location.pathname + location.search;
   outlet.setAttribute("aria-busy", "true");
   const [title, content] = await draw(place);
   // While this page was on its way the reader went elsewhere.
@@ -170,6 +173,7 @@ function placeHere() {
       if (mine !== turn) return;
       const text = place.query.toString();
       history[push ? "pushState" : "replaceState"](null, "", text ? `${place.path}?${text}` : place.path);
+      shown = location.pathname + location.search;
     },
     onLeave: (f) => (mine === turn ? leaving.push(f) : f()),
     // Before the page is drawn these are remembered, afterwards they act at once.

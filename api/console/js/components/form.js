@@ -51,7 +51,7 @@ function row(field, value) {
   const fault = h("small", { class: "fault", id: faultId, hidden: true });
   const hint = field.hint ? h("small", { class: "quiet", id: hintId }, field.hint) : null;
   input.setAttribute("aria-describedby", hint ? `${hintId} ${faultId}` : faultId);
-  const label = h("label", { for: input.id }, field.label, field.required ? null : "");
+  const label = h("label", { for: input.id }, field.label);
   const element = field.kind === "checkbox"
     ? h("div", { class: "field tick" }, input, label, hint, fault)
     : h("div", { class: "field" }, label, input, hint, fault);

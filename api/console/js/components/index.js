@@ -6,5 +6,5 @@ export { ago, bytes, compact, duration, number, when } from "./figures.js";
 export { form } from "./form.js";
 export { dataList } from "./list.js";
 export { badge, copyable, facts, fold, jsonView } from "./pieces.js";
-export { busy, problemBox, say } from "./problem.js";
+export { busy, orProblem, problemBox, say } from "./problem.js";
 export { tabs } from "./tabs.js";

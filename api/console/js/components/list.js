@@ -57,28 +57,25 @@ class DataList extends HTMLElement {
   build() {
     const { caption, columns, select } = this.given;
     this.everyRow = h("input", { type: "checkbox", "aria-label": t("common.selectAll"), on: { change: () => this.tickAll() } });
-    const heads = columns.map((column) => h("th", { scope: "col", class: column.numeric && "numeric" }, column.title));
-    this.body = h("tbody");
+    const heads = columns.map((column) => h("th", { scope: "col", role: "columnheader", class: column.numeric && "numeric" }, column.title));
+    this.body = h("tbody", { role: "rowgroup" });
     this.table = h(
       "table",
-      { class: "list" },
+      // On narrow screens CSS makes blocks of them, and blocks have no roles of their own.
+      { class: "list", role: "table" },
       h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, select ? h("th", { class: "tick-cell", scope: "col" }, this.everyRow) : null, heads)),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, select ? h("th", { class: "tick-cell", scope: "col", role: "columnheader" }, this.everyRow) : null, heads)),
       this.body,
     );
-    this.trouble = h("div", { class: "list-trouble" });
+    [this.trouble, this.refusal] = [h("div"), h("div")];
     this.count = h("p", { role: "status", class: "quiet" });
-    this.previous = this.button("previous", () => this.turnTo(this.trail.pop() ?? null));
-    this.next = this.button("next", () => this.forward());
+    this.previous = pageButton(t("common.previous"), () => this.turnTo(this.trail.pop() ?? null));
+    this.next = pageButton(t("common.next"), () => this.forward());
     this.bar = h("div", { class: "list-actions" });
     this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": caption }, this.table);
     this.pager = h("div", { class: "pager" }, this.previous, this.next);
     this.foot = h("div", { class: "list-foot" }, this.count, this.pager);
-    this.append(this.bar, this.trouble, this.scroller, this.foot);
-  }
-
-  button(word, click) {
-    return h("button", { type: "button", disabled: true, on: { click } }, t(`common.${word}`));
+    this.append(this.bar, this.refusal, this.trouble, this.scroller, this.foot);
   }
 
   get cursor() {
@@ -173,9 +170,9 @@ class DataList extends HTMLElement {
     const cells = columns.map((column, index) => {
       const content = column.cell(item);
       const inside = href && index === 0 ? h("a", { href }, content) : content;
-      return h("td", { class: column.numeric && "numeric", data: { label: column.title } }, inside);
+      return h("td", { role: "cell", class: column.numeric && "numeric", data: { label: column.title } }, inside);
     });
-    const row = h("tr", { class: href && "opens" }, select ? h("td", { class: "tick-cell" }, this.tick(key)) : null, cells);
+    const row = h("tr", { role: "row", class: href && "opens" }, select ? h("td", { role: "cell", class: "tick-cell" }, this.tick(key)) : null, cells);
     if (href) row.addEventListener("click", (event) => this.openRow(event, href));
     return row;
   }
@@ -221,13 +218,14 @@ class DataList extends HTMLElement {
 
   async act(action, button) {
     const items = this.ticked.size ? this.items.filter((item) => this.ticked.has(this.given.key(item))) : null;
+    clear(this.refusal);
     try {
       await busy(Promise.resolve(action.run(items, chosen(this.given.filters, this.given.place.query))), button);
       this.ticked.clear();
       await this.reload();
     } catch (problem) {
       if (problem.name !== "Problem") console.error(problem);
-      clear(this.trouble, problemBox(problem));
+      clear(this.refusal, problemBox(problem));
     }
   }
 
@@ -240,6 +238,10 @@ class DataList extends HTMLElement {
 }
 
 customElements.define("data-list", DataList);
+
+function pageButton(label, click) {
+  return h("button", { type: "button", disabled: true, on: { click } }, label);
+}
 
 /** Where the focus was in a row that is drawn anew, it is again. */
 function keepFocus(old, fresh) {

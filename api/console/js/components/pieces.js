@@ -2,6 +2,7 @@
 
 import { clear, h } from "../dom.js";
 import { t } from "../i18n.js";
+import { orProblem } from "./problem.js";
 
 const COPIED_MS = 1500;
 
@@ -30,7 +31,7 @@ export function fold(summary, ...children) {
   const lazy = typeof children[0] === "function" ? children[0] : null;
   const inside = h("div", { class: "fold-inside" }, lazy ? null : children);
   const element = h("details", { class: "fold" }, h("summary", {}, summary), inside);
-  if (lazy) element.addEventListener("toggle", async () => clear(inside, await lazy()), { once: true });
+  if (lazy) element.addEventListener("toggle", async () => clear(inside, await orProblem(lazy)), { once: true });
   return element;
 }
 

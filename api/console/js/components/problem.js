@@ -25,6 +25,16 @@ export function problemBox(problem) {
   );
 }
 
+/** What a function makes, or the problem that it met instead. @param {function(): (Node|Promise<Node>)} make */
+export async function orProblem(make) {
+  try {
+    return await make();
+  } catch (problem) {
+    if (problem.name !== "Problem") console.error(problem);
+    return problemBox(problem);
+  }
+}
+
 /** Say something for a few seconds, also to screen readers. */
 export function say(text) {
   const region = document.querySelector("toast-region") ?? document.body.appendChild(h("toast-region"));

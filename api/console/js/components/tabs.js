@@ -1,6 +1,7 @@
 // Tabs: one of several views of the same thing; which one is in the address.
 
 import { clear, freshId, h } from "../dom.js";
+import { orProblem } from "./problem.js";
 
 /**
  * Tabs by the keyboard pattern of WAI-ARIA (arrow keys, Home, End).
@@ -28,7 +29,7 @@ export function tabs(list, place) {
     panel.setAttribute("aria-labelledby", buttons[at].id);
     if (tell) place.change({ tab: at ? list[at].id : null });
     const { content } = list[at];
-    const shown = typeof content === "function" ? await content() : content;
+    const shown = typeof content === "function" ? await orProblem(content) : content;
     if (mine === turn) clear(panel, shown);
   }
 
