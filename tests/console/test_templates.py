@@ -290,3 +290,13 @@ async def test_the_editor_has_no_grave_fault(page: Page, troubles: Troubles, req
     await node(page, "Paid").get_by_label("Width").fill("900")
     await expect(page.locator("tr.faults:visible").first).to_be_visible()
     assert await axe.grave_faults(page, script) == []
+
+
+async def test_the_editor_fits_a_telephone(page: Page) -> None:
+    """Each node is a card of its fields, and nothing makes the page wider than the screen."""
+    await page.set_viewport_size({"width": 360, "height": 740})
+    await excel_form(page)
+    await page.get_by_role("button", name="Begin with an example").click()
+    await node(page, "Open").get_by_role("button", name="More fields").click()
+    await expect(page.locator(".sheet")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

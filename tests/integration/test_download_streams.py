@@ -106,7 +106,7 @@ async def test_a_project_hears_of_all_its_downloads_by_events(exports: Exports) 
     async with exports.door.session.get(f"{exports.door.address}/v1/downloads/events", headers=headers) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         made = {await slow_download(exports, 400), await slow_download(exports, 400)}
-        ended = set()
+        ended: set[str] = set()
         async with asyncio.timeout(PATIENCE_SECONDS):
             while ended != made:
                 line = (await answer.content.readline()).decode()
