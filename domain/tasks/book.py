@@ -241,6 +241,8 @@ class Book:
 
     def _share(self) -> int:
         """Of tasks or of bytes, whichever is nearer to being too many."""
+        if self._head.full:
+            return 100
         tasks = len(self.tasks) + self._head.archived
         return min(100, max(100 * tasks // self.rules.lane_max_tasks, 100 * self.weight // FULL_BYTES))
 
