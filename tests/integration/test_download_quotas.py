@@ -257,6 +257,7 @@ async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, da
         "operator-bytes": (0, 500),
     }
     back = {quota["name"]: quota["first_back_seconds"] for quota in reply.body["quotas"]}
-    assert 0 < back["project-submissions"] <= 60
+    # What is spent comes back late by a grain at most, which is a second of a minute.
+    assert 0 < back["project-submissions"] <= 61
     assert back["project-active"] is back["operator-bytes"] is None
     assert [quota["used"] for quota in stranger.body["quotas"]] == [0, 0, 0]
