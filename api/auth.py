@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import asyncpg
 from aiohttp import hdrs, web
+from multidict import istr
 from sqlalchemy import ColumnElement
 from sqlmodel import col, func, or_
 
@@ -21,7 +22,7 @@ from infra.sealing import Sealer
 from infra.settings import Settings
 
 LAST_USED_PRECISION = timedelta(minutes=1)  # so that a busy key costs a write a minute, not one a call
-PROJECT_HEADER = "Haulage-Project"
+PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
 
 _PROJECT_ID = re.compile(projects.PROJECT_ID_PATTERN, re.ASCII)
@@ -60,7 +61,7 @@ class Gate:
             caller = await self._signed_in(request)
         if route.access is Access.ADMIN and not caller.is_admin:
             raise not_here()
-        if PROJECT_HEADER in request.headers or (route.project_in_query and PROJECT_PARAMETER in request.query):
+        if PROJECT_HEADER in request.headers or (request.query_string and _is_in_query(request, route)):
             return await self._within(caller, _project(request, route), route)
         if route.access is Access.PROJECT and caller.is_admin:
             raise Denied(
@@ -199,6 +200,10 @@ def _project(request: web.Request, route: Route) -> str:
         named += request.query.getall(PROJECT_PARAMETER, [])
     # Two different ones are nobody's: which of them counted would be a matter of taste.
     return named[0] if len(set(named)) == 1 else ""
+
+
+def _is_in_query(request: web.Request, route: Route) -> bool:
+    return route.project_in_query and PROJECT_PARAMETER in request.query
 
 
 def _bearer(request: web.Request) -> str:

@@ -50,7 +50,7 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, limits: Ap
     if route.access is Access.OWNER:
         auth.check_owner(caller, inputs["path"].project_id)
     # Whoever let the caller in has read it.
-    besides = auth.PROJECT_PARAMETER if route.project_in_query else ""
+    besides = auth.PROJECT_PARAMETER if request.query_string and route.project_in_query else ""
     if route.query:
         inputs["query"] = reading.query(request, route.query, besides)
     elif request.query_string:
