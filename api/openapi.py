@@ -45,7 +45,7 @@ SCHEMES: Json = {
     "project_header": {
         "type": "apiKey",
         "in": "header",
-        "name": PROJECT_HEADER,
+        "name": str(PROJECT_HEADER),
         "description": "The project that the admin key acts in.",
     },
     "project_parameter": {
