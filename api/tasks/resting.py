@@ -7,21 +7,27 @@ then on whoever reads has the engine asked whether that is still how it stands, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from domain.tasks.messages import Found, Head, Search, Task
+from infra import log
 
 LOOKS = 3
 """After so many in vain a lane rests."""
 LANES_MAX = 16
 """Some thousand tasks each."""
+PAGE_TASKS = 500
+"""So many are read at a time: others wait for the lane meanwhile."""
 
 LaneName: TypeAlias = tuple[str, int]
 """A type and a position."""
 Mark: TypeAlias = tuple[str, int]
 """A run, and how long its history is."""
+
+_log = log.get(__name__)
 
 
 @dataclass(slots=True)
@@ -32,6 +38,7 @@ class _Known:
     looks: int = 0
     mark: Mark | None = None
     tasks: Mapping[str, Task] = field(default_factory=dict)
+    reading: asyncio.Task[None] | None = None
 
 
 class Resting:
@@ -64,19 +71,37 @@ class Resting:
         known = self._lanes.get(lane)
         if known is None or known.looks <= LOOKS:
             return None
-        # Asked before the tasks are read: what happens in between makes them old, never new ones look old.
-        mark = await self._mark(lane)
-        if known.mark is None and (tasks := await self._all(lane, known.number)) is not None:
-            known.mark, known.tasks = mark, tasks
-        if known.mark == mark:
+        if known.reading is None:
+            # By the way: until all is read, the lane is looked at as before.
+            known.reading = asyncio.create_task(self._read(lane, known))
+        if known.mark is None:
+            return None
+        if await self._mark(lane) == known.mark:
             return known.tasks
-        self._lanes.pop(lane, None)
+        self._forget(lane, known)
         return None
+
+    async def _read(self, lane: LaneName, known: _Known) -> None:
+        try:
+            # Asked before the tasks are read: what happens in between makes them old, never old ones look new.
+            mark = await self._mark(lane)
+            tasks = await self._all(lane, known.number)
+        except Exception as error:  # noqa: BLE001 - whoever asks the lane next is told
+            tasks = None
+            _log.warning("lane_not_read", type=lane[0], pos=lane[1], error=repr(error))
+        if tasks is None:
+            self._forget(lane, known)
+        else:
+            known.tasks, known.mark = tasks, mark
+
+    def _forget(self, lane: LaneName, known: _Known) -> None:
+        if self._lanes.get(lane) is known:
+            del self._lanes[lane]
 
     async def _all(self, lane: LaneName, number: int) -> dict[str, Task] | None:
         """All tasks of a lane that stands as it did."""
         found: dict[str, Task] = {}
-        page = Search()
+        page = Search(limit=PAGE_TASKS)
         while True:
             told = await self._search(lane, page)
             before = len(found)
@@ -88,7 +113,7 @@ class Resting:
             if len(found) == before:
                 return None
             last = told.tasks[-1]
-            page = Search(before=last.create_time, before_key=last.key)
+            page = Search(limit=PAGE_TASKS, before=last.create_time, before_key=last.key)
 
 
 def _live(head: Head) -> int:
