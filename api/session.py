@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 from sqlmodel import col, select
@@ -56,13 +58,13 @@ async def read(call: Call) -> WhoAmI:
     return await _shown(call, call.caller)
 
 
-@routes.delete("/v1/session", access=Access.PUBLIC)
+@routes.delete("/v1/session", access=Access.PUBLIC, status=HTTPStatus.NO_CONTENT)
 async def end(call: Call) -> web.Response:
     """Sign out: the browser forgets its cookie.
 
     Revoke a key to end every session that was begun with it.
     """
-    response = web.Response(status=204)
+    response = web.Response(status=HTTPStatus.NO_CONTENT)
     call.request.app[GATE].cookies.take(call.request, response)
     return response
 
