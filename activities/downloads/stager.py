@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from activities.downloads import books
 from activities.downloads.staged import GatheredRows
 from domain.downloads import places, staging
-from domain.downloads.staging import Ledger, PartRecord, Rendered, TailRecord
+from domain.downloads.staging import Ledger, Mark, PartRecord, Rendered, TailRecord
 from domain.downloads.steps import FetchOrder
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
@@ -54,8 +54,8 @@ class Stager:
         self.next_page = ledger.next_page
         self._gathered: list[_Piece] = []
         self._gathered_bytes = 0
-        if gathered:
-            self._gather(gathered)
+        if ledger.tail is not None:
+            self._take_up(ledger.tail, gathered)
         self._secured_at = time.monotonic()
 
     @property
@@ -81,6 +81,14 @@ class Stager:
     def _gather(self, data: bytes) -> None:
         self._gathered.append(_Piece(data, self.next_page, self.rows))
         self._gathered_bytes += len(data)
+
+    def _take_up(self, tail: TailRecord, gathered: bytes) -> None:
+        start = 0
+        for mark in tail.marks:
+            self._gathered.append(_Piece(gathered[start : start + mark.bytes], mark.next_page, mark.rows))
+            start += mark.bytes
+        self._gathered.append(_Piece(gathered[start:], self.next_page, self.rows))
+        self._gathered_bytes = len(gathered)
 
     async def finish(self) -> Ledger:
         """Everything is gathered: the rest is a part, or the tail of a range that is too small for one."""
@@ -121,7 +129,8 @@ class Stager:
         data = _joined(self._gathered)
         key = places.tail(self._order, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
-        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=self.rows - self._rows_in_parts)
+        rows = self.rows - self._rows_in_parts
+        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_marks(self._gathered))
         await self._write(self.ledger.parts, tail, self.next_page, self.rows)
 
     @property
@@ -175,3 +184,13 @@ class BookStager(Stager):
 
 def _joined(pieces: Sequence[_Piece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
+
+
+def _marks(pieces: Sequence[_Piece]) -> list[Mark]:
+    marks, size = [], 0
+    for piece in pieces:
+        size += len(piece.data)
+        if size >= staging.MARK_BYTES:
+            marks.append(Mark(bytes=size, next_page=piece.next_page, rows=piece.rows))
+            size = 0
+    return marks

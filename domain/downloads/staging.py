@@ -19,6 +19,8 @@ PART_BYTES: Final = 8 * MIB
 # A part is cut only when enough is left that what follows can never be under the store's minimum.
 PART_MIN_BYTES: Final = 5 * MIB
 CUT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
+MARK_BYTES: Final = MIB
+"""So far apart are the marks of a tail, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
 
 
@@ -32,13 +34,27 @@ class PartRecord(BaseModel):
     rows: int
 
 
+class Mark(BaseModel):
+    """A place between two pages, so many bytes after the mark before: there a part may end."""
+
+    bytes: int
+    next_page: int
+    rows: int
+    """Of the whole range until here."""
+
+
 class TailRecord(BaseModel):
-    """Bytes that wait for more: an object of its own in the staging area."""
+    """Bytes that wait for more: an object of its own in the staging area.
+
+    Its marks let whoever goes on make a part of its first pages. A tail that could only be taken whole would grow for
+    ever under a source so slow that an attempt reads less than a store's smallest part.
+    """
 
     key: str
     bytes: int
     sha256: str
     rows: int
+    marks: list[Mark] = []
 
 
 class Rendered(BaseModel):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.downloads.stager import Stager
 from activities.downloads.steps import DownloadSteps
 from domain.downloads import places, plan, staging
 from domain.downloads.plan import PageRange
@@ -294,3 +297,50 @@ async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services
     assert other.tables[0].upload_id != first.tables[0].upload_id
     assert await held.objects.list("") == []
     assert [upload.upload_id for upload in await held.objects.list_uploads("")] == [other.tables[0].upload_id]
+
+
+async def test_a_slice_leaves_nothing_for_the_garbage_collector(
+    held: Services, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds megabytes of pages, and full collections are seldom in a process that makes few objects."""
+    stagers: list[weakref.ref[Stager]] = []
+
+    def noted(*arguments: Any) -> Stager:
+        stager = Stager(*arguments)
+        stagers.append(weakref.ref(stager))
+        return stager
+
+    monkeypatch.setattr("activities.downloads.steps.Stager", noted)
+    order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
+    doing, environment = steps(held), ActivityEnvironment()
+    opening = await environment.run(doing.probe, ProbeOrder(order=order))
+    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
+    gc.collect()
+    gc.disable()
+    try:
+        report = await environment.run(doing.fetch_range, fetch)
+        left = [each() for each in stagers if each() is not None]
+    finally:
+        gc.enable()
+
+    assert not report.done
+    assert (len(stagers), left) == (1, [])
+
+
+async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source) -> None:
+    """Under a source so slow that each slice has one page only, parts are made as under any other."""
+    pages = 150  # about 17 MB
+    order = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
+    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
+    tails, done = [], False
+    while not done:
+        done = (await ActivityEnvironment().run(steps(held).fetch_range, fetch)).done
+        ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+        tails.append(ledger.tail.bytes if ledger.tail else 0)
+    await assemble(steps(held), order, opening, 1)
+
+    assert len(tails) == pages
+    assert max(tails) <= staging.CUT_BYTES + 2 * staging.MARK_BYTES
+    assert len(ledger.parts) == 2
+    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(pages * PAGE_SIZE))
