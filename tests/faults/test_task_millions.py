@@ -21,7 +21,7 @@ from infra.embedded import engine
 from tests.faults.client import client
 from tests.stack import eventually
 
-FEW = 20_000
+FEW = 5_000
 MANY = pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(2_400)])
 BATCH = 1_000
 CREATORS, WORKERS = 4, 6

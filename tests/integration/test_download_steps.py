@@ -327,20 +327,36 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
     assert (len(stagers), left) == (1, [])
 
 
-async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source) -> None:
+async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a source so slow that each slice has one page only, parts are made as under any other."""
-    pages = 150  # about 17 MB
+    minimum, pages = 300_000, 15  # a page has about 115 KB
+    monkeypatch.setattr(staging, "PART_MIN_BYTES", minimum)
+    monkeypatch.setattr(staging, "PART_BYTES", minimum)
+    monkeypatch.setattr(staging, "CUT_BYTES", 2 * minimum)
+    monkeypatch.setattr(staging, "MARK_BYTES", minimum // 10)
     order = order_of(held, source.url(rows=pages * PAGE_SIZE, seed=SEED))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
-    fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
+    fetch = fetch_of(order, await probed(held, order), PageRange(index=0, first=0, end=pages), slice_seconds=0.0)
+    await ActivityEnvironment().run(steps(held).fetch_range, fetch.model_copy(update={"slice_seconds": 60.0}))
+    at_once = await ledger_of(held, order)
+    await ActivityEnvironment().run(steps(held).discard, order)
+    fetch = fetch.model_copy(update={"probe": (await probed(held, order)).tables[0]})
     tails, done = [], False
     while not done:
         done = (await ActivityEnvironment().run(steps(held).fetch_range, fetch)).done
-        ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+        ledger = await ledger_of(held, order)
         tails.append(ledger.tail.bytes if ledger.tail else 0)
-    await assemble(steps(held), order, opening, 1)
 
     assert len(tails) == pages
-    assert max(tails) <= staging.CUT_BYTES + 2 * staging.MARK_BYTES
-    assert len(ledger.parts) == 2
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(pages * PAGE_SIZE))
+    assert max(tails) < 3 * minimum
+    assert len(ledger.parts) == len(at_once.parts) == pages // 3
+    assert [(part.bytes, part.sha256, part.rows) for part in ledger.parts] == [
+        (part.bytes, part.sha256, part.rows) for part in at_once.parts
+    ]
+
+
+async def probed(held: Services, order: DownloadOrder) -> Opening:
+    return await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+
+
+async def ledger_of(held: Services, order: DownloadOrder) -> Ledger:
+    return Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
