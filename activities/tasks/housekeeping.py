@@ -8,6 +8,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from infra import log
 from infra.services import Services
@@ -33,10 +34,16 @@ class TaskHousekeeping:
         # All are found before the first is deleted: what is deleted moves the pages of what is left.
         runs = [(each.id, each.run_id) async for each in self._engine.list_workflows(query, limit=MOST)]
         for workflow_id, run_id in runs:
-            execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
-            await self._engine.workflow_service.delete_workflow_execution(
-                DeleteWorkflowExecutionRequest(namespace=self._engine.namespace, workflow_execution=execution)
-            )
+            await self._delete(WorkflowExecution(workflow_id=workflow_id, run_id=run_id))
             activity.heartbeat()
         if runs:
             log.get(__name__).info("task_runs_purged", runs=len(runs))
+
+    async def _delete(self, run: WorkflowExecution) -> None:
+        request = DeleteWorkflowExecutionRequest(namespace=self._engine.namespace, workflow_execution=run)
+        try:
+            await self._engine.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            # What was deleted is found for a while yet.
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
