@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -82,6 +83,26 @@ async def test_other_projects_see_nothing_and_change_nothing(settings: Settings)
         assert cancelled.status in (202, 404)
         assert sum(job["counts"].values()) == 1
         assert job["counts"]["Failed"] == 0
+
+
+async def test_past_its_deadline_nobody_else_learns_that_a_job_was(settings: Settings) -> None:
+    """The clock alone decides what others are told: of a job that is still kept, and of one that never was."""
+    async with transferring(settings, timeout_seconds=3.0) as transfers:
+        _, other_key = await transfers.door.make_project("other")
+        job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
+        job = await transfers.job_ended(job_id)
+        await eventually(lambda: datetime.fromisoformat(job["deadline_at"]) < datetime.now(UTC))
+        answers = [
+            await transfers.door.ask(method, f"/v1/transfers/jobs/{quote(name)}{deed}", key=other_key)
+            for method, deed in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""))
+            for name in (job_id, job_id.replace("/etc/", "/opt/"))
+        ]
+        kept = await transfers.job(job_id)
+
+    assert {(answer.status, answer.code, answer.body["detail"]) for answer in answers} == {
+        (410, "transfer_expired", answers[0].body["detail"])
+    }
+    assert kept["counts"] == job["counts"]
 
 
 async def test_targets_come_in_pages(settings: Settings) -> None:
