@@ -1,4 +1,4 @@
-"""Schedules: made at every start, and mended where they are already there."""
+"""Schedules: made at every start, and mended where they are already there; found without a change at other times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from temporalio.client import (
     ScheduleUpdate,
     ScheduleUpdateInput,
 )
+from temporalio.service import RPCError, RPCStatusCode
 
 
 async def ensure(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
@@ -20,6 +21,21 @@ async def ensure(client: Client, name: str, schedule: Schedule) -> ScheduleHandl
         handle = client.get_schedule_handle(name)
         await handle.update(lambda found: _updated(found, schedule))
         return handle
+
+
+async def find(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+    """The schedule of this name as it is, made only where the engine has lost it.
+
+    To mend one is to write its whole state as it was read a moment ago, which undoes a pause that came meanwhile.
+    """
+    handle = client.get_schedule_handle(name)
+    try:
+        await handle.describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return await ensure(client, name, schedule)
+    return handle
 
 
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

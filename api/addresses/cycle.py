@@ -78,7 +78,7 @@ async def resume(call: Call, body: Signed) -> CycleAnswer:
 
 async def _handle(call: Call) -> ScheduleHandle:
     """The schedule, made again where the engine has lost it."""
-    return await schedules.ensure(call.services.engine, call.services.settings.addresses.pause_seconds)
+    return await schedules.find(call.services.engine, call.services.settings.addresses.pause_seconds)
 
 
 async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:

@@ -119,7 +119,7 @@ async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]
 async def check(call: Call) -> Check:
     """Ask all modules now which addresses they still need, unless they are being asked."""
     hours = call.services.settings.addresses.check_hours
-    handle = await schedules.ensure_checks(call.services.engine, hours)
+    handle = await schedules.find_checks(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return Check(schedule=handle.id)
 

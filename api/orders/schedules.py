@@ -114,7 +114,7 @@ async def _handle(call: Call, path: PlatformPath) -> ScheduleHandle:
         row = await session.get(OrderPlatform, path.platform)
         if row is None:
             raise configuration.unknown(path.platform)
-    return await schedules.ensure_platform(call.services.engine, row.platform, row.project_id)
+    return await schedules.find_platform(call.services.engine, row.platform, row.project_id)
 
 
 async def _standing(path: PlatformPath, handle: ScheduleHandle) -> ScheduleAnswer:

@@ -151,7 +151,7 @@ async def split(call: Call, path: SlicePath) -> ShownSlice:
         await ledger.split(session, row, halves)
         shown = answers.shown_slice(row)
     if platform is not None:
-        schedule = await schedules.ensure_platform(call.services.engine, path.platform, platform.project_id)
+        schedule = await schedules.find_platform(call.services.engine, path.platform, platform.project_id)
         await schedule.trigger()
     return shown
 

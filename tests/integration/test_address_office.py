@@ -106,6 +106,20 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
     assert [tuple(row) for row in rows] == [("ann", "pause", "tidying up"), ("ann", "resume", "all is well")]
 
 
+async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
+    """What a look wrote would undo a pause that came after it had read how the schedule stands."""
+    schedule = await schedules.ensure(await temporal.connect(), 3_600)
+    before = (await schedule.describe()).info.last_updated_at
+    async with opened(settings) as door:
+        await door.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
+        seen = await door.as_admin("GET", "/v1/addresses/cycle")
+    after = await schedule.describe()
+    await schedule.delete()
+
+    assert seen.body["paused"]
+    assert after.info.last_updated_at == before
+
+
 async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Database) -> None:
     """Its phase, its name and what it has done, as long as it runs; afterwards there is nothing to say."""
     house.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=2),)))

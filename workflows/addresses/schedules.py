@@ -30,7 +30,26 @@ _CHECK_CATCH_UP: Final = timedelta(hours=1)
 
 async def ensure(client: Client, pause_seconds: float) -> ScheduleHandle:
     """Make the schedule, or mend it; a paused one stays paused."""
-    schedule = Schedule(
+    return await schedules.ensure(client, places.SCHEDULE, _cycles(pause_seconds))
+
+
+async def find(client: Client, pause_seconds: float) -> ScheduleHandle:
+    """The schedule as it is, made again where the engine has lost it."""
+    return await schedules.find(client, places.SCHEDULE, _cycles(pause_seconds))
+
+
+async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
+    """Make the schedule of checks, or mend it; a paused one stays paused."""
+    return await schedules.ensure(client, places.CHECKS, _checks(hours))
+
+
+async def find_checks(client: Client, hours: float) -> ScheduleHandle:
+    """The schedule of checks as it is, made again where the engine has lost it."""
+    return await schedules.find(client, places.CHECKS, _checks(hours))
+
+
+def _cycles(pause_seconds: float) -> Schedule:
+    return Schedule(
         action=ScheduleActionStartWorkflow(
             AddressCycle.run,
             CycleOrder(),
@@ -42,12 +61,10 @@ async def ensure(client: Client, pause_seconds: float) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
-    return await schedules.ensure(client, places.SCHEDULE, schedule)
 
 
-async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
-    """Make the schedule of checks, or mend it; a paused one stays paused."""
-    schedule = Schedule(
+def _checks(hours: float) -> Schedule:
+    return Schedule(
         action=ScheduleActionStartWorkflow(
             AddressCheck.run,
             id=places.CHECKS,
@@ -58,4 +75,3 @@ async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=hours))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CHECK_CATCH_UP),
     )
-    return await schedules.ensure(client, places.CHECKS, schedule)

@@ -29,7 +29,26 @@ _CATCH_UP: Final = timedelta(minutes=2)
 
 async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """Make a platform's schedule, or mend it; a paused one stays paused."""
+    return await schedules.ensure(client, places.schedule_id(platform), _cycles(platform, project_id))
+
+
+async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+    """A platform's schedule as it is, made again where the engine has lost it."""
+    return await schedules.find(client, places.schedule_id(platform), _cycles(platform, project_id))
+
+
+async def ensure_watch(client: Client) -> ScheduleHandle:
+    """Make the schedule of the watch, or mend it."""
     schedule = Schedule(
+        action=ScheduleActionStartWorkflow(OrderWatch.run, WatchOrder(), id=places.WATCH, task_queue=places.QUEUE),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
+    )
+    return await schedules.ensure(client, places.WATCH, schedule)
+
+
+def _cycles(platform: str, project_id: str) -> Schedule:
+    return Schedule(
         action=ScheduleActionStartWorkflow(
             OrderCycle.run,
             CycleOrder(platform=platform),
@@ -41,14 +60,3 @@ async def ensure_platform(client: Client, platform: str, project_id: str) -> Sch
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
     )
-    return await schedules.ensure(client, places.schedule_id(platform), schedule)
-
-
-async def ensure_watch(client: Client) -> ScheduleHandle:
-    """Make the schedule of the watch, or mend it."""
-    schedule = Schedule(
-        action=ScheduleActionStartWorkflow(OrderWatch.run, WatchOrder(), id=places.WATCH, task_queue=places.QUEUE),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
-        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
-    )
-    return await schedules.ensure(client, places.WATCH, schedule)
