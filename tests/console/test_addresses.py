@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -230,6 +231,34 @@ async def test_cycles_are_paused_and_resumed(admin_page: Page, operators: Operat
     await expect(cycle).to_contain_text("Resumed by ann: IM is back")
     assert await operators.ends(id_) == "done"
     await expect(admin_page.get_by_text("Nothing matches the filters.")).to_be_visible()
+
+
+async def test_a_late_answer_shows_nothing_that_is_over(admin_page: Page, operators: Operators) -> None:
+    """A look that began before the pause and ends after it draws no idle cycle."""
+    await admin_page.goto(ROOM)
+    cycle = admin_page.locator(".cycle")
+    await expect(cycle).to_contain_text("Idle")
+    asked, paused = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        answer = await route.fetch()
+        asked.set()
+        await paused.wait()
+        await route.fulfill(response=answer)
+
+    async with admin_page.expect_request("**/v1/addresses/cycle") as look:
+        await admin_page.route("**/v1/addresses/cycle", hold, times=1)
+    await asked.wait()
+    await cycle.get_by_role("button", name="Pause cycles").click()
+    await sign(admin_page, "Pause cycles", "IM is being upgraded")
+    await expect(cycle).to_contain_text("Paused by ann")
+    paused.set()
+    late = await (await look.value).response()
+    assert late is not None
+    await late.finished()
+    await admin_page.evaluate("new Promise(requestAnimationFrame)")
+
+    assert "Paused by ann" in await cycle.inner_text()
 
 
 async def test_the_cycle_under_way_is_shown(admin_page: Page, operators: Operators) -> None:

@@ -21,14 +21,19 @@ export function standing(place, changed) {
   const cycle = h("section", { class: "card cycle", "aria-label": t("addresses.cycle") });
   const open = h("section", { class: "card figures", "aria-label": t("addresses.figures") });
   const element = h("div", { class: "standing" }, cycle, open);
+  let turn = 0;
   element.look = async () => {
+    turn += 1;
+    const mine = turn;
     try {
       const [running, figures] = await Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]);
+      // What was asked for before, e.g. before a pause, may come later.
+      if (mine !== turn) return;
       redraw(cycle, running, () => cycleCard(running, element, changed));
       redraw(open, stable(figures), () => figuresCard(figures));
     } catch (problem) {
       if (problem.name !== "Problem") throw problem;
-      redraw(cycle, problem, () => problemBox(problem));
+      if (mine === turn) redraw(cycle, problem, () => problemBox(problem));
     }
   };
   element.look();
