@@ -96,7 +96,7 @@ def test_no_page_is_wider_than_a_phone(seen: Seen) -> None:
 
 async def test_the_check_sees_faults(page: Page, checker: str) -> None:
     """A picture without words and a field without a name are found."""
-    await page.goto("/console")
+    await arrived(page, Shown("overview", "/console"))
     main = page.get_by_role("main")
     await main.evaluate("(main) => main.append(document.createElement('img'), document.createElement('input'))")
     assert {fault.split(":")[0] for fault in await axe.grave_faults(page, checker)} == {"image-alt", "label"}

@@ -159,7 +159,7 @@ async def test_what_is_wrong_with_a_request_stands_at_its_field(
     troubles.expect("422 POST /v1/transfers:batch")
     await page.goto("/console/transfers/new?biz_id=2&app_id=7&file_name=app.conf&target_file_dir=/data&signature=abc")
     await page.get_by_label("File path").fill("/etc/app.conf")
-    await page.get_by_label("Targets").fill("mine-1")
+    await page.get_by_label("Targets").fill("refused-1")
     await page.get_by_role("button", name="Send").click()
     await page.get_by_role("dialog").get_by_role("button", name="Send").click()
 
@@ -167,7 +167,7 @@ async def test_what_is_wrong_with_a_request_stands_at_its_field(
     await expect(signature).to_have_attribute("aria-invalid", "true")
     await expect(signature).to_be_focused()
     await expect(signature).to_have_accessible_description(re.compile("64"))
-    assert transfers.sends["mine-1", ""] == 0
+    assert transfers.sends["refused-1", ""] == 0
 
 
 async def test_a_task_is_found_by_its_id_and_cancelled(page: Page, transfers: Transfers) -> None:
