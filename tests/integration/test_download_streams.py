@@ -8,14 +8,17 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import aiohttp
+import asyncpg
 import pytest
 from aiohttp import web
 from pydantic import Field
-from sqlalchemy import text
+from sqlalchemy import func, select
 from temporalio.client import WorkflowHandle
 
+from activities.downloads.catalogue import CHANNEL
 from api import projects
 from api.downloads import answers, streams
 from api.downloads.answers import Asked
@@ -25,6 +28,7 @@ from api.routes import Access, Call, Routes
 from domain.downloads.request import FileType
 from domain.downloads.status import Status
 from domain.faults import FaultRecord
+from infra.database import Database
 from infra.settings import Settings
 from tests import watchers
 from tests.door import Door, opened
@@ -32,10 +36,6 @@ from tests.exports import Exports, expected, exporting, parsed
 from tests.stack import PATIENCE_SECONDS, eventually
 
 SEED = 8
-END_LISTENERS = text(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND query LIKE 'LISTEN %'"
-)
 
 
 @pytest.fixture
@@ -183,17 +183,45 @@ async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.M
     assert all(later - earlier >= 0.45 for earlier, later in pairwise(asked))
 
 
-async def test_what_could_not_be_heard_is_caught_up_with(exports: Exports) -> None:
-    """A break of the database connection that ends are told over loses none of them, nor a start."""
-    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
-        async with exports.services.database.session() as session:
-            ended = await session.execute(END_LISTENERS)
-        assert ended.scalars().all() == [True]
-        task_id = await exports.start(exports.source.url(rows=10))
-        message = await socket.receive_json(timeout=PATIENCE_SECONDS)
-        while message["state"] != "succeeded":
-            message = await socket.receive_json(timeout=PATIENCE_SECONDS)
-    assert message["task_id"] == task_id
+class Line:
+    """The connection over which an API hears of downloads; it has others. While it is not up, nobody can listen."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.up = asyncio.Event()
+        self.up.set()
+        self.pid: int | None = None
+        listen = asyncpg.Connection.add_listener
+
+        async def add_listener(connection: asyncpg.Connection[asyncpg.Record], channel: str, callback: Any) -> None:
+            if channel == CHANNEL:
+                await self.up.wait()
+            await listen(connection, channel, callback)
+            if channel == CHANNEL:
+                self.pid = connection.get_server_pid()
+
+        monkeypatch.setattr(asyncpg.Connection, "add_listener", add_listener)
+
+    async def cut(self, database: Database) -> None:
+        """Have PostgreSQL end it, once it listens, until it is up again."""
+        await eventually(lambda: self.pid)
+        self.up.clear()
+        async with database.session() as session:
+            ended = await session.execute(select(func.pg_terminate_backend(self.pid, round(1000 * PATIENCE_SECONDS))))
+        assert ended.scalar_one() is True
+
+
+async def test_what_could_not_be_heard_is_caught_up_with(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins and ends while the database connection that tells of it is broken is told when that is mended."""
+    line = Line(monkeypatch)
+    async with (
+        exporting(settings) as exports,
+        watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket,
+    ):
+        await line.cut(exports.services.database)
+        status = await exports.run(exports.source.url(rows=10))
+        line.up.set()
+        assert await socket.receive_json(timeout=PATIENCE_SECONDS) == status
+    assert status["state"] == "succeeded"
 
 
 class Kind(Request):
