@@ -17,6 +17,7 @@ from infra.embedded import Stack
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in
 from tests.console.house import Console, Project
+from tests.orders import Orders
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +51,12 @@ async def browser(chromium: str) -> AsyncIterator[Browser]:
 async def project(console: Console) -> Project:
     """A tenant of the test's own."""
     return await console.make_project()
+
+
+@pytest.fixture
+def orders(console: Console, project: Project) -> Orders:
+    """Orders of the test's project."""
+    return console.orders(project)
 
 
 @pytest.fixture

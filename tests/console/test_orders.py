@@ -1,87 +1,28 @@
-"""Orders in the browser: time line, failed slices, configuration, pausing, reading again, comparisons, the orders."""
+"""Orders in the browser: time line, failed slices, pausing, reading again, comparisons, the orders."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from secrets import token_hex
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Page, expect
 from sqlalchemy import update
 from sqlmodel import col
 
 from infra.tables.orders import OrderPlatform, OrderSlice
-from sims.platforms.scenario import Faults, Scenario
+from sims.platforms.scenario import Faults
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
-from tests.orders import Orders, since
+from tests.console.shops import Shop, confirm, facts, make_shop
+from tests.orders import Orders
 from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
-SPAN_SECONDS = 3_600
 SLICE = timedelta(minutes=10)
 DEAD = Faults(token_dead=True)
 SLICES = 5
-
-
-@dataclass(frozen=True)
-class Shop:
-    """A platform of the test's own, with an hour of orders that are not fetched yet."""
-
-    orders: Orders
-    number: str
-
-    @property
-    def page(self) -> str:
-        """The address of its page."""
-        return f"/console/orders/platforms/{self.number}"
-
-    async def fetch(self) -> None:
-        """One cycle to its end."""
-        await self.orders.fetch(self.number)
-
-    def mend(self, **faults: bool) -> None:
-        """Let the platform answer rightly again."""
-        platform = self.orders.platforms.by_number[self.number]
-        platform.set(platform.scenario.model_copy(update={"faults": Faults(**faults)}))
-
-    async def newest(self) -> str:
-        """The page of its newest order, as the API writes it."""
-        headers = {"Authorization": f"Bearer {self.orders.key}"}
-        address = f"{self.orders.door.address}/v1/orders?platform={self.number}&limit=1"
-        async with self.orders.door.session.get(address, headers=headers) as answer:
-            return await answer.text()
-
-    async def fail(self) -> int:
-        """Cycles until every slice is in the failed set; how many there are."""
-
-        async def all_failed() -> int:
-            await self.fetch()
-            status = await self.orders.status(self.number)
-            whole = [{"start": status["starts_at"], "end": status["claimed_to"]}]
-            failed: int = status["failed"]
-            return failed if status["holes"] == whole and not status["open"] else 0
-
-        return await eventually(all_failed)
-
-
-async def make_shop(orders: Orders, faults: Faults | None = None) -> Shop:
-    """Set one up, paused, so that only the test says when it claims."""
-    number = f"shop-{token_hex(4)}"
-    scenario = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or Faults())
-    platform = orders.play(scenario, number)
-    await orders.set_up(number)
-    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600)
-    return Shop(orders, number)
-
-
-@pytest.fixture
-def orders(console: Console, project: Project) -> Orders:
-    """Orders of the test's project."""
-    return console.orders(project)
 
 
 async def write_ledger(shop: Shop, begin: datetime, count: int, failed: set[int]) -> None:
@@ -107,19 +48,6 @@ async def write_ledger(shop: Shop, begin: datetime, count: int, failed: set[int]
     async with shop.orders.services.database.session() as session:
         session.add_all(rows)
         await session.execute(update(OrderPlatform).where(col(OrderPlatform.platform) == shop.number).values(**marks))
-
-
-def facts(page: Page, label: str) -> Locator:
-    """The value beside a label."""
-    return page.locator("dl.facts > div").filter(has=page.get_by_text(label, exact=True)).locator("dd")
-
-
-async def confirm(page: Page, title: str, action: str, reason: str = "") -> None:
-    """Answer the question that a press has raised."""
-    dialog = page.get_by_role("dialog", name=title)
-    if reason:
-        await dialog.get_by_label("Reason").fill(reason)
-    await dialog.get_by_role("button", name=action, exact=True).click()
 
 
 async def test_a_platform_is_watched_until_its_orders_are_in(
@@ -240,55 +168,6 @@ async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(
     await expect(alert).to_contain_text("Request id")
 
 
-async def test_configuration_stands_beside_what_it_overrides(
-    admin_page: Page, orders: Orders, troubles: Troubles
-) -> None:
-    """Default, override, in force; what is wrong is told at its field, and what is right is in force at once."""
-    troubles.expect(r"422 PUT /v1/platforms/.*/config")
-    shop = await make_shop(orders)
-    await admin_page.goto(f"{shop.page}?tab=config")
-    threads = admin_page.get_by_label("threads")
-    cells = admin_page.get_by_role("row").filter(has=threads).get_by_role("cell")
-    await expect(cells.nth(1)).to_have_text("4 built in")
-    await expect(cells.nth(3)).to_have_text("4 built in")
-    await threads.fill("0")
-    await admin_page.get_by_label("overlap").fill("9000")
-    await admin_page.get_by_role("button", name="Save").click()
-    await expect(threads).to_have_attribute("aria-invalid", "true")
-    await expect(threads).to_be_focused()
-    await expect(threads).to_have_accessible_description(re.compile("1"))
-
-    await threads.fill("2")
-    await admin_page.get_by_label("overlap").fill("900")
-    await admin_page.get_by_role("button", name="Save").click()
-    overlap = admin_page.get_by_label("overlap")
-    await expect(overlap).to_have_accessible_description(re.compile("must be shorter than interval 600 s"))
-    await overlap.fill("")
-    await admin_page.get_by_role("button", name="Save").click()
-
-    await expect(cells.nth(3)).to_have_text("2 override")
-    await expect(cells.nth(1)).to_have_text("4 built in")
-    config = (await orders.ask("GET", f"/v1/platforms/{shop.number}/config")).body
-    assert (config["own"]["threads"], config["own"]["overlap"]) == (2, None)
-    await expect(admin_page.get_by_role("button", name="Save")).to_be_disabled()
-
-
-async def test_the_shared_configuration_is_changed_after_asking(admin_page: Page, orders: Orders) -> None:
-    """It holds for every platform that sets nothing of its own."""
-    shop = await make_shop(orders)
-    await admin_page.goto("/console/orders")
-    await admin_page.get_by_role("link", name="Shared configuration").click()
-    await admin_page.get_by_label("retries").fill("7")
-    await admin_page.get_by_role("button", name="Save").click()
-    await confirm(admin_page, "Change what all platforms share?", "Save")
-    row = admin_page.get_by_role("row").filter(has=admin_page.get_by_label("retries"))
-    await expect(row.get_by_role("cell").nth(3)).to_have_text("7 shared")
-
-    effective = (await orders.ask("GET", f"/v1/platforms/{shop.number}/config")).body["effective"]
-    assert effective["retries"] == {"value": 7, "origin": "default"}
-    await orders.ask("PUT", "/v1/platforms/default/config", json={})
-
-
 async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, orders: Orders) -> None:
     """The question says what goes on and what not; the reason is shown while it is paused."""
     shop = await make_shop(orders)
@@ -352,49 +231,6 @@ async def _report(orders: Orders, shop: Shop) -> dict[str, int]:
     reply = await orders.ask("GET", f"/v1/platforms/{shop.number}/reports/2026-01-01")
     report: dict[str, int] = reply.body if reply.status == 200 else {}
     return report
-
-
-async def test_rates_used_are_shown_against_what_is_allowed(admin_page: Page, orders: Orders) -> None:
-    """Of the burst and of the day, over all workers."""
-    shop = await make_shop(orders)
-    platform = orders.platforms.by_number[shop.number]
-    await orders.configure(
-        shop.number,
-        starttime=since(platform, seconds=SPAN_SECONDS),
-        requests_per_second=1,
-        burst=500,
-        daily_quota=5_000,
-    )
-    await shop.fetch()
-    used = (await orders.status(shop.number))["requests_today"]
-    await admin_page.goto(shop.page)
-
-    await expect(admin_page.locator(".rates")).to_contain_text(f"{used} of 5,000 requests within a day")
-    await expect(admin_page.locator(".rates")).to_contain_text("of 500 requests within")
-    assert used > 0
-
-
-async def test_a_platform_is_set_up_in_the_form(
-    admin_page: Page, orders: Orders, project: Project, troubles: Troubles
-) -> None:
-    """What the API finds wrong is shown; then its page opens."""
-    troubles.expect(r"422 PUT /v1/platforms/.*")
-    number = f"form-{token_hex(4)}"
-    orders.play(Scenario(kind="taobao", orders=0), number)
-    await admin_page.goto("/console/orders/new")
-    await admin_page.get_by_label("Number").fill(number)
-    await admin_page.locator("main").get_by_label("Project").select_option(project.project_id)
-    await admin_page.get_by_label("Kind").fill("ebay")
-    await admin_page.get_by_label("Shop").fill("my shop")
-    await admin_page.get_by_label("Address").fill(orders.platforms.url(number))
-    await admin_page.get_by_role("button", name="Save").click()
-    await expect(admin_page.get_by_role("alert")).to_contain_text("There is no built-in kind")
-    await admin_page.get_by_label("Kind").fill("taobao")
-    await admin_page.get_by_role("button", name="Save").click()
-
-    await expect(admin_page.get_by_role("heading", level=1)).to_have_text(number)
-    assert (await orders.status(number))["shop"] == "my shop"
-    await orders.ask("POST", f"/v1/platforms/{number}/pause", json={})
 
 
 async def test_a_project_sees_its_own_orders_and_no_platform(

@@ -30,7 +30,8 @@ class Berths:
     def find(self, signature: str) -> asyncio.Task[Berth]:
         """The host that has, or is fetching, the file with this content."""
         if signature not in self._searches:
-            self._searches[signature] = asyncio.create_task(self._fetch(signature))
+            search = self._searches[signature] = asyncio.create_task(self._fetch(signature))
+            search.add_done_callback(_heard)
         return self._searches[signature]
 
     def lose(self, signature: str, berth: Berth) -> None:
@@ -49,3 +50,9 @@ class Berths:
             summary=f"fetch {signature[:12]}",
         )
         return self._found[signature]
+
+
+def _heard(search: asyncio.Task[Berth]) -> None:
+    """A file that could not be fetched is told to whoever needs it; that nobody does any more is no fault."""
+    if not search.cancelled():
+        search.exception()

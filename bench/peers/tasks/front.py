@@ -7,9 +7,9 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import uvloop  # in the peers' environments, and in ours
@@ -40,8 +40,13 @@ class Store(Protocol):
     async def counts(self) -> dict[int, int]:
         """Tasks by status."""
 
+
+@runtime_checkable
+class Growing(Protocol):
+    """A store into which ended tasks can be laid."""
+
     async def grow(self, tasks: int) -> None:
-        """Have so many ended tasks more, however that is done fastest."""
+        """Have so many more, however that is done fastest."""
 
 
 Open: TypeAlias = Callable[[argparse.Namespace], AbstractAsyncContextManager[Store]]
@@ -74,9 +79,13 @@ class _Routes:
         counts = await self._store.counts()
         return _told(pending=counts.get(PENDING, 0), running=counts.get(RUNNING, 0), success=counts.get(SUCCESS, 0))
 
-    async def grow(self, request: web.Request) -> web.Response:
-        await self._store.grow(int(request.query["tasks"]))
+
+def _grow(store: Growing) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def grow(request: web.Request) -> web.Response:
+        await store.grow(int(request.query["tasks"]))
         return _told()
+
+    return grow
 
 
 def _told(code: int = 0, **members: Any) -> web.Response:
@@ -102,14 +111,16 @@ def serve(open_store: Open, *options: str) -> None:
 
 async def _serve(open_store: Open, given: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
-        routes = _Routes(await stack.enter_async_context(open_store(given)))
+        store = await stack.enter_async_context(open_store(given))
+        routes = _Routes(store)
         app = web.Application()
         app.router.add_post("/v1/create_task", routes.create)
         app.router.add_get("/v1/get_task", routes.get)
         app.router.add_post("/v1/hold_tasks", routes.hold)
         app.router.add_post("/v1/set_task", routes.set)
         app.router.add_get("/v1/get_task_counts_by_type", routes.counts)
-        app.router.add_post("/grow", routes.grow)
+        if isinstance(store, Growing):
+            app.router.add_post("/grow", _grow(store))
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

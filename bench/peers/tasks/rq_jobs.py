@@ -81,10 +81,6 @@ class Jobs:
         pending = await self._aside(lambda: int(self._queue.count))
         return {PENDING: pending, RUNNING: len(self._held), SUCCESS: done}
 
-    async def grow(self, tasks: int) -> None:
-        """There is no way to lay them in."""
-        raise NotImplementedError
-
     async def _aside(self, do: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, do)
 

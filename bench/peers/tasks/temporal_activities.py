@@ -99,10 +99,6 @@ class Activities:
         done = (await self._client.count_activities(f"{of_queue} AND ExecutionStatus = 'Completed'")).count
         return {PENDING: running + done - self._held, RUNNING: self._held - done, SUCCESS: done}
 
-    async def grow(self, tasks: int) -> None:
-        """There is no way to lay them in."""
-        raise NotImplementedError
-
 
 @asynccontextmanager
 async def _opened(given: argparse.Namespace) -> AsyncIterator[Activities]:

@@ -1,0 +1,78 @@
+"""Platforms for the console's tests of orders, and what those tests read and press."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from secrets import token_hex
+
+from playwright.async_api import Locator, Page
+
+from sims.platforms.scenario import Faults, Scenario
+from tests.orders import Orders, since
+from tests.stack import eventually
+
+SPAN_SECONDS = 3_600
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A platform of the test's own, with an hour of orders that are not fetched yet."""
+
+    orders: Orders
+    number: str
+
+    @property
+    def page(self) -> str:
+        """The address of its page."""
+        return f"/console/orders/platforms/{self.number}"
+
+    async def fetch(self) -> None:
+        """One cycle to its end."""
+        await self.orders.fetch(self.number)
+
+    def mend(self, **faults: bool) -> None:
+        """Let the platform answer rightly again."""
+        platform = self.orders.platforms.by_number[self.number]
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(**faults)}))
+
+    async def newest(self) -> str:
+        """The page of its newest order, as the API writes it."""
+        headers = {"Authorization": f"Bearer {self.orders.key}"}
+        address = f"{self.orders.door.address}/v1/orders?platform={self.number}&limit=1"
+        async with self.orders.door.session.get(address, headers=headers) as answer:
+            return await answer.text()
+
+    async def fail(self) -> int:
+        """Cycles until every slice is in the failed set; how many there are."""
+
+        async def all_failed() -> int:
+            await self.fetch()
+            status = await self.orders.status(self.number)
+            whole = [{"start": status["starts_at"], "end": status["claimed_to"]}]
+            failed: int = status["failed"]
+            return failed if status["holes"] == whole and not status["open"] else 0
+
+        return await eventually(all_failed)
+
+
+async def make_shop(orders: Orders, faults: Faults | None = None) -> Shop:
+    """Set one up, paused, so that only the test says when it claims."""
+    number = f"shop-{token_hex(4)}"
+    scenario = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=faults or Faults())
+    platform = orders.play(scenario, number)
+    await orders.set_up(number)
+    await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600)
+    return Shop(orders, number)
+
+
+def facts(page: Page, label: str) -> Locator:
+    """The value beside a label."""
+    return page.locator("dl.facts > div").filter(has=page.get_by_text(label, exact=True)).locator("dd")
+
+
+async def confirm(page: Page, title: str, action: str, reason: str = "") -> None:
+    """Answer the question that a press has raised."""
+    dialog = page.get_by_role("dialog", name=title)
+    if reason:
+        await dialog.get_by_label("Reason").fill(reason)
+    await dialog.get_by_role("button", name=action, exact=True).click()
