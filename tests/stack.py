@@ -15,6 +15,7 @@ import asyncpg
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from infra.embedded import Stack
 from infra.settings import EmbeddedSettings
@@ -37,15 +38,22 @@ async def eventually(predicate: Callable[[], T], timeout: float = PATIENCE_SECON
 
 
 async def eventually(predicate: Callable[[], T | Coroutine[Any, Any, T]], timeout: float = PATIENCE_SECONDS) -> T:
-    """Ask until the answer is true and return it. While the predicate fails an assertion, it is asked again too."""
+    """Ask until the answer is true and return it.
+
+    While the predicate fails an assertion, or asks the engine for what is not there yet, it is asked again too.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        failed: AssertionError | None = None
+        failed: AssertionError | RPCError | None = None
         answer: T | None = None
         try:
             asked = predicate()
             answer = await asked if inspect.isawaitable(asked) else asked
         except AssertionError as error:
+            failed = error
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
             failed = error
         if answer:
             return answer
