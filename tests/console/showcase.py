@@ -8,6 +8,7 @@ import math
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from sims.gse.scenario import Action, Rule, Scenario
 from sims.platforms import scenario as platforms
 from tests import transfers
 from tests.console.house import Console, Project
+from tests.console.operators import Operators
 from tests.orders import since
 from tests.queues import FAILED, SUCCESS
 from tests.stack import eventually
@@ -28,16 +30,29 @@ PLATFORM, TROUBLED = "taobao-3021", "shop-eu-17"
 RUNNING_ROWS = 60_000
 AGENTS = 60
 MESSAGES = 24
+PURGED = 700_100
+IN_TAB = "[role=tabpanel] > *"
 BEAT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A page worth a look: its name, its address, and who looks."""
+    """A page worth a look: its name, its address, who looks, and what has to be there before they do."""
 
     name: str
     path: str
     who: Literal["nobody", "project", "admin"] = "project"
+    shows: str = "h1"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """What there is to look at in the room of addresses."""
+
+    message: int
+    purge: str
+    comparison: str
+    unreadable: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Showcase:
 async def arrived(page: Page, shown: Shown) -> None:
     """Go to a page and wait until it shows what it has."""
     await page.goto(shown.path)
-    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await expect(page.locator(shown.shows).first).to_be_visible()
     await expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
@@ -83,13 +98,14 @@ async def keep_busy(console: Console, showcase: Showcase) -> None:
 async def furnish(console: Console) -> Showcase:
     """Put something into every room."""
     project = await console.make_project("Warehouse North")
-    downloads, job, _, message, task = await asyncio.gather(
+    downloads, (job, transfer), failed, addresses, task = await asyncio.gather(
         _downloads(console, project),
         _transfers(console, project),
         _orders(console, project),
         _addresses(console),
         _tasks(console, project),
     )
+    troubled = f"/console/orders/platforms/{TROUBLED}"
     rooms = [
         Shown("sign-in", "/console", "nobody"),
         Shown("overview", "/console", "admin"),
@@ -100,15 +116,30 @@ async def furnish(console: Console) -> Showcase:
         Shown("download-new", "/console/downloads/new"),
         Shown("transfers", "/console/transfers"),
         Shown("transfer", f"/console/transfers/jobs/{quote(job)}"),
+        Shown("transfer-task", f"/console/transfers/tasks/{quote(transfer)}"),
         Shown("transfer-new", "/console/transfers/new"),
         Shown("orders", "/console/orders", "admin"),
         Shown("platform", f"/console/orders/platforms/{PLATFORM}", "admin"),
+        Shown("platform-slices", f"{troubled}?tab=slices", "admin", IN_TAB),
+        Shown("platform-settings", f"{troubled}?tab=config", "admin", IN_TAB),
+        Shown("platform-comparisons", f"{troubled}?tab=reports", "admin", IN_TAB),
+        Shown("platform-setup", f"{troubled}/setup", "admin"),
+        Shown("order-slice", f"{troubled}/slices/{quote(failed)}", "admin"),
+        Shown("orders-browse", "/console/orders/browse", "admin"),
         Shown("orders-defaults", "/console/orders/defaults", "admin"),
         Shown("addresses", "/console/addresses", "admin"),
-        Shown("address-message", f"/console/addresses/messages/{message}", "admin"),
+        Shown("addresses-history", "/console/addresses/history", "admin"),
+        Shown("address-message", f"/console/addresses/messages/{addresses.message}", "admin"),
         Shown("logical-deletes", "/console/addresses/logical-deletes", "admin"),
+        Shown("purge", f"/console/addresses/logical-deletes/purges/{addresses.purge}", "admin"),
+        Shown("comparisons", "/console/addresses/drift", "admin"),
+        Shown("comparison", f"/console/addresses/drift/{addresses.comparison}", "admin"),
+        Shown("quarantine", "/console/addresses/quarantine", "admin"),
+        Shown("quarantined", f"/console/addresses/quarantine/{addresses.unreadable}", "admin"),
         Shown("tasks", "/console/tasks"),
         Shown("task-type", "/console/tasks/types/resize-images"),
+        Shown("task-lanes", "/console/tasks/types/resize-images/lanes"),
+        Shown("task-archive", "/console/tasks/types/resize-images/archive"),
         Shown("task", f"/console/tasks/tasks/{quote(task)}"),
     ]
     return Showcase(project, rooms, downloads["running"])
@@ -138,7 +169,7 @@ async def _downloads(console: Console, project: Project) -> dict[str, str]:
     return {"succeeded": succeeded, "failed": failed, "running": running}
 
 
-async def _transfers(console: Console, project: Project) -> str:
+async def _transfers(console: Console, project: Project) -> tuple[str, str]:
     helper = console.transfers(project)
     refused = Rule(action=Action.FAIL, agent=r"0:10\.0\.9\..*", code=126, message="permission denied")
     console.world.set(Scenario(**transfers.QUICK.model_dump() | {"rules": (refused,)}))
@@ -148,10 +179,11 @@ async def _transfers(console: Console, project: Project) -> str:
     tasks = await helper.join_many(agents)
     status = await helper.status(tasks[0])
     await helper.job_ended(transfers.job_of(status))
-    return transfers.job_of(status)
+    # The sixth host is one of those that are refused.
+    return transfers.job_of(status), tasks[5]
 
 
-async def _orders(console: Console, project: Project) -> None:
+async def _orders(console: Console, project: Project) -> str:
     helper = console.orders(project)
     platform = helper.play(platforms.Scenario(orders=4_000, span_seconds=14_400), PLATFORM)
     await helper.set_up(PLATFORM)
@@ -161,10 +193,33 @@ async def _orders(console: Console, project: Project) -> None:
     troubled = helper.play(broken, TROUBLED)
     await helper.set_up(TROUBLED)
     await helper.configure(TROUBLED, starttime=since(troubled, seconds=3_600), retries=0)
-    await helper.fetch(TROUBLED)
+
+    async def failed() -> str:
+        await helper.fetch(TROUBLED)
+        slices = (await helper.ask("GET", f"/v1/platforms/{TROUBLED}/slices?state=failed")).body["items"]
+        return str(slices[0]["slice"]) if slices else ""
+
+    return await eventually(failed)
 
 
-async def _addresses(console: Console) -> int:
+async def _addresses(console: Console) -> Addresses:
+    operators = Operators(console)
+    await operators.take_in(Topic.SWAP, b'{"uprn": 100010001, "uprn_2": ')
+    message = await _log(console)
+    signed = {"who": "Ada", "reason": "the land register closed them"}
+    purge = await operators.ask("POST", "logical-deletes/purge", json={**signed, "address_ids": [PURGED]})
+    comparison = await operators.ask("POST", "drift")
+
+    async def ended(path: str) -> bool:
+        return (await operators.ask("GET", path))["progress"] != "running"
+
+    for path in (f"logical-deletes/purges/{purge['purge_id']}", f"drift/{comparison['report']}"):
+        await eventually(partial(ended, path))
+    unreadable = (await operators.ask("GET", "quarantine"))["items"][0]["id"]
+    return Addresses(message, purge["purge_id"], comparison["report"], unreadable)
+
+
+async def _log(console: Console) -> int:
     now = datetime.now(UTC)
     rows = [_message(number, now - timedelta(minutes=3 * number)) for number in range(MESSAGES)]
     async with console.services.database.session() as session:
@@ -172,9 +227,9 @@ async def _addresses(console: Console) -> int:
         flags = {f"{module}_flag": "N" for module in (Module.OD, Module.WFM)} | {f"{Module.ED}_flag": "Y"}
         session.add_all(
             LogicalDelete.model_validate(
-                {"address_id": 700_100 + n, "uprn": 100_010_000 + n, "log_id": n, "create_date": now, **flags}
+                {"address_id": PURGED + n, "uprn": 100_010_000 + n, "log_id": n + 1, "create_date": now, **flags}
             )
-            for n in range(1, 8)
+            for n in range(8)
         )
         await session.flush()
         ids = [row.id for row in rows]
@@ -218,4 +273,9 @@ async def _tasks(console: Console, project: Project) -> str:
     held = await images.hold(limit=20)
     await images.finish(held[:10], SUCCESS)
     await images.finish(held[10:13], FAILED)
+
+    async def archived() -> bool:
+        return bool((await images.task(held[0]["task_id"]))["archived"])
+
+    await eventually(archived)
     return first
