@@ -16,6 +16,7 @@ from typing import Any
 from sims.pubsub.scenario import Scenario
 
 FIRST_ID = 10**15
+HANG_SECONDS = 0.02
 
 
 class Missing(LookupError):
@@ -78,6 +79,8 @@ class Broker:
         self.topics: dict[str, list[Subscription]] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.calls = 0
+        self.hung = 0
+        """Acknowledgements that had to wait."""
         self._ids = count(FIRST_ID)
         self._numbers = count()
 
@@ -141,6 +144,12 @@ class Broker:
             except TimeoutError:
                 continue
         return taken
+
+    async def heard(self) -> None:
+        """Wait until acknowledgements are heard."""
+        self.hung += self.scenario.hang_acks
+        while self.scenario.hang_acks:  # noqa: ASYNC110 (the scenario may be replaced at any time)
+            await asyncio.sleep(HANG_SECONDS)
 
     def acknowledge(self, subscription: Subscription, ack_ids: Sequence[str]) -> None:
         """Forget messages; what is no lease any more is passed over, as the real one does."""

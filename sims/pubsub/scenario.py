@@ -18,6 +18,7 @@ class Scenario(BaseModel):
     delay: float = Field(default=0.0, ge=0, le=1, description="share of messages that come late")
     delay_seconds: float = Field(default=0.2, ge=0)
     drop_acks: float = Field(default=0.0, ge=0, le=1, description="share of acks that get lost, each time")
+    hang_acks: bool = Field(default=False, description="acknowledgements wait unheard until this is over")
     fail: float = Field(default=0.0, ge=0, le=1, description="share of calls that are answered 503")
     wait_seconds: float = Field(default=1.0, ge=0, description="how long a pull waits for messages")
     push_calls: int = Field(default=16, ge=1, description="pushes of a subscription at a time")

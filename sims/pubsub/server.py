@@ -124,6 +124,7 @@ async def _pull(request: web.Request) -> web.Response:
 
 async def _acknowledge(request: web.Request) -> web.Response:
     broker, wanted = request.app[SIM].broker, await _body(request)
+    await broker.heard()
     broker.acknowledge(broker.find(request.match_info["subscription"]), wanted["ackIds"])
     return _json({})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from sims.pubsub.broker import Broker, Missing, Subscription
 from sims.pubsub.scenario import Scenario
+from tests.stack import PATIENCE_SECONDS, eventually
 
 TOPIC = "projects/p/topics/t"
 COUNT = 200
@@ -99,6 +101,19 @@ def test_a_lease_that_ended_cannot_be_acknowledged() -> None:
 
     assert subscription.waiting == COUNT
     assert sent.acks == 0
+
+
+async def test_acknowledgements_wait_while_nobody_hears_them() -> None:
+    """And count as soon as somebody does."""
+    broker = Broker(Scenario(hang_acks=True))
+    hearing = asyncio.create_task(broker.heard())
+    await eventually(lambda: broker.hung == 1)
+    assert not hearing.done()
+    broker.scenario = Scenario()
+    await asyncio.wait_for(hearing, PATIENCE_SECONDS)
+    await broker.heard()
+
+    assert broker.hung == 1
 
 
 def test_an_extended_lease_lasts() -> None:
