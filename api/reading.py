@@ -110,10 +110,11 @@ def _check_headers(request: web.Request, max_bytes: int) -> None:
 
 
 async def _read(request: web.Request, settings: ApiSettings) -> bytes:
-    # What came with the head needs no clock.
-    patience = None if request.content.is_eof() else settings.body_timeout_seconds
     try:
-        async with asyncio.timeout(patience):
+        if request.content.is_eof():
+            # What came with the head needs no clock.
+            return await request.read()
+        async with asyncio.timeout(settings.body_timeout_seconds):
             return await request.read()
     except TimeoutError:
         raise Refusal(

@@ -19,10 +19,14 @@ class Together(Generic[Key, Answer]):
 
     Who comes while a question is being answered waits for the next one: an answer is never older than the wish for it,
     so that sharing cannot be told from asking alone.
+
+    Args:
+        pause_seconds: Where several ask at a time, so long passes between two questions, that more may come together.
     """
 
-    def __init__(self, ask: Callable[[Key], Awaitable[Answer]]) -> None:
+    def __init__(self, ask: Callable[[Key], Awaitable[Answer]], pause_seconds: float = 0.0) -> None:
         self._ask = ask
+        self._pause_seconds = pause_seconds
         self._waiting: dict[Key, list[asyncio.Future[Answer]]] = {}
         self._serving: dict[Key, asyncio.Task[None]] = {}
 
@@ -40,6 +44,8 @@ class Together(Generic[Key, Answer]):
         try:
             while waiting := self._waiting.pop(key, []):
                 await self._answer(key, waiting)
+                if self._pause_seconds and len(waiting) > 1:
+                    await asyncio.sleep(self._pause_seconds)
         finally:
             # Empty, unless this was cancelled in the middle of a question.
             del self._serving[key]

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import asyncpg
 from sqlalchemy import NullPool, event, func, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -60,8 +60,8 @@ class Database:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self.settings = settings
-        # A connection that a restarted server closed is noticed by the ping, not by the caller.
-        self._pool = _engine(settings, pool_size=settings.pool_size, max_overflow=0, pool_pre_ping=True)
+        self._pool = _engine(settings, pool_size=settings.pool_size, max_overflow=0)
+        event.listen(self._pool.sync_engine, "checkout", _check_open)
         self._single = _engine(settings, poolclass=NullPool)
 
     @asynccontextmanager
@@ -137,6 +137,15 @@ def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _forget_values(context.original_exception))
     return engine
+
+
+def _check_open(connection: Any, _record: object, _borrower: object) -> None:
+    """Have a connection that a restarted server closed made anew, before a caller meets it.
+
+    The driver has heard of it by then. To ask the server each time would be three messages more for each borrower.
+    """
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _forget_values(error: BaseException | None) -> None:

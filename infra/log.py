@@ -15,8 +15,12 @@ from structlog.typing import EventDict, FilteringBoundLogger
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
+HELD_SECONDS = 0.01
+"""How long a line may wait for others."""
+
+
 class Outlet:
-    """Standard error, written once for all lines of one turn of an event loop; outside of one, at once.
+    """Standard error, written once for all lines of some milliseconds of an event loop; outside of one, at once.
 
     Every request writes a line. To hand each over by itself would cost more than to make it.
     """
@@ -38,7 +42,7 @@ class Outlet:
             return
         if self._due_in is not loop:
             self._due_in = loop
-            loop.call_soon(self.drain)
+            loop.call_later(HELD_SECONDS, self.drain)
 
     def drain(self) -> None:
         """Write what is there."""

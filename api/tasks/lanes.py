@@ -52,10 +52,12 @@ BEAT_SECONDS = 0.01
 time for little more than one."""
 SPACING_SECONDS = 0.04
 """From one group of many to the next of a lane: each costs engine and worker 10 ms, however large it is."""
-SPACING_MAX_SECONDS = 0.06
+SPACING_MAX_SECONDS = 0.2
 """The same while many lanes are asked at once."""
 LANES_AT_ONCE = 2
-"""So many lanes are asked without the others being thought of."""
+"""So many lanes are asked without the others being thought of; those that rest cost little."""
+LULL_SECONDS = 0.06
+"""Whoever has not come again after so long is not waited for."""
 RETURN_SECONDS = 0.012
 """How long a lane waits, however late its answer was, for those who got it and come again."""
 MANY = 8
@@ -163,7 +165,7 @@ class _Lane:
 
     async def gather(self, spacing: float) -> None:
         """Let requests come together: longer where many came last time, but not longer than until all are back."""
-        if time.monotonic() - self.answered_at > SPACING_MAX_SECONDS:
+        if time.monotonic() - self.answered_at > LULL_SECONDS:
             self.taken = 0
         if self.taken < MANY:
             due = self.asked_at + spacing * self.taken / MANY
@@ -206,7 +208,7 @@ class Lanes:
         self._engine = engine
         self._learn = learn
         self._lanes: dict[LaneName, _Lane] = {}
-        self._serving = 0
+        self._serving: set[LaneName] = set()
         self._resting = Resting(self._mark, self.search)
         self._sender = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -259,7 +261,7 @@ class Lanes:
         wish = _Wish(what, checked(what), asyncio.get_running_loop().create_future())
         lane.put(wish)
         if lane.serving is None:
-            self._serving += 1
+            self._serving.add(name)
             lane.serving = asyncio.create_task(self._serve(lane))
         return wish.answer
 
@@ -277,12 +279,13 @@ class Lanes:
                         wish.answer.set_exception(error)
             lane.answered()
         lane.serving = None
-        self._serving -= 1
+        self._serving.discard((lane.type, lane.pos))
         if len(self._lanes) > LANES_KEPT:
             self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
 
     def _spacing(self) -> float:
-        return min(SPACING_SECONDS * max(1.0, self._serving / LANES_AT_ONCE), SPACING_MAX_SECONDS)
+        awake = sum(not self._resting.rests(name) for name in self._serving)
+        return min(SPACING_SECONDS * max(1.0, awake / LANES_AT_ONCE), SPACING_MAX_SECONDS)
 
     async def _hand_over(self, lane: _Lane, wishes: list[_Wish]) -> None:
         figures.GROUPS.labels(lane.type).observe(len(wishes))

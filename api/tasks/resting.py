@@ -1,6 +1,6 @@
 """Lanes that rest: what was read of one is told again, as long as its history has not gone on.
 
-A lane changes with a step of its history and in no other way, and to ask the engine how long that is costs a quarter of
+A lane changes with a step of its history and in no other way, and to ask the engine how long that is costs a third of
 a query. So of a lane that was looked at again and again without anything having happened all tasks are read once; from
 then on whoever reads has the engine asked whether that is still how it stands, now and not a while ago.
 """
@@ -8,6 +8,7 @@ then on whoever reads has the engine asked whether that is still how it stands, 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -15,12 +16,14 @@ from typing import TypeAlias
 from domain.tasks.messages import Found, Head, Search, Task
 from infra import log
 
-LOOKS = 3
-"""After so many in vain a lane rests."""
+LOOKS = 8
+"""After so many in vain a lane rests: by then to have read it all costs little more than what was spent on looks."""
 LANES_MAX = 16
 """Some thousand tasks each."""
-PAGE_TASKS = 500
-"""So many are read at a time: others wait for the lane meanwhile."""
+KEPT_SECONDS = 2.0
+"""A lane that was asked so short a time ago makes no room for another: of lanes that take turns none would be kept."""
+PAGE_TASKS = 2_000
+"""So many are read at a time, or as many as a message carries: others wait for the lane meanwhile."""
 
 LaneName: TypeAlias = tuple[str, int]
 """A type and a position."""
@@ -36,6 +39,7 @@ class _Known:
 
     number: int
     looks: int = 0
+    asked_at: float = 0.0
     mark: Mark | None = None
     tasks: Mapping[str, Task] = field(default_factory=dict)
     reading: asyncio.Task[None] | None = None
@@ -56,21 +60,27 @@ class Resting:
         self._search = search
         self._lanes: dict[LaneName, _Known] = {}
 
+    def rests(self, lane: LaneName) -> bool:
+        """Whether a lane rested when it was asked last."""
+        known = self._lanes.get(lane)
+        return known is not None and known.mark is not None
+
     def note(self, lane: LaneName, number: int) -> None:
         """A lane was asked for something; its head has this number now."""
         known = self._lanes.pop(lane, None)
+        if known is None and not self._has_room():
+            return
         if known is None or known.number != number:
             known = _Known(number)
         known.looks += 1
-        self._lanes[lane] = known
-        if len(self._lanes) > LANES_MAX:
-            self._lanes.pop(next(iter(self._lanes)))
+        self._keep(lane, known)
 
     async def tasks(self, lane: LaneName) -> Mapping[str, Task] | None:
         """All tasks that are in a lane now, if it rests."""
         known = self._lanes.get(lane)
         if known is None or known.looks <= LOOKS:
             return None
+        self._keep(lane, self._lanes.pop(lane))
         if known.reading is None:
             # By the way: until all is read, the lane is looked at as before.
             known.reading = asyncio.create_task(self._read(lane, known))
@@ -94,6 +104,21 @@ class Resting:
         else:
             known.tasks, known.mark = tasks, mark
 
+    def _keep(self, lane: LaneName, known: _Known) -> None:
+        """As the one that was asked last."""
+        known.asked_at = time.monotonic()
+        self._lanes[lane] = known
+
+    def _has_room(self) -> bool:
+        """Whether one more lane may be kept; the one that was asked longest ago goes, if that is a while."""
+        if len(self._lanes) < LANES_MAX:
+            return True
+        name, oldest = next(iter(self._lanes.items()))
+        if time.monotonic() - oldest.asked_at < KEPT_SECONDS:
+            return False
+        del self._lanes[name]
+        return True
+
     def _forget(self, lane: LaneName, known: _Known) -> None:
         if self._lanes.get(lane) is known:
             del self._lanes[lane]
@@ -101,9 +126,8 @@ class Resting:
     async def _all(self, lane: LaneName, number: int) -> dict[str, Task] | None:
         """All tasks of a lane that stands as it did."""
         found: dict[str, Task] = {}
-        page = Search(limit=PAGE_TASKS)
         while True:
-            told = await self._search(lane, page)
+            told = await self._search(lane, Search(limit=PAGE_TASKS, begin=len(found)))
             before = len(found)
             found |= {task.key: task for task in told.tasks}
             if told.head.number != number:
@@ -112,8 +136,6 @@ class Resting:
                 return found
             if len(found) == before:
                 return None
-            last = told.tasks[-1]
-            page = Search(limit=PAGE_TASKS, before=last.create_time, before_key=last.key)
 
 
 def _live(head: Head) -> int:

@@ -21,8 +21,9 @@ from bench.load import Report
 from bench.tasks import cycle
 from bench.tasks.contenders import TYPE, Contender
 
-CONNECTIONS: Final = 256
-HOLD_CONNECTIONS: Final = 64
+CONNECTIONS: Final = 512
+HOLD_CONNECTIONS: Final = 128
+"""So many keep every contender busy: a queue that makes requests wait for each other stands idle among fewer."""
 HOLD_LIMIT: Final = 5
 """Tasks of one hold: ten thousand tasks in two thousand requests a second, as the issue wants them."""
 CYCLE_LIMIT: Final = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from domain.tasks.book import Book, weight_of
@@ -113,11 +114,15 @@ class Lane:
         return Seen(tasks=self._find(look.keys, REPLY_MAX_BYTES), head=self.book.head())
 
     def search(self, search: Search) -> Found:
-        """Tasks by their properties, the newest first; of one moment those with the highest keys."""
+        """Tasks by their properties, the newest first, of one moment those with the highest keys; or all in turn."""
         found: list[Task] = []
         room = REPLY_MAX_BYTES
-        matching = (task for task in self.book.tasks.values() if _is_searched(task, search))
-        for task in heapq.nlargest(search.limit, matching, key=_place):
+        tasks = self.book.tasks.values()
+        if search.begin >= 0:
+            chosen: Iterable[Task] = islice(tasks, search.begin, search.begin + search.limit)
+        else:
+            chosen = heapq.nlargest(search.limit, (task for task in tasks if _is_searched(task, search)), key=_place)
+        for task in chosen:
             room -= weight_of(task)
             if room < 0:
                 break

@@ -259,6 +259,8 @@ class Search(Struct, array_like=True):
     before_key: str = ""
 
 
+    begin: int = -1
+    """From 0: all live tasks from that one on, as they came, with no regard to what else is given."""
 class Found(Struct, array_like=True):
     """The answer to `Search`: ended tasks that the archive has already may be among them."""
 

@@ -6,9 +6,11 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.tasks import resting
 from api.tasks.resting import LANES_MAX, LOOKS, LaneName, Mark, Resting
 from domain.tasks.lane import Lane
 from domain.tasks.messages import Found, Group, Hold, NewTask, Rules, Search, Task
@@ -117,10 +119,23 @@ async def test_what_is_told_is_how_the_lane_is(changes: list[bool], acts_after: 
             assert told == engine.tasks
 
 
-async def test_no_more_lanes_are_kept_than_there_is_room_for() -> None:
-    """The one that was noted longest ago is forgotten first."""
+async def test_no_more_lanes_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was asked longest ago is forgotten first."""
+    monkeypatch.setattr(resting, "KEPT_SECONDS", 0.0)
     engine = Engine()
     known = await rested(engine)
     for pos in range(2, LANES_MAX + 2):
         known.note(("video", pos), 1)
     assert await known.tasks(LANE) is None
+
+
+async def test_lanes_that_take_turns_do_not_drive_each_other_out() -> None:
+    """One that was asked a moment ago stays, however many others come."""
+    engine = Engine()
+    engine.create(3)
+    known = await rested(engine)
+    for pos in range(2, 2 * LANES_MAX):
+        known.note(("video", pos), 1)
+    assert known.rests(LANE)
+    assert await known.tasks(LANE) == engine.tasks
+    assert not known.rests(("video", 2))

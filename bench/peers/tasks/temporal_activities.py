@@ -77,8 +77,12 @@ class Activities:
             namespace=self._client.namespace, task_queue=TaskQueue(name=self._queue), identity="bench"
         )
         while True:
-            # The server answers an empty poll by itself, long before that.
-            task = await self._client.workflow_service.poll_activity_task_queue(request, timeout=POLL)
+            try:
+                # The server answers an empty poll by itself, long before that.
+                task = await self._client.workflow_service.poll_activity_task_queue(request, timeout=POLL)
+            except RPCError:
+                await asyncio.sleep(WAIT_SECONDS)
+                continue
             if task.task_token:
                 [content] = await self._client.data_converter.decode(task.input.payloads, [str])
                 await self._polled.put((task.activity_id, content, base64.b64encode(task.task_token).decode()))
