@@ -211,7 +211,7 @@ async def _addresses(console: Console) -> Addresses:
     comparison = await operators.ask("POST", "drift")
 
     async def ended(path: str) -> bool:
-        return (await operators.ask("GET", path))["progress"] != "running"
+        return str((await operators.ask("GET", path))["progress"]) != "running"
 
     for path in (f"logical-deletes/purges/{purge['purge_id']}", f"drift/{comparison['report']}"):
         await eventually(partial(ended, path))

@@ -2,6 +2,7 @@
 
 import { clear, h } from "../dom.js";
 import { t } from "../i18n.js";
+import { keepLooking, newest } from "../looking.js";
 import { go } from "../router.js";
 import { chosen, filterRow } from "./filters.js";
 import { copyable, fold } from "./pieces.js";
@@ -17,6 +18,7 @@ import { busy, problemBox } from "./problem.js";
  * @param {Array<{title: string, cell: function(Object): (Node|string), numeric: boolean}>} given.columns
  * @param {function(Object, ?string): Promise<{items: Array, next: ?string}>} given.load - gets the filters that say
  *   something, and the cursor of the page
+ * @param {function({items: Array, next: ?string}): void} [given.told] - gets what `load` made, once it is drawn
  * @param {function(Object): string} given.key - what names a row
  * @param {function(Object): ?string} [given.open] - the address of a row's own page
  * @param {{text: string, curl: string, command: string}} given.empty - what to say where there is nothing, and how a
@@ -43,14 +45,17 @@ class DataList extends HTMLElement {
     this.ticked = new Set();
     this.trail = [];
     this.items = [];
-    this.turn = 0;
     this.broken = false;
+    this.loud = false;
+    this.look = newest(
+      () => this.given.load(chosen(filters, place.query), this.cursor),
+      (page) => this.show(page),
+      (problem) => this.fail(problem),
+    );
     this.build();
     if (filters.length) this.prepend(filterRow(filters, place.query, (changes) => this.filter(changes)));
-    if (every) {
-      const timer = setInterval(() => document.hidden || this.broken || this.reload(), every);
-      place.onLeave(() => clearInterval(timer));
-    }
+    // A list that was taken out, e.g. with its tab, has nothing to show any more.
+    if (every) keepLooking(place, () => this.isConnected && (this.broken || this.reload()), every);
     this.reload({ loud: true });
   }
 
@@ -99,31 +104,32 @@ class DataList extends HTMLElement {
     this.reload({ loud: true });
   }
 
-  async reload({ loud = false } = {}) {
-    const { filters, load, place } = this.given;
-    this.turn += 1;
-    const mine = this.turn;
-    if (loud) this.scroller.setAttribute("aria-busy", "true");
-    try {
-      const page = await load(chosen(filters, place.query), this.cursor);
-      if (mine === this.turn) this.show(page, loud);
-    } catch (problem) {
-      if (problem.name !== "Problem") console.error(problem);
-      if (mine !== this.turn) return;
-      this.broken = true;
-      clear(this.trouble, problemBox(problem), this.again());
-    } finally {
-      if (mine === this.turn) this.scroller.removeAttribute("aria-busy");
-    }
+  /** Read the page again; `loud` where the reader asked for it, and waits. */
+  reload({ loud = false } = {}) {
+    this.loud ||= loud;
+    if (this.loud) this.scroller.setAttribute("aria-busy", "true");
+    return this.look();
+  }
+
+  fail(problem) {
+    this.ended();
+    this.broken = true;
+    clear(this.trouble, problemBox(problem), this.again());
+  }
+
+  ended() {
+    this.loud = false;
+    this.scroller.removeAttribute("aria-busy");
   }
 
   again() {
     return h("button", { type: "button", on: { click: () => this.reload({ loud: true }) } }, t("common.retry"));
   }
 
-  show({ items, next }, loud) {
+  show(page) {
+    const { items, next } = page;
     // What is said about an empty list stays as it is, with what the reader has unfolded there.
-    if (loud || items.length || this.broken || this.items.length) clear(this.trouble);
+    if (this.loud || items.length || this.broken || this.items.length) clear(this.trouble);
     this.broken = false;
     this.items = items;
     this.after = next ?? null;
@@ -138,6 +144,8 @@ class DataList extends HTMLElement {
     this.say(items.length ? t("common.rows", { n: items.length }) : t("common.noRows"));
     if (!items.length && !this.trouble.hasChildNodes()) clear(this.trouble, this.nothing());
     this.drawActions();
+    this.ended();
+    this.given.told?.(page);
   }
 
   say(text) {

@@ -1,6 +1,7 @@
 // Tabs: one of several views of the same thing; which one is in the address.
 
 import { clear, freshId, h } from "../dom.js";
+import { newest } from "../looking.js";
 import { orProblem } from "./problem.js";
 
 /**
@@ -16,21 +17,20 @@ export function tabs(list, place) {
     h("button", { type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, on: { click: () => open(tab.id) } }, tab.label),
   );
   const bar = h("div", { role: "tablist", class: "tabs", on: { keydown: move } }, buttons);
-  let turn = 0;
+  const fill = newest(
+    ({ content }) => (typeof content === "function" ? orProblem(content) : content),
+    (shown) => clear(panel, shown),
+  );
 
-  async function open(id, tell = true) {
+  function open(id, tell = true) {
     const at = Math.max(0, list.findIndex((tab) => tab.id === id));
-    turn += 1;
-    const mine = turn;
     buttons.forEach((button, index) => {
       button.setAttribute("aria-selected", String(index === at));
       button.tabIndex = index === at ? 0 : -1;
     });
     panel.setAttribute("aria-labelledby", buttons[at].id);
     if (tell) place.change({ tab: at ? list[at].id : null });
-    const { content } = list[at];
-    const shown = typeof content === "function" ? await orProblem(content) : content;
-    if (mine === turn) clear(panel, shown);
+    fill(list[at]);
   }
 
   function move(event) {

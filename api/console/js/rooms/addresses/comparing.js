@@ -1,10 +1,10 @@
 // Comparisons of the four modules: ordered, watched, and what each found, with its workbook.
 
 import { get, post } from "../../api.js";
-import { ago, badge, busy, dataList, facts, number, problemBox, when } from "../../components/index.js";
+import { ago, badge, busy, dataList, facts, number, when } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { keepLooking } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { API, MODULES, ROOM, attempt, twins } from "./pieces.js";
@@ -40,12 +40,12 @@ export async function comparisonsPage(place) {
 /** One comparison. @param {Place} place */
 export async function comparisonPage(place) {
   const body = h("div", { "aria-live": "polite" });
-  const look = async () => {
-    const report = await get(`${API}/drift/${place.params.report}`);
+  const draw = ifChanged((report) => {
     clear(body, shown(report));
-    return report.progress !== "done" || !report.found ? report.progress !== "failed" : false;
-  };
-  if (await look()) keepLooking(place, () => look().catch((problem) => clear(body, problemBox(problem)) && true), EVERY_MS);
+    return report.progress !== "failed" && !(report.progress === "done" && report.found);
+  });
+  const look = newest(() => get(`${API}/drift/${place.params.report}`), draw);
+  if (await look()) keepLooking(place, look, EVERY_MS);
   return [h("p", {}, h("a", { href: `${ROOM}/drift` }, t("addresses.backToComparisons"))), body];
 }
 

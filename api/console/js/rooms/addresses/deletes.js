@@ -1,10 +1,10 @@
 // Logical deletes: which modules hold them, checked now, purged for good; and what became of a purge.
 
 import { get, post } from "../../api.js";
-import { ago, badge, busy, dataList, facts, fold, problemBox, say } from "../../components/index.js";
+import { ago, badge, busy, dataList, facts, fold, say } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { keepLooking } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { API, ROOM, attempt, messageLink, postExact, signFirst, twins } from "./pieces.js";
@@ -94,12 +94,12 @@ async function purge(items) {
 /** What became of a purge. @param {Place} place */
 export async function purgePage(place) {
   const body = h("section", { class: "card", "aria-live": "polite" });
-  const look = async () => {
-    const now = await get(`${API}/logical-deletes/purges/${place.params.id}`);
+  const draw = ifChanged((now) => {
     clear(body, purgeCard(now));
     return now.progress === "running";
-  };
-  if (await look()) keepLooking(place, () => look().catch((problem) => clear(body, problemBox(problem)) && true), LOOK_MS);
+  });
+  const look = newest(() => get(`${API}/logical-deletes/purges/${place.params.id}`), draw);
+  if (await look()) keepLooking(place, look, LOOK_MS);
   return [h("p", {}, h("a", { href: `${ROOM}/logical-deletes` }, t("addresses.backToDeletes"))), body];
 }
 

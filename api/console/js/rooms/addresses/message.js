@@ -5,7 +5,7 @@ import { ago, badge, copyable, facts, fold, when } from "../../components/index.
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
-import { keepLooking } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { API, MODULES, ackOf, attempt, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
 import { retryOne, skipOne } from "./steering.js";
 
@@ -17,20 +17,13 @@ const TRACE_SHOWN = 200;
 /** @param {Place} place */
 export async function messagePage(place) {
   const body = h("div");
-  let shown = "";
-  const draw = (message) => {
-    const json = JSON.stringify(message);
-    if (json === shown) return;
-    shown = json;
-    place.actions(...buttons(message, draw));
+  const draw = ifChanged((message) => {
+    place.actions(...buttons(message, look.take));
     clear(body, parts(message));
-  };
-  const look = async () => {
-    const message = await get(`${API}/messages/${place.params.id}`);
-    draw(message);
     return message.state !== "done";
-  };
-  if (await look()) keepLooking(place, () => look().catch(() => true), EVERY_MS);
+  });
+  const look = newest(() => get(`${API}/messages/${place.params.id}`), draw);
+  if (await look()) keepLooking(place, look, EVERY_MS);
   return body;
 }
 

@@ -4,7 +4,7 @@ import { get, post } from "../../api.js";
 import { ago, badge, number, problemBox, say, stackBar } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { keepLooking } from "../../looking.js";
+import { keepLooking, newest } from "../../looking.js";
 import { link } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { API, MODULES, OPEN_STATES, ROOM, TOPICS, attempt, signFirst, tone, topicWord } from "./pieces.js";
@@ -21,21 +21,14 @@ export function standing(place, changed) {
   const cycle = h("section", { class: "card cycle", "aria-label": t("addresses.cycle") });
   const open = h("section", { class: "card figures", "aria-label": t("addresses.figures") });
   const element = h("div", { class: "standing" }, cycle, open);
-  let turn = 0;
-  element.look = async () => {
-    turn += 1;
-    const mine = turn;
-    try {
-      const [running, figures] = await Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]);
-      // What was asked for before, e.g. before a pause, may come later.
-      if (mine !== turn) return;
+  element.look = newest(
+    () => Promise.all([get(`${API}/cycle`), get(`${API}/figures`)]),
+    ([running, figures]) => {
       redraw(cycle, running, () => cycleCard(running, element, changed));
       redraw(open, stable(figures), () => figuresCard(figures));
-    } catch (problem) {
-      if (problem.name !== "Problem") throw problem;
-      if (mine === turn) redraw(cycle, problem, () => problemBox(problem));
-    }
-  };
+    },
+    (problem) => redraw(cycle, problem, () => problemBox(problem)),
+  );
   element.look();
   keepLooking(place, element.look, EVERY_MS);
   return element;

@@ -4,6 +4,7 @@ import { get, post } from "../../api.js";
 import { ago, askFirst, badge, busy, copyable, duration, fold, problemBox, say, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { has, t } from "../../i18n.js";
+import { keepLooking, newest } from "../../looking.js";
 
 const LOOK_AGAIN_MS = 2000;
 const PATIENCE_MS = 60000;
@@ -21,31 +22,26 @@ export function deliveries(place, path) {
   const element = h("section", {}, h("h2", {}, t("downloads.deliveries.title")), inside);
   const open = new Set();
   const asked = new Map();
-  let timer = 0;
   let limit = PAGE_ROWS;
-  let gone = false;
-  element.reload = async () => {
-    clearTimeout(timer);
-    try {
-      const { items, next_cursor: next } = await get(`${path}/deliveries`, { limit });
-      const more = next && limit < 200 ? h("button", { type: "button", on: { click: () => ((limit = 200), element.reload()) } }, t("common.next")) : null;
-      const shown = items.map((item) => awaited(item, asked));
-      clear(inside, items.length ? shown.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
-      if (!gone && shown.some((item) => item.state === "pending")) timer = setTimeout(element.reload, LOOK_AGAIN_MS);
-    } catch (problem) {
-      clear(inside, problemBox(problem));
-    }
+  let isAwaited = false;
+  const show = ({ items, next_cursor: next }) => {
+    const more = next && limit < 200 ? h("button", { type: "button", on: { click: () => ((limit = 200), element.reload()) } }, t("common.next")) : null;
+    const shown = items.map((item) => awaited(item, asked));
+    clear(inside, items.length ? shown.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
+    isAwaited = shown.some((item) => item.state === "pending");
   };
+  element.reload = newest(
+    () => get(`${path}/deliveries`, { limit }),
+    show,
+    (problem) => clear(inside, problemBox(problem)),
+  );
   /** It was sent again when it had so many attempts. */
   element.sent = ({ delivery_id: id, attempts }) => {
     asked.set(id, { attempts, until: Date.now() + PATIENCE_MS });
     return element.reload();
   };
   element.reload();
-  place.onLeave(() => {
-    gone = true;
-    clearTimeout(timer);
-  });
+  keepLooking(place, () => (isAwaited ? element.reload() : undefined), LOOK_AGAIN_MS);
   return element;
 }
 

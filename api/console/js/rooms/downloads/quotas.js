@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { bytes, duration, number } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking, newest } from "../../looking.js";
 
 const EVERY_MS = 15000;
 const NEARLY_ALL = 0.8;
@@ -19,21 +20,24 @@ export function quotaStrip(place, operator = "") {
   const list = h("ul", { class: "quotas" });
   let whose = operator;
   const element = h("section", { "aria-label": t("downloads.quota.title"), class: "quota-strip" }, list);
-  element.reload = async (of = whose) => {
-    whose = of;
-    try {
-      const { quotas } = await get("/v1/downloads/quotas", { operator_id: whose });
+  const look = newest(
+    () => get("/v1/downloads/quotas", { operator_id: whose }),
+    ({ quotas }) => {
       clear(list, quotas.map(meter));
       element.hidden = false;
-    } catch {
-      // The page has more to show than this; what is wrong with the API its list tells.
+    },
+    // The page has more to show than this; what is wrong with the API its list tells.
+    () => {
       element.hidden = true;
-    }
+    },
+  );
+  element.reload = (of = whose) => {
+    whose = of;
+    return look();
   };
   element.hidden = true;
-  element.reload();
-  const timer = setInterval(() => document.hidden || element.reload(), EVERY_MS);
-  place.onLeave(() => clearInterval(timer));
+  look();
+  keepLooking(place, look, EVERY_MS);
   return element;
 }
 

@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { busy, copyable, facts, number, problemBox } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { link } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { deedsOf, steer } from "./deeds.js";
@@ -15,42 +16,32 @@ const EVERY_MS = 3000;
 export async function slicePage(place) {
   const { platform, slice: name } = place.params;
   const path = apiSlice(platform, name);
-  const trouble = h("div");
+  const [trouble, refusal] = [h("div"), h("div")];
   const card = h("section", { class: "card slice-card" });
-  let slice = await get(path);
-
-  async function read() {
-    try {
-      slice = await get(path);
-      show();
-    } catch (problem) {
-      clear(trouble, problemBox(problem));
-    }
-  }
-
-  function show() {
-    place.actions(...deedsOf(slice).map(button));
+  const draw = ifChanged((slice) => {
+    place.actions(...deedsOf(slice).map((deed) => button(deed, slice)));
+    place.setTitle(`${platform} · ${windowText(slice.window)}`);
     clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(slice));
-  }
+  });
+  const read = newest(() => get(path), draw);
+  const again = () => read().then(() => clear(trouble), (problem) => clear(trouble, problemBox(problem)));
 
-  function button(deed) {
+  function button(deed, slice) {
     const press = async (event) => {
       const pressed = event.currentTarget;
       try {
-        clear(trouble);
-        if (await busy(steer(deed, platform, [slice]), pressed)) await read();
+        clear(refusal);
+        if (await busy(steer(deed, platform, [slice]), pressed)) await again();
       } catch (problem) {
-        clear(trouble, problemBox(problem));
+        clear(refusal, problemBox(problem));
       }
     };
     return h("button", { type: "button", class: deed === "skip" ? "danger" : null, on: { click: press } }, t(`orders.deed.${deed}.name`));
   }
 
-  show();
-  const timer = setInterval(() => document.hidden || read(), EVERY_MS);
-  place.onLeave(() => clearInterval(timer));
-  place.setTitle(`${platform} · ${windowText(slice.window)}`);
-  return h("div", { class: "orders" }, h("p", {}, link(href.platform(platform), "← ", platform)), trouble, card);
+  await read();
+  keepLooking(place, again, EVERY_MS);
+  return h("div", { class: "orders" }, h("p", {}, link(href.platform(platform), "← ", platform)), refusal, trouble, card);
 }
 
 function fault(slice) {

@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { problemBox } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { newest } from "../../looking.js";
 import { api, windowText } from "./names.js";
 import { LANES, WIDTH, drawAxis, drawBand, drawMark } from "./drawing.js";
 import { spanOf, zoomed } from "./span.js";
@@ -37,20 +38,14 @@ export function timeline(place, platform, choose) {
   const spans = h("div", { class: "spans", role: "group", "aria-label": t("orders.line.span") });
   let line = null;
   let holes = [];
-  let turn = 0;
-
-  async function read() {
-    turn += 1;
-    const mine = turn;
-    try {
-      const found = await get(api(platform, "/timeline"), { ...spanOf(place.query, line?.platform_now), parts: PARTS });
-      if (mine !== turn) return;
+  const read = newest(
+    () => get(api(platform, "/timeline"), { ...spanOf(place.query, line?.platform_now), parts: PARTS }),
+    (found) => {
       line = found;
       show();
-    } catch (problem) {
-      if (mine === turn) clear(picture, problemBox(problem));
-    }
-  }
+    },
+    (problem) => clear(picture, problemBox(problem)),
+  );
 
   function show() {
     const first = !picture.firstChild;

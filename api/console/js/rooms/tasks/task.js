@@ -5,7 +5,7 @@ import { ago, copyable, facts, number, problemBox, when } from "../../components
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
-import { keepLooking } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { FAILED, PENDING, RUNNING, dueAt, href, isEnded, moment, nextStep, statusBadge, typeLink } from "./pieces.js";
@@ -17,17 +17,13 @@ const EVERY_MS = 2000;
 export async function taskPage(place) {
   const trouble = h("div", { role: "alert" });
   const body = h("div");
-  let shown = "";
-  const look = async () => {
-    const { task_data: task } = await get("/v1/get_task", { task_id: place.params.id });
-    if (JSON.stringify(task) !== shown) {
-      shown = JSON.stringify(task);
-      place.actions(...buttons(task, look, trouble));
-      clear(body, parts(task));
-    }
+  const draw = ifChanged(({ task_data: task }) => {
+    place.actions(...buttons(task, look, trouble));
+    clear(body, parts(task));
     return !task.archived;
-  };
-  if (await look()) keepLooking(place, () => look().catch(() => true), EVERY_MS);
+  });
+  const look = newest(() => get("/v1/get_task", { task_id: place.params.id }), draw);
+  if (await look()) keepLooking(place, look, EVERY_MS);
   return h("div", { class: "tasks" }, trouble, body);
 }
 

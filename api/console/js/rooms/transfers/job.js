@@ -4,6 +4,7 @@ import { get, post } from "../../api.js";
 import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking } from "../../looking.js";
 import { session, workflowLink } from "../../session.js";
 import { REASONS, STATES, address, ended, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
 
@@ -15,17 +16,15 @@ export async function jobPage(place) {
   const path = address.job(place.params.id);
   const head = h("div", { class: "job-head" });
   let job = await get(path, { limit: 1 });
-  const list = targetList(place, path, (latest) => show(latest));
+  const list = targetList(place, path, show);
   const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelJob"));
 
   function show(latest) {
-    const over = isFinal(job.status);
     job = latest;
     place.setTitle(job.file_path);
     const project = session.project;
     place.actions(isFinal(job.status) ? null : project ? cancel : h("span", { class: "quiet" }, t("transfers.chooseProject")));
     clear(head, summary(job), troubles(job, choose));
-    return over;
   }
 
   function choose({ status, reason, code }) {
@@ -48,8 +47,7 @@ export async function jobPage(place) {
   }
 
   show(job);
-  const timer = setInterval(() => document.hidden || isFinal(job.status) || list.reload(), EVERY_MS);
-  place.onLeave(() => clearInterval(timer));
+  keepLooking(place, () => !isFinal(job.status) && list.reload(), EVERY_MS);
   return h("div", { class: "transfers" }, head, h("h2", {}, t("transfers.targets")), list);
 }
 
@@ -121,9 +119,9 @@ function targetList(place, path, told) {
     ],
     load: async ({ status, reason, code, host }, cursor) => {
       const job = await get(path, { status, reason, code, target_agent_id: host, cursor, limit: PAGE });
-      told(job);
-      return { items: job.targets, next: job.next_cursor };
+      return { items: job.targets, next: job.next_cursor, job };
     },
+    told: ({ job }) => told(job),
     key: (target) => [target.target_agent_id, target.target_container_id, target.target_user, target.target_file_dir, target.signature].join(" "),
     empty: { text: t("transfers.noTargets"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}${path}?status=Failed'`, command: `haulage ask '${path}?status=Failed'` },
   });

@@ -18,7 +18,6 @@ export async function jobsPage(place) {
   const windows = h("figure", { class: "windows", hidden: true });
   const load = async (filters, cursor) => {
     const page = await get("/v1/transfers/jobs", { ...asked(filters), limit: PAGE, cursor });
-    draw(windows, page.items);
     return { items: page.items, next: page.next_cursor };
   };
   const list = dataList({
@@ -43,6 +42,7 @@ export async function jobsPage(place) {
       { title: t("transfers.time"), cell: time },
     ],
     load,
+    told: ({ items }) => draw(windows, items),
     key: (job) => job.job_id,
     open: (job) => href.job(job.job_id),
     empty: {

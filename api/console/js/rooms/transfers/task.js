@@ -4,6 +4,7 @@ import { get, post } from "../../api.js";
 import { askFirst, busy, copyable, facts, number, problemBox, progress, say } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { link } from "../../router.js";
 import { address, href, isFinal, meaning, meaningOfCode, stateBadge } from "./states.js";
 
@@ -15,9 +16,7 @@ export async function taskPage(place) {
   const card = h("section", { class: "card job-card" });
   const trouble = h("div");
   const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelTask"));
-  let task = await get(path);
-
-  function show() {
+  const draw = ifChanged((task) => {
     place.actions(isFinal(task.status) ? null : cancel);
     const says = task.reason ? meaning(task) : task.code === null ? "" : meaningOfCode(task.code);
     clear(
@@ -31,33 +30,23 @@ export async function taskPage(place) {
         [t("transfers.taskId"), copyable(task.task_id)],
       ]),
     );
-  }
-
-  async function read() {
-    if (document.hidden || isFinal(task.status)) return;
-    try {
-      task = await get(path);
-      clear(trouble);
-      show();
-    } catch (problem) {
-      clear(trouble, problemBox(problem));
-    }
-  }
+    return !isFinal(task.status);
+  });
+  const look = newest(() => get(path), draw);
 
   async function ask() {
     const question = { title: t("transfers.cancelTaskTitle"), text: t("transfers.cancelTaskText"), action: t("transfers.cancelAction", { n: 1 }), danger: true };
     if (!(await askFirst(question))) return;
     try {
+      clear(trouble);
       await busy(post(`${path}/cancel`), cancel);
       say(t("transfers.cancelled"));
-      await read();
+      await look();
     } catch (problem) {
       clear(trouble, problemBox(problem));
     }
   }
 
-  show();
-  const timer = setInterval(read, EVERY_MS);
-  place.onLeave(() => clearInterval(timer));
+  if (await look()) keepLooking(place, look, EVERY_MS);
   return h("div", { class: "transfers" }, trouble, card);
 }
