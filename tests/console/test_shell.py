@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from urllib.parse import urlsplit
+
 import pytest
 from playwright.async_api import Browser, Page, expect
 
@@ -133,3 +136,26 @@ async def test_a_script_that_is_not_ours_does_not_run(page: Page, troubles: Trou
     reports = [each for each in troubles.found if "CSP: " in each]
     assert {report.split("CSP: ")[1].split()[0] for report in reports} == {"script-src-elem", "style-src-attr"}
     troubles.expect("error in the console: .*")
+
+
+async def test_the_admin_sees_projects_by_their_names(admin_page: Page, console: Console, project: Project) -> None:
+    """Each with its id beneath; the list is read once, and one that came later is asked for by itself."""
+    asked: list[str] = []
+    admin_page.on("request", lambda request: asked.append(urlsplit(request.url).path + urlsplit(request.url).query))
+    queue = console.tasks(project, f"named.{secrets.token_hex(4)}")
+    await queue.register()
+    await admin_page.goto("/console/tasks?prefix=named.")
+    row = admin_page.locator("data-list tbody tr").filter(has_text=queue.type)
+    cell = row.locator("td[data-label=Project] .two-lines")
+    await expect(cell).to_have_text(f"{project.name}{project.project_id}")
+    await expect(cell).to_have_attribute("title", project.project_id)
+
+    await admin_page.get_by_role("navigation").get_by_role("link", name="Downloads").click()
+    later = await console.make_project()
+    done = await console.exports(later).run(console.source.url(rows=3), file_name=f"of {later.name}")
+    await admin_page.get_by_label("File", exact=True).fill(later.name)
+    await expect(admin_page.locator("data-list tbody tr")).to_contain_text(later.name + later.project_id)
+    await admin_page.locator("data-list tbody tr").get_by_role("link").click()
+    await expect(admin_page.get_by_role("heading", level=1)).to_have_text(done["file_name"])
+    await expect(admin_page.locator("dl.facts")).to_contain_text(f"Project{later.name}{later.project_id}")
+    assert sum(path.startswith("/v1/projects") and "cursor" not in path for path in asked) == 2

@@ -1,13 +1,12 @@
 // The frame around every page: brand, navigation, the admin's project, language, theme, signing out.
 
-import { get } from "./api.js";
 import { clear, h, svg } from "./dom.js";
 import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
 import { icon } from "./icons.js";
+import { PROJECTS_MAX, everyProject } from "./projects.js";
 import { ROOMS, onPage } from "./router.js";
 import { choose, session, signOut } from "./session.js";
 
-const PROJECTS_MAX = 1000;
 const THEMES = ["auto", "light", "dark"];
 
 /** The frame, with `main` in its middle; `redraw` draws everything again, e.g. in another language. */
@@ -83,15 +82,8 @@ function whose() {
     // The project that was chosen last time is gone.
     if (session.project && select.value !== session.project && projects.length < PROJECTS_MAX) choose(null);
   };
-  everyProject().then(known, (problem) => clear(select, h("option", {}, problem.detail)));
+  everyProject({ anew: true }).then(known, (problem) => clear(select, h("option", {}, problem.detail)));
   return h("div", { class: "whose" }, h("span", { class: "quiet" }, t("common.project")), select);
-}
-
-async function everyProject(cursor = null, found = []) {
-  const page = await get("/v1/projects", { limit: 200, cursor });
-  found.push(...page.items);
-  // Beyond a thousand a chooser helps nobody; such an admin comes with `project` in mind and searches the API.
-  return page.next_cursor && found.length < PROJECTS_MAX ? everyProject(page.next_cursor, found) : found;
 }
 
 function skip(event) {

@@ -4,7 +4,7 @@ import { get, post, watch } from "../../api.js";
 import { ago, askFirst, busy, bytes, copyable, duration, facts, fold, lineChart, number, problemBox, say, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { link } from "../../router.js";
+import { projectName } from "../../projects.js";
 import { session, workflowLink } from "../../session.js";
 import { attemptsFold } from "./attempts.js";
 import { deliveries } from "./deliveries.js";
@@ -154,7 +154,7 @@ class Page {
     const seconds = download.started_at && (new Date(download.finished_at ?? Date.now()) - new Date(download.started_at)) / 1000;
     return facts([
       [t("downloads.id"), copyable(download.task_id)],
-      session.isAdmin ? [t("common.project"), link(`/console/downloads?project_id=${download.project_id}`, download.project_id)] : null,
+      session.isAdmin ? [t("common.project"), projectName(download.project_id)] : null,
       [t("downloads.typeLabel"), typeWords(download.type)],
       [t("downloads.rows"), download.total === null ? number(download.rows) : `${number(download.rows)} / ${number(download.total)}`],
       [t("downloads.rate"), download.rows_per_second === null ? null : t("downloads.rateWords", { n: download.rows_per_second })],

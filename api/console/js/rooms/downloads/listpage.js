@@ -4,6 +4,7 @@ import { get, watch } from "../../api.js";
 import { ago, dataList, duration } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { projectName } from "../../projects.js";
 import { session } from "../../session.js";
 import { quotaStrip } from "./quotas.js";
 import { projectQuery } from "./scope.js";
@@ -58,7 +59,7 @@ function columns(newest, isOne) {
   };
   return [
     { title: t("downloads.fileName"), cell: (download) => [fileName(download.file_name)] },
-    !isOne && { title: t("common.project"), cell: (download) => h("code", {}, download.project_id) },
+    !isOne && { title: t("common.project"), cell: (download) => projectName(download.project_id) },
     { title: t("downloads.stateLabel"), cell: (download) => h("span", { data: { liveState: download.task_id } }, stateBadge(download.state)) },
     { title: t("downloads.result"), cell: line },
     { title: t("downloads.created"), cell: (download) => ago(download.created_at) },

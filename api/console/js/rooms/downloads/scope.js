@@ -1,8 +1,9 @@
 // Which project a page is for: a download belongs to one, and the admin has none until one is named.
 
-import { actFor, get } from "../../api.js";
+import { actFor } from "../../api.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { everyProject } from "../../projects.js";
 import { link } from "../../router.js";
 import { session } from "../../session.js";
 
@@ -35,13 +36,13 @@ export function openQuery(project) {
 }
 
 async function choice(place) {
-  const { items } = await get("/v1/projects", { limit: 200 });
+  const projects = await everyProject();
   return h(
     "div",
     { class: "card choose-project" },
     h("p", {}, t("downloads.chooseProject")),
-    items.length
-      ? h("ul", {}, items.map((each) => h("li", {}, link(`${place.path}?project=${encodeURIComponent(each.project_id)}`, h("bdi", {}, each.name)), " ", h("code", { class: "quiet" }, each.project_id))))
+    projects.length
+      ? h("ul", {}, projects.map((each) => h("li", {}, link(`${place.path}?project=${encodeURIComponent(each.project_id)}`, h("bdi", {}, each.name)), " ", h("code", { class: "quiet" }, each.project_id))))
       : h("p", { class: "quiet" }, t("downloads.noProject")),
   );
 }

@@ -4,6 +4,8 @@ import { get } from "../../api.js";
 import { badge, busy, duration, facts, number, problemBox, tabs } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { keepLooking, newest } from "../../looking.js";
+import { projectName } from "../../projects.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { configEditor } from "./config.js";
@@ -22,7 +24,7 @@ export async function platformPage(place) {
   const { platform } = place.params;
   let known = await get(api(platform));
   let config = await get(api(platform, "/config"));
-  const trouble = h("div");
+  const [trouble, refusal] = [h("div"), h("div")];
   const card = h("section", { class: "card platform-card" });
   const holes = h("section", { class: "holes" });
   const line = timeline(place, platform, (window) => showSlices(window));
@@ -43,33 +45,32 @@ export async function platformPage(place) {
     const press = async (event) => {
       const pressed = event.currentTarget;
       try {
-        clear(trouble);
+        clear(refusal);
         if (await busy(deed(), pressed)) await read();
       } catch (problem) {
-        clear(trouble, problemBox(problem));
+        clear(refusal, problemBox(problem));
       }
     };
     return h("button", { type: "button", disabled, class: danger ? "danger" : null, title: t(`orders.deed.${word}.tip`), on: { click: press } }, t(`orders.deed.${word}.name`));
   }
 
-  async function read() {
-    try {
-      [known, config] = await Promise.all([get(api(platform)), get(api(platform, "/config"))]);
+  const read = newest(
+    () => Promise.all([get(api(platform)), get(api(platform, "/config"))]),
+    (found) => {
+      [known, config] = found;
       clear(trouble);
       show();
-      await line.read();
-    } catch (problem) {
-      clear(trouble, problemBox(problem));
-    }
-  }
+      return line.read();
+    },
+    (problem) => clear(trouble, problemBox(problem)),
+  );
 
   function showSlices({ start, end }) {
     go(href.platform(platform, new URLSearchParams({ tab: "slices", start: typedAs(start), end: typedAs(end), ...line.range() }).toString()));
   }
 
   show();
-  const timer = setInterval(() => document.hidden || read(), EVERY_MS);
-  place.onLeave(() => clearInterval(timer));
+  keepLooking(place, read, EVERY_MS);
   const views = tabs(
     [
       { id: "holes", label: t("orders.holes"), content: holes },
@@ -79,7 +80,7 @@ export async function platformPage(place) {
     ],
     place,
   );
-  return h("div", { class: "orders" }, trouble, card, line.element, views);
+  return h("div", { class: "orders" }, refusal, trouble, card, line.element, views);
 }
 
 function standing(known) {
@@ -104,6 +105,7 @@ function figures(known) {
     [t("orders.settleLag"), settle(known)],
     [t("orders.missed"), number(known.missed)],
     [t("orders.nextRun"), known.next_runs.length ? moment(known.next_runs[0]) : t("orders.none")],
+    [t("common.project"), projectName(known.project_id)],
     [t("orders.account"), `${known.kind} · ${known.shop}`],
     [t("orders.address"), h("span", { class: "path" }, known.base_url)],
     known.unserved_since ? [t("orders.unservedSince"), moment(known.unserved_since)] : null,

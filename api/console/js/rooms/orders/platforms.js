@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { ago, badge, dataList, number } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { projectName } from "../../projects.js";
 import { link } from "../../router.js";
 import { session } from "../../session.js";
 import { browser } from "./browser.js";
@@ -28,6 +29,7 @@ function list(place) {
     caption: t("orders.platforms"),
     columns: [
       { title: t("orders.platform"), cell: name },
+      ...(session.project ? [] : [{ title: t("common.project"), cell: (row) => projectName(row.project_id) }]),
       { title: t("orders.health"), cell: health },
       { title: t("orders.completeTo"), cell: (row) => (row.complete_to ? ago(row.complete_to) : t("orders.notBegun")) },
       { title: t("orders.claimedTo"), cell: (row) => ago(row.claimed_to) },

@@ -4,6 +4,7 @@ import { Problem, get, put } from "../../api.js";
 import { form, say } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { everyProject } from "../../projects.js";
 import { go } from "../../router.js";
 import { session } from "../../session.js";
 import { api, href } from "./names.js";
@@ -15,10 +16,10 @@ export async function setupPage(place) {
   const number = place.params.platform;
   const known = number ? await get(api(number)) : null;
   const word = (name) => t(`orders.setup.${name}`);
-  const projects = await get("/v1/projects", { limit: 200 });
+  const projects = await everyProject();
   const fields = [
     number ? null : { name: "platform", label: word("number"), hint: word("numberHint"), required: true, attributes: { pattern: "[a-z0-9][a-z0-9_\\-]{0,39}" } },
-    { name: "project_id", label: t("common.project"), kind: "select", options: projects.items.map((each) => ({ value: each.project_id, label: each.name })), required: true },
+    { name: "project_id", label: t("common.project"), kind: "select", options: projects.map((each) => ({ value: each.project_id, label: each.name })), required: true },
     { name: "kind", label: word("kind"), hint: `${word("kindHint")} ${KINDS.join(", ")}.`, required: true },
     { name: "shop", label: t("orders.shop"), required: true },
     { name: "base_url", label: t("orders.address"), hint: word("urlHint"), required: true, attributes: { inputmode: "url" } },

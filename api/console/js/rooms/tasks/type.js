@@ -5,7 +5,8 @@ import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemB
 import { sections } from "../../components/sections.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { keepLooking } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
+import { projectName } from "../../projects.js";
 import { workflowLink } from "../../session.js";
 import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord, twins } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";
@@ -110,20 +111,18 @@ function actions(done) {
 /** The page of a type around one of its parts. */
 async function within(place, current, ...content) {
   const card = h("section", { class: "card standing", "aria-label": t("tasks.queue") });
-  const look = async () => {
-    const type = await read(place.params.type);
-    if (JSON.stringify(type) === card.drawn) return;
-    card.drawn = JSON.stringify(type);
+  const draw = ifChanged((known) => {
     const focused = card.contains(document.activeElement);
     const open = card.querySelector("details")?.open;
-    clear(card, standing(type));
+    clear(card, standing(known));
     if (open) card.querySelector("details").open = true;
     if (focused) card.querySelector("summary").focus();
-    steer(place, type, look);
-  };
-  await look();
-  keepLooking(place, () => look().catch(() => true), EVERY_MS);
+    steer(place, known, look);
+  });
   const { type } = place.params;
+  const look = newest(() => read(type), draw);
+  await look();
+  keepLooking(place, look, EVERY_MS);
   const parts = SECTIONS.map(([path, word]) => [href.type(type, path), t(`tasks.${word}`)]);
   return h("div", { class: "tasks" }, card, sections(type, parts, href.type(type, current)), content);
 }
@@ -165,7 +164,7 @@ function rules(type) {
     [t("tasks.retryPause"), t(`tasks.${pauses}`, { time: duration(Math.abs(pause)) })],
     [t("tasks.lanesSpan"), `${type.schedule_begin_pos} – ${type.schedule_end_pos}`],
     [t("tasks.inOpenLanes"), t("tasks.laneEvents", { held: type.held, retries: type.retries, timeouts: type.timeouts })],
-    [t("common.project"), h("code", {}, type.project_id)],
+    [t("common.project"), projectName(type.project_id)],
   ];
 }
 

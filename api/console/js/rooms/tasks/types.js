@@ -4,6 +4,7 @@ import { get } from "../../api.js";
 import { badge, dataList, duration, number, stackBar } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { projectName } from "../../projects.js";
 import { session } from "../../session.js";
 import { finder } from "./finding.js";
 import { href, twins } from "./pieces.js";
@@ -20,7 +21,7 @@ export async function typesPage(place) {
     filters: [{ name: "prefix", label: t("tasks.typePrefix"), kind: "text" }],
     columns: [
       { title: t("tasks.type"), cell: (type) => type.task_type },
-      ...(everybody ? [{ title: t("common.project"), cell: (type) => h("code", {}, type.project_id) }] : []),
+      ...(everybody ? [{ title: t("common.project"), cell: (type) => projectName(type.project_id) }] : []),
       { title: t("tasks.queue"), cell: queue },
       { title: t("tasks.oldest"), cell: oldest, numeric: true },
       { title: t("tasks.heldNow"), cell: (type) => number(type.running), numeric: true },
