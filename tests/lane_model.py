@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from domain.tasks.attempts import Attempt, Outcome
 from domain.tasks.messages import Code, NewTask, Rules, Setting, Status
 
 FINAL = (Status.SUCCESS, Status.FAILED)
@@ -24,6 +25,8 @@ class ModelTask:
     content: str = ""
     log: str = ""
     was_touched: bool = False
+    held_time: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
 
 
 @dataclass
@@ -44,7 +47,7 @@ class Model:
             if task.lease_end <= self.now:
                 self.leases += 1
                 task.lease = self.leases
-                self.fail(task, task.retries + 1)
+                self.fail(task, task.retries + 1, Outcome.TIMED_OUT)
 
     def of(self, *statuses: int) -> list[ModelTask]:
         """The live tasks that stand like this."""
@@ -81,10 +84,11 @@ class Model:
         for task in given:
             self.leases += 1
             task.status, task.lease, task.was_touched = Status.RUNNING, self.leases, True
+            task.held_time = self.now
             task.lease_end = self.now + 1_000 * (seconds or self.rules.max_processing_time)
         return given
 
-    def fail(self, task: ModelTask, retries: int) -> None:
+    def fail(self, task: ModelTask, retries: int, outcome: Outcome = Outcome.FAILED) -> None:
         """N retries are N + 1 attempts; delays double up to a longest, or are all the same."""
         if retries > self.rules.max_retry_num:
             task.status = Status.FAILED
@@ -92,6 +96,7 @@ class Model:
         longest = self.rules.max_retry_interval
         seconds = -longest if longest < 0 else min(2 ** min(retries - 1, 40), longest)
         task.retries = retries
+        task.attempts.append(Attempt(task.held_time, self.now, outcome))
         self.queue(task, self.now + 1_000 * seconds)
 
     def set(self, setting: Setting) -> str:
@@ -109,18 +114,20 @@ class Model:
             return Code.FINAL if task.status in FINAL else Code.STALE
         if setting.lease not in (None, task.lease):
             return Code.STALE
+        outcome = Outcome.PUT_BACK if setting.stage in (None, task.stage) else Outcome.NEXT_STAGE
         for name, value in said.items():
             setattr(task, name, value)
-        self._settle(task, setting)
+        self._settle(task, setting, outcome)
         return Code.OK
 
-    def _settle(self, task: ModelTask, setting: Setting) -> None:
+    def _settle(self, task: ModelTask, setting: Setting, outcome: Outcome) -> None:
         told = task.retries if setting.crt_retry_num is None else setting.crt_retry_num
         if setting.status == Status.PENDING and (setting.failed or told > task.retries):
             self.fail(task, max(told, task.retries + 1))
             return
         task.retries = told
         if setting.status == Status.PENDING:
+            task.attempts.append(Attempt(task.held_time, self.now, outcome))
             self.queue(task, self.now - task.new.priority * 1_000)
         elif setting.status in FINAL:
             task.status = setting.status

@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, TextClause, bindparam, text
 
+from domain.tasks import attempts
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Refs, Task
 from infra.database import Session
@@ -27,6 +28,7 @@ _COLUMNS: Final = {
     "order_time": BigInteger,
     "create_time": BigInteger,
     "modify_time": BigInteger,
+    "attempts": Text,
 }
 _NAMES: Final = ", ".join(_COLUMNS)
 
@@ -65,6 +67,7 @@ async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -
         "order_time": [task.order_time for task in ended],
         "create_time": [task.create_time for task in ended],
         "modify_time": [task.modify_time for task in ended],
+        "attempts": [attempts.written(task) for task in ended],
     }
     await session.execute(_WRITE, {"type": type_, "pos": pos, "task_id": ids, **columns})
     last = {

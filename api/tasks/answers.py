@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -14,8 +15,18 @@ from api.models import Answer
 from api.routes import JSON
 from api.tasks.envelope import SUCCESS, Code, Envelope
 from api.tasks.types import TaskType
+from domain.tasks import attempts
+from domain.tasks.attempts import KEPT_MAX
 from domain.tasks.messages import Status, Task
 
+OutcomeWord: TypeAlias = Literal["failed", "timed_out", "next_stage", "put_back"]
+
+_OUTCOMES: Mapping[int, OutcomeWord] = {
+    attempts.Outcome.FAILED: "failed",
+    attempts.Outcome.TIMED_OUT: "timed_out",
+    attempts.Outcome.NEXT_STAGE: "next_stage",
+    attempts.Outcome.PUT_BACK: "put_back",
+}
 _json = msgspec.json.Encoder().encode
 
 
@@ -51,6 +62,23 @@ class ShownTask(TaskAnswer):
     lease: int = Field(description="of one that is running: under which it is held; else 0")
     lease_end: float = Field(description="of one that is running: when it is taken back; else 0")
     archived: bool = Field(description="whether its lane has let go of it")
+
+
+class AttemptAnswer(Answer):
+    """An attempt that did not end its task."""
+
+    held_time: str = Field(description="when a worker got the task")
+    end_time: str = Field(description="when the attempt was over, or the task was taken back")
+    outcome: OutcomeWord = Field(description="what it came to; `next_stage` and `put_back` are no failures")
+
+
+class FollowedTask(ShownTask):
+    """A task, with who has it and what was tried before."""
+
+    attempts: list[AttemptAnswer] = Field(
+        description=f"those that did not end it, the first one first; the last {KEPT_MAX}, fewer in a lane that is full"
+    )
+    attempts_left_out: int = Field(description="how many there were before those")
 
 
 class TypeAnswer(Answer):
@@ -128,7 +156,7 @@ class HeldTasks(Envelope):
 class FoundTask(Envelope):
     """A task."""
 
-    task_data: ShownTask | None = None
+    task_data: FollowedTask | None = None
 
 
 class FoundTasks(Envelope):
@@ -205,6 +233,17 @@ def looked_at(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType, 
     """A task as `ShownTask` has it."""
     lease, end = (task.lease, task.lease_end / 1000) if task.status == Status.RUNNING else (0, 0.0)
     return shown(task_id, task, texts, kind) | {"lease": lease, "lease_end": end, "archived": archived}
+
+
+def followed(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType, *, archived: bool) -> dict[str, Any]:
+    """A task as `FollowedTask` has it."""
+    rows, left_out = attempts.read(task)
+    told = [
+        {"held_time": _moment(row.held_time), "end_time": _moment(row.end_time), "outcome": _OUTCOMES[row.outcome]}
+        for row in rows
+    ]
+    known = looked_at(task_id, task, texts, kind, archived=archived)
+    return known | {"attempts": told, "attempts_left_out": left_out}
 
 
 def held(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> dict[str, Any]:

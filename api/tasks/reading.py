@@ -27,7 +27,7 @@ _Found: TypeAlias = dict[str, Task]
 
 @routes.get("/v1/get_task", access=Access.PROJECTS, problems={TASK_UNKNOWN: Missing})
 async def get_task(call: Call, query: One) -> FoundTask | web.Response:
-    """Tell how a task stands: now, not a while ago."""
+    """Tell how a task stands: now, not a while ago; and what became of attempts that did not end it."""
     here = desk(call)
     named, kind = await here.type_of(call, query.task_id)
     live = await here.find_live(named, kind)
@@ -35,7 +35,7 @@ async def get_task(call: Call, query: One) -> FoundTask | web.Response:
     if task is None:
         raise unknown(query.task_id)
     texts = await here.contents.texts(query.task_id, task)
-    return succeeded(task_data=answers.looked_at(query.task_id, task, texts, kind, archived=live is None))
+    return succeeded(task_data=answers.followed(query.task_id, task, texts, kind, archived=live is None))
 
 
 @routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})

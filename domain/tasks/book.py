@@ -10,6 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from domain.tasks import attempts
+from domain.tasks.attempts import Outcome
 from domain.tasks.carrying import FULL_BYTES, STATE_MAX_BYTES, Carried
 from domain.tasks.messages import Beat, Code, Head, Hold, NewTask, Refs, Rules, Setting, Status, Task
 from domain.tasks.queue import Leases, Queue
@@ -69,7 +71,7 @@ class Book:
             self._head.timeouts += 1
             # Who had it must not be taken for its holder, even if nobody takes it meanwhile.
             task.lease = self._next_lease()
-            self._fail(task, task.crt_retry_num + 1)
+            self._fail(task, task.crt_retry_num + 1, Outcome.TIMED_OUT)
             self.change()
 
     def change(self) -> None:
@@ -182,7 +184,7 @@ class Book:
             self._queue.pop()
             task.status, task.lease, task.lease_end, task.modify_time = _RUNNING, self._next_lease(), end, self.now
             self._leases.begin(task)
-            given.append(task)
+            given.append(attempts.without(task) if task.attempts else task)
         self._head.held += len(given)
         return given
 
@@ -197,21 +199,24 @@ class Book:
             return Code.STALE
         if not self._has_room_for(task, setting):
             return Code.NO_ROOM
+        is_next = setting.stage is not None and setting.stage != task.stage
         _write(task, setting)
-        task.modify_time = self.now
         before = task.crt_retry_num
         retries = before if setting.crt_retry_num is None else setting.crt_retry_num
         if setting.status == _PENDING and (setting.failed or retries > before):
-            self._fail(task, max(retries, before + 1))
+            self._fail(task, max(retries, before + 1), Outcome.FAILED)
             return Code.OK
         task.crt_retry_num = retries
         match setting.status:
             case Status.PENDING:
+                attempts.note(task, self.now, Outcome.NEXT_STAGE if is_next else Outcome.PUT_BACK)
                 self._wait(task, order_time(self.now, task.priority))
             case Status.SUCCESS | Status.FAILED:
                 self._end(task, setting.status)
             case _:
+                attempts.began(task)
                 self._extend(task, 0)
+        task.modify_time = self.now
         return Code.OK
 
     def beat(self, beat: Beat) -> str:
@@ -271,15 +276,16 @@ class Book:
             task.lease_end = end
             self._leases.extend(task)
 
-    def _fail(self, task: Task, retries: int) -> None:
+    def _fail(self, task: Task, retries: int, outcome: Outcome) -> None:
         """A running task failed, for this time: it waits for its delay, or it has ended."""
-        task.modify_time = self.now
         if is_used_up(self.rules, retries - 1):
             self._end(task, _FAILED)
-            return
-        task.crt_retry_num = retries
-        self._head.retries += 1
-        self._wait(task, self.now + delay(self.rules, retries - 1))
+        else:
+            attempts.note(task, self.now, outcome)
+            task.crt_retry_num = retries
+            self._head.retries += 1
+            self._wait(task, self.now + delay(self.rules, retries - 1))
+        task.modify_time = self.now
 
     def _wait(self, task: Task, moment: int) -> None:
         self._leave(task)

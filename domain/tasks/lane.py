@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
+from domain.tasks import attempts
 from domain.tasks.book import Book, weight_of
-from domain.tasks.carrying import Answered, Carried, LaneEnd
+from domain.tasks.carrying import STATE_MAX_BYTES, Answered, Carried, LaneEnd
 from domain.tasks.messages import (
     REPLY_MAX_BYTES,
     Found,
@@ -44,11 +45,13 @@ class Lane:
     def carry(self) -> Carried:
         """All that it takes for another lane to go on as this one."""
         book = self.book
+        tasks = book.in_order()
+        attempts.fit(tasks, STATE_MAX_BYTES - book.weight)
         return Carried(
             head=book.head(),
             now=book.now,
             leases=book.lease,
-            tasks=book.in_order(),
+            tasks=tasks,
             senders=self._senders.all(),
             gone=book.gone,
         )
@@ -123,7 +126,7 @@ class Lane:
         else:
             chosen = heapq.nlargest(search.limit, (task for task in tasks if _is_searched(task, search)), key=_place)
         for task in chosen:
-            room -= weight_of(task)
+            room -= _width(task)
             if room < 0:
                 break
             found.append(task)
@@ -146,7 +149,7 @@ class Lane:
         found: list[Task | None] = []
         for key in keys:
             task = self.book.tasks.get(key)
-            room -= weight_of(task) if task is not None else _NULL_BYTES
+            room -= _width(task) if task is not None else _NULL_BYTES
             if room < 0:
                 break
             found.append(task)
@@ -161,7 +164,8 @@ class Lane:
         holds, lease = [], last.first_lease
         for count in last.holds:
             leases = range(lease, lease + count)
-            holds.append([still[each] for each in leases if each in still and still[each].status == Status.RUNNING])
+            running = [still[each] for each in leases if each in still and still[each].status == Status.RUNNING]
+            holds.append([attempts.without(task) for task in running])
             lease += count
         self._given += sum(weight_of(task) for tasks in holds for task in tasks)
         return self._reply(last, holds, group.reads)
@@ -184,6 +188,11 @@ class Lane:
 
 def _each(do: Callable[[Operation], str], operations: list[Operation]) -> str:
     return "".join([do(operation) for operation in operations])
+
+
+def _width(task: Task) -> int:
+    """What a task takes of an answer that tells its attempts, too."""
+    return weight_of(task) + attempts.size(task)
 
 
 def _is_searched(task: Task, search: Search) -> bool:

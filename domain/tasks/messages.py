@@ -120,6 +120,8 @@ class Task(Struct, array_like=True, gc=False):
     """The number under which it was given out last; each is given once. After a time-out one that nobody knows."""
     lease_end: int = 0
     """While it runs: when the lane takes it back."""
+    attempts: tuple[int, ...] = ()
+    """Of those that did not end it: a row for `domain.tasks.attempts`. Empty where a task is given out."""
 
 
 class NewTask(Struct, array_like=True, gc=False):
@@ -257,10 +259,10 @@ class Search(Struct, array_like=True):
     before: int = 0
     """Created before this moment, or at it with a key below `before_key`."""
     before_key: str = ""
-
-
     begin: int = -1
     """From 0: all live tasks from that one on, as they came, with no regard to what else is given."""
+
+
 class Found(Struct, array_like=True):
     """The answer to `Search`: ended tasks that the archive has already may be among them."""
 

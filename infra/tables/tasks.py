@@ -99,6 +99,8 @@ class ArchivedTask(Row, table=True):
     order_time: int = Field(sa_type=BigInteger)
     create_time: int = Field(sa_type=BigInteger)
     modify_time: int = Field(sa_type=BigInteger)
+    # Of those that did not end it, as its lane kept them; empty for most. Versions before write rows without it.
+    attempts: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
 
 
 class TaskCount(Row, table=True):

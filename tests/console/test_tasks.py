@@ -102,9 +102,25 @@ async def test_a_task_is_found_by_its_id(page: Page, queue: Tasks) -> None:
     await expect(page.locator(".lead")).to_contain_text("Waits for its retry")
     steps = page.locator(".history li")
     await expect(steps.nth(0)).to_contain_text("Created for shop-7")
-    await expect(steps.nth(1)).to_contain_text("Failed or timed out once")
+    await expect(steps.nth(1)).to_contain_text("An attempt failed")
+    await expect(steps.nth(1)).to_contain_text("held for")
     await expect(page.locator("pre").nth(0)).to_contain_text(str(EXACT))
     await expect(page.locator("pre").nth(1)).to_have_text("out of memory\nat frame 7")
+
+
+async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
+    """Its last ten attempts, and how many there were before."""
+    task_id = await queue.create(task_stage="cut")
+    for number in range(12):
+        [held] = await queue.hold()
+        good(await queue.set(held, PENDING, task_stage="mail" if number == 10 else "cut"))
+    await page.goto(f"{ROOM}/tasks/{task_id}")
+    steps = page.locator(".history li")
+
+    await expect(steps.nth(1)).to_contain_text("2 earlier attempts")
+    await expect(steps.nth(2)).to_contain_text("Put back into the queue")
+    await expect(steps.nth(10)).to_contain_text("Went on to its next stage")
+    await expect(steps).to_have_count(13)
 
 
 async def test_a_task_is_found_by_the_name_that_it_was_given(page: Page, queue: Tasks) -> None:

@@ -17,6 +17,13 @@ from tests.lanes import TYPE, add_type, new_key
 pytestmark = pytest.mark.stack
 
 
+_BY_THE_VERSION_BEFORE = text(
+    "INSERT INTO tasks_archive (task_id, type, pos, user_id, priority, status, stage, crt_retry_num, content, "
+    "schedule_log, refs, order_time, create_time, modify_time) VALUES ('t', 'video', 1, '', 0, 3, '', 0, '', '', 0, "
+    "1, 1, 1)"
+)
+
+
 def ended(status: Status = Status.SUCCESS, **fields: Any) -> Task:
     """A task that has ended."""
     task = Task(new_key(), "user", 5, status, "last", 2, "{}", "log", 0, 1, 2, 3, lease=4)
@@ -48,14 +55,23 @@ async def test_a_batch_that_is_written_again_counts_once(database: Database) -> 
 
 async def test_everything_of_a_task_is_kept(database: Database) -> None:
     """All that its lane knew of it and that matters when it has ended."""
-    task = ended(content="内容", log="", refs=int(Refs.CONTENT))
+    task = ended(content="内容", log="", refs=int(Refs.CONTENT), attempts=(0, 1, 2, 3))
     async with database.session() as session:
         await archive.write(session, TYPE, 7, [task])
 
     first = "SELECT task_id, type, pos, user_id, priority, status, stage, crt_retry_num FROM tasks_archive"
-    others = "SELECT content, schedule_log, refs, order_time, create_time, modify_time FROM tasks_archive"
+    others = "SELECT content, schedule_log, refs, order_time, create_time, modify_time, attempts FROM tasks_archive"
     assert await rows(database, first) == [(str(TaskId(task.key, TYPE, 7)), TYPE, 7, "user", 5, 3, "last", 2)]
-    assert await rows(database, others) == [("内容", "", 1, 1, 2, 3)]
+    assert await rows(database, others) == [("内容", "", 1, 1, 2, 3, "[0,1,2,3]")]
+
+
+async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(database: Database) -> None:
+    """Whether or not its holder said something before it was done; a version before writes rows without any."""
+    async with database.session() as session:
+        await archive.write(session, TYPE, 1, [ended(), ended(attempts=(0, 7))])
+        await session.execute(_BY_THE_VERSION_BEFORE)
+
+    assert await rows(database, "SELECT attempts FROM tasks_archive") == [("",)] * 3
 
 
 async def test_a_nul_does_not_stop_the_archive(database: Database) -> None:

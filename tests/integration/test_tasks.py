@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from api.tasks.answers import HeldTask, ShownTask, TaskAnswer
+from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
+from api.tasks.resting import LOOKS
 from infra.settings import Settings
 from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
 from tests.stack import eventually
@@ -49,7 +50,7 @@ async def test_tasks_are_told_as_the_document_says(queue: Tasks) -> None:
     task_id = await queue.create()
     [held] = await queue.hold()
     assert HeldTask.model_validate(held).model_dump().keys() == held.keys()
-    assert ShownTask.model_validate(await queue.task(task_id)).model_dump() == await queue.task(task_id)
+    assert FollowedTask.model_validate(await queue.task(task_id)).model_dump() == await queue.task(task_id)
     [listed] = good(await queue.get("get_task_list"))["task_list"]
     assert TaskAnswer.model_validate(listed).model_dump() == listed
 
@@ -148,6 +149,36 @@ async def test_a_stage_goes_to_the_tail(queue: Tasks) -> None:
     [held] = await queue.hold(limit=1)
     good(await queue.set(held, PENDING, task_stage="next", crt_retry_num=0))
     assert [task["task_id"] for task in await queue.hold()] == [second, first]
+
+
+async def test_attempts_that_did_not_end_a_task_are_told(queue: Tasks) -> None:
+    """In its lane, also when that rests, and in the archive alike; whoever holds it is told nothing new."""
+    await queue.register(max_processing_time=600, max_retry_interval=0)
+    task_id = await queue.create()
+    [held] = await queue.hold()
+    good(await queue.set(held, PENDING, crt_retry_num=1))
+    await queue.register(max_processing_time=1)
+    assert await queue.hold(wait=20)
+    await queue.register(max_processing_time=600)
+    [third] = await queue.hold(wait=20)
+    assert third.keys() == held.keys()
+    good(await queue.set(third, PENDING, task_stage="mail"))
+    [fourth] = await queue.hold()
+    good(await queue.post("put_back_tasks", task_list=[{"task_id": task_id, "lease": fourth["lease"]}]))
+    told = [await queue.task(task_id) for _ in range(LOOKS + 5)]
+    await queue.finish(await queue.hold())
+
+    async def is_archived() -> bool:
+        return bool((await queue.task(task_id))["archived"])
+
+    await eventually(is_archived)
+    tried = told[0]["attempts"]
+    assert [each["outcome"] for each in tried] == ["failed", "timed_out", "next_stage", "put_back"]
+    moments = [each[name] for each in tried for name in ("held_time", "end_time")]
+    assert moments == sorted(moments)
+    assert all(each["attempts"] == tried for each in told)
+    ended = await queue.task(task_id)
+    assert (ended["attempts"], ended["attempts_left_out"], ended["status"]) == (tried, 0, SUCCESS)
 
 
 async def test_a_cancelled_task_is_nobody_s(queue: Tasks) -> None:

@@ -12,6 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from domain.tasks import attempts
+from domain.tasks.attempts import KEPT_MAX
 from domain.tasks.book import weight_of
 from domain.tasks.carrying import Carried
 from domain.tasks.lane import Lane
@@ -94,6 +96,7 @@ class LaneMachine(RuleBasedStateMachine):
         assert [[(task.key, task.lease, task.lease_end) for task in tasks] for tasks in holds] == [
             [(task.new.key, task.lease, task.lease_end) for task in tasks] for tasks in expected
         ]
+        assert not any(task.attempts for tasks in holds for task in tasks)
 
     @rule(
         sender=st.sampled_from(SENDERS),
@@ -217,6 +220,13 @@ class LaneMachine(RuleBasedStateMachine):
         }
 
     @invariant()
+    def every_attempt_that_did_not_end_its_task_is_told(self) -> None:
+        for task in self.lane.book.tasks.values():
+            told, left_out = attempts.read(task)
+            expected = self.model.tasks[task.key].attempts
+            assert (told, left_out) == (expected[-KEPT_MAX:], max(0, len(expected) - KEPT_MAX))
+
+    @invariant()
     def nothing_is_lost_and_the_head_counts_right(self) -> None:
         head, archived = self.lane.book.head(), Counter(self.model.archived.values())
         assert head.pending + head.running + head.success + head.failed == len(self.model.tasks) + archived.total()
@@ -236,7 +246,8 @@ class LaneMachine(RuleBasedStateMachine):
     def the_lane_knows_its_weight(self) -> None:
         tasks = self.lane.book.tasks.values()
         assert self.lane.book.weight == sum(map(weight_of, tasks))
-        assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.book.weight
+        told = sum(map(attempts.size, tasks))
+        assert sum(len(msgspec.json.encode(task)) + 1 for task in tasks) <= self.lane.book.weight + told
 
 
 LaneMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

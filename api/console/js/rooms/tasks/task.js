@@ -1,7 +1,7 @@
 // One task: how it stands, what happened to it, what was put in and what came out; cancelled or put back.
 
 import { get } from "../../api.js";
-import { ago, copyable, facts, number, problemBox, when } from "../../components/index.js";
+import { ago, copyable, duration, facts, number, problemBox, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
@@ -67,13 +67,24 @@ function parts(task) {
   ];
 }
 
-/** What is known of its way, in order; a lane keeps how a task stands, not each step. */
+const TRIED = { failed: "bad", timed_out: "bad", next_stage: "ok", put_back: "wait" };
+
+/** An attempt that did not end the task: how it came to be over, and how long it was. */
+function attempt({ outcome, held_time: held, end_time: end }) {
+  const lasted = t("tasks.attempt.heldFor", { time: duration((new Date(end) - new Date(held)) / 1000) });
+  return h("li", { class: `tone-${TRIED[outcome]}` }, h("b", {}, t(`tasks.attempt.${outcome}`)), " ", ago(end), h("small", { class: "quiet" }, when(held), " · ", lasted));
+}
+
+/** Its way, in order: its creation, the attempts that did not end it, and how it stands. */
 function history(task) {
   const step = (tone, word, at, values = {}) => h("li", { class: `tone-${tone}` }, h("b", {}, t(`tasks.step.${word}`, values)), " ", at ? ago(at) : null, at ? h("small", { class: "quiet" }, when(at)) : null);
-  const failures = task.crt_retry_num;
+  // Of a task from before attempts were kept only the number of failures is known.
+  const failures = task.attempts.length || task.attempts_left_out ? 0 : task.crt_retry_num;
   return [
     step("off", task.user_id ? "createdBy" : "created", task.create_time, { user: task.user_id }),
     failures ? step("bad", "failures", task.status === PENDING ? task.modify_time : null, { n: failures }) : null,
+    task.attempts_left_out ? step("off", "leftOut", null, { n: task.attempts_left_out }) : null,
+    ...task.attempts.map(attempt),
     task.status === PENDING ? step("wait", moment(task.order_time) > new Date() ? "waits" : "due", dueAt(task)) : null,
     task.status === RUNNING ? step("run", "held", task.modify_time) : null,
     task.status === RUNNING ? step("wait", "lease", moment(task.lease_end)) : null,
