@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.settings import PartyQuotas, QuotaSettings, Settings
+from sims.source import Source, running_source
 from tests.door import Door, opened
 from tests.exports import working
 
@@ -18,18 +19,34 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(1_500)]
 
 SEED = 20_261_120
 EXAMPLES_MAX = 25  # of each operation
+# A stream has no end of its own: one event, or a while in which there is none, says how it is told.
+STREAMS = """
+max-stream-events = 1
+
+[[operations]]
+include-path-regex = "/events$"
+request-timeout = 10
+"""
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def source() -> AsyncIterator[Source]:
+    """The only machine that downloads reach."""
+    async with running_source() as running:
+        yield running
+
+
+@pytest.fixture
+async def door(settings: Settings, source: Source) -> AsyncIterator[Door]:
     """The whole API, with a worker, few reasons to say no, and no way out to strangers' machines."""
     plenty = PartyQuotas(submissions_per_minute=100_000, active=100_000)
     downloads = settings.downloads.model_copy(update={"quotas": QuotaSettings(project=plenty, operator=plenty)})
-    guard = settings.guard.model_copy(update={"ports": []})
+    guard = settings.guard.model_copy(update={"ports": [], "allow": [source.base.removeprefix("http://")]})
     # Who waits for tasks waits in vain here.
     tasks = settings.tasks.model_copy(update={"wait_max_seconds": 0.1})
-    settings = settings.model_copy(update={"downloads": downloads, "guard": guard, "tasks": tasks})
+    api = settings.api.model_copy(update={"ping_seconds": 1.0})
+    settings = settings.model_copy(update={"api": api, "downloads": downloads, "guard": guard, "tasks": tasks})
     async with opened(settings) as door, working(settings):
         yield door
 
@@ -38,6 +55,7 @@ async def fuzz(door: Door, key: str, *tags: str, folder: Path, without: tuple[st
     """Run schemathesis with a key over the operations of some rooms; its exit code and what it printed."""
     # A document cannot say which text is one of our cursors or a reachable URL, nor that 1.0 is no integer to us.
     excluded = ",".join(("positive_data_acceptance", *without))
+    (folder / "schemathesis.toml").write_text(STREAMS)
     process = await asyncio.create_subprocess_exec(
         SCHEMATHESIS,
         "run",
@@ -70,15 +88,20 @@ async def fuzz(door: Door, key: str, *tags: str, folder: Path, without: tuple[st
 async def test_the_administration_keeps_its_word(door: Door, tmp_path: Path) -> None:
     """No 5xx, no status, header or body that the document does not promise, no bad input taken."""
     key = door.settings.api.admin_key.get_secret_value()
-    code, output = await fuzz(door, key, "health", "docs", "console", "session", "projects", folder=tmp_path)
+    tags = ("health", "docs", "console", "session", "projects", "overview")
+    code, output = await fuzz(door, key, *tags, folder=tmp_path)
     assert code == 0, output
 
 
-async def test_the_rooms_keep_their_word(door: Door, tmp_path: Path) -> None:
+async def test_the_rooms_keep_their_word(door: Door, source: Source, tmp_path: Path) -> None:
     """The same for what a project's key opens."""
     _, key = await door.make_project()
+    # Whoever opens the project's stream is told at once of what runs, and need not wait for news.
+    endless = {"source_url": source.url(rows=1_000_000, delay_ms=1_000), "page_size": 100}
+    assert (await door.ask("POST", "/v1/downloads", key=key, json=endless)).status == 202
     # To delete a download is to cancel it: the catalogue keeps what became of it.
-    code, output = await fuzz(door, key, "downloads", "webhooks", folder=tmp_path, without=("use_after_free",))
+    tags = ("downloads", "webhooks", "overview")
+    code, output = await fuzz(door, key, *tags, folder=tmp_path, without=("use_after_free",))
     assert code == 0, output
 
 
