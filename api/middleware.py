@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 import time
+from functools import cache
 from http import HTTPStatus
 
 import structlog
@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 from prometheus_client import Histogram
 
 from api import problems
+from api.deadlines import Deadlines
 from api.routes import DEADLINE, Route
 from infra import log
 
@@ -43,6 +44,7 @@ SECURITY_HEADERS = {
 
 def door(time_limit_seconds: float) -> Middleware:
     """The outermost middleware; nothing that goes wrong inside leaves as anything but a problem."""
+    deadlines = Deadlines(time_limit_seconds)
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -50,7 +52,7 @@ def door(time_limit_seconds: float) -> Middleware:
         request_id = request[REQUEST_ID] = id_of(request)
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            async with asyncio.timeout(time_limit_seconds) as request[DEADLINE]:
+            with deadlines.begin() as request[DEADLINE]:
                 response = await handler(request)
         except Exception as error:  # noqa: BLE001 (the last catch before the wire)
             begun = request.get(BEGUN)
@@ -108,6 +110,11 @@ def _broken_off(error: Exception, request: web.Request, begun: web.StreamRespons
 def _note(request: web.Request, response: web.StreamResponse, seconds: float) -> None:
     route = request.get(ROUTE)
     name = route.name if route else UNROUTED
-    REQUESTS.labels(name, str(response.status)).observe(seconds)
+    _figure(name, response.status).observe(seconds)
     # The path's template, never the address itself: a query may carry what no log should hold.
     _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))
+
+
+@cache
+def _figure(route: str, status: int) -> Histogram:
+    return REQUESTS.labels(route, str(status))

@@ -14,7 +14,6 @@ A room declares its routes beside their handlers; annotations say everything onc
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,13 +26,14 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 from aiohttp import web
 from pydantic import BaseModel
 
+from api.deadlines import Deadline
 from api.models import Foreign
 from api.problems import Renderer, respond
 from domain.faults import Fault
 from infra.services import Services
 
 JSON = "application/json"
-DEADLINE = web.RequestKey("deadline", asyncio.Timeout)
+DEADLINE = web.RequestKey("deadline", Deadline)
 
 
 class Access(StrEnum):
@@ -82,7 +82,7 @@ class Call:
 
     def lift_time_limit(self) -> None:
         """From here on the answer takes as long as the caller listens: it waits or streams for them."""
-        self.request[DEADLINE].reschedule(None)
+        self.request[DEADLINE].lift()
 
 
 Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]

@@ -6,14 +6,16 @@ import asyncio
 import json
 import logging
 import sys
+import time
 from collections import deque
+from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-
 
 HELD_SECONDS = 0.01
 """How long a line may wait for others."""
@@ -63,7 +65,7 @@ def configure(level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _stamp,
         structlog.processors.format_exc_info,
     ]
     structlog.configure(
@@ -89,6 +91,17 @@ def get(name: str) -> FilteringBoundLogger:
     """The logger of a module."""
     logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger
+
+
+def _stamp(_logger: object, _method: str, event: EventDict) -> EventDict:
+    now = time.time()
+    event["timestamp"] = f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
+    return event
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _as_bytes(_logger: object, _method: str, event: EventDict) -> bytes:
