@@ -91,6 +91,20 @@ async def test_who_goes_away_takes_nobody_s_answer() -> None:
     assert await staying == 1
 
 
+async def test_where_many_ask_the_next_question_waits_for_company() -> None:
+    """A lone caller is answered at once, also the next time; those who came together let others join the next."""
+    oracle = Oracle()
+    oracle.let.set()
+    together = Together(oracle.ask, pause_seconds=0.05)
+    assert [await together.ask("a"), await together.ask("a")] == [1, 2]
+
+    assert await asyncio.gather(together.ask("a"), together.ask("a")) == [3, 3]
+    joining = [asyncio.create_task(together.ask("a"))]
+    await turns()
+    joining.append(asyncio.create_task(together.ask("a")))
+    assert await asyncio.gather(*joining) == [4, 4]
+
+
 class Library:
     """Answers many questions at once, when it is let."""
 
