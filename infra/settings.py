@@ -326,6 +326,12 @@ class TaskSettings(BaseModel):
     runs_kept_hours: float = Field(
         default=1.0, ge=0, description="for which the engine keeps what a lane did before it went on as a new run"
     )
+    archive_kept_days: int = Field(
+        default=0,
+        ge=0,
+        le=36_500,
+        description="for which tasks are kept after their end, and their `task_id` stands for them; 0 is for ever",
+    )
 
 
 class Settings(BaseSettings):

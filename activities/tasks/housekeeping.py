@@ -1,4 +1,4 @@
-"""Housekeeping of the room: what lanes did in runs from which they have gone on."""
+"""Housekeeping of the room: runs from which lanes have gone on, tasks whose time is over, texts that are no task's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.tasks import retention
+from activities.tasks.whereabouts import Whereabouts
 from infra import log
 from infra.services import Services
 
@@ -22,10 +24,32 @@ class TaskHousekeeping:
 
     def __init__(self, services: Services) -> None:
         self._engine = services.engine
+        self._database = services.database
+        self._whereabouts = Whereabouts(services.engine, services.database, activity.heartbeat)
         self._kept = timedelta(hours=services.settings.tasks.runs_kept_hours)
+        self._archive_kept = timedelta(days=services.settings.tasks.archive_kept_days)
 
+    # Named for what it did at first: a schedule's run that is under way calls it by that.
     @activity.defn(name="task_purge_runs")
     async def purge(self) -> None:
+        """Remove what nobody wants any more; the lanes are asked last, for they may not answer."""
+        await self._purge_runs()
+        forgotten = 0
+        if self._archive_kept:
+            forgotten = await retention.forget(self._database, self._archive_kept, activity.heartbeat)
+        discarded = await self._discard()
+        if forgotten or discarded:
+            log.get(__name__).info("tasks_purged", tasks=forgotten, texts=discarded)
+
+    async def _discard(self) -> int:
+        try:
+            return await retention.discard(self._database, self._whereabouts, activity.heartbeat)
+        except RPCError as error:
+            # The next time begins with the texts that were not looked at.
+            log.get(__name__).warning("lane_not_asked", error=repr(error))
+            return 0
+
+    async def _purge_runs(self) -> None:
         """Delete histories whose lanes carried on long ago: they hold every task once for each request about it."""
         before = datetime.now(UTC) - self._kept
         query = (

@@ -17,9 +17,11 @@ TEXTS_AT_A_TIME = 100
 
 _ESCAPES_MAX = 6
 """Bytes of JSON that a character takes at most."""
+# One that is there already is wanted again: housekeeping must not take it for one that was replaced long ago.
 _WRITE = """
-    INSERT INTO task_contents (task_id, ref, body) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
-    ON CONFLICT DO NOTHING
+    INSERT INTO task_contents (task_id, ref, body)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ORDER BY 1, 2
+    ON CONFLICT (task_id, ref) DO UPDATE SET written_at = now()
 """
 _READ = """
     SELECT c.task_id, c.ref, c.body FROM task_contents c

@@ -8,7 +8,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, SmallInteger, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    Text,
+    text,
+)
 from sqlmodel import Field
 
 from infra.tables.base import Row, UtcTime
@@ -69,6 +80,8 @@ class TaskKey(Row, table=True):
     """A task id that a caller chose: whoever sends it again gets the same task."""
 
     __tablename__ = "task_keys"
+    # Keys go with their task when its time is over.
+    __table_args__ = (Index("ix_task_keys_task_id", "task_id", postgresql_using="hash"),)
 
     type: str = Field(primary_key=True, sa_type=Text)
     key: str = Field(primary_key=True, sa_type=Text)
@@ -79,7 +92,7 @@ class TaskKey(Row, table=True):
 
 
 class ArchivedTask(Row, table=True):
-    """A task that has ended. It stays here for good, and its lane forgets it after that."""
+    """A task that has ended. Its lane forgets it once it is here; it stays for good, or as long as the settings say."""
 
     __tablename__ = "tasks_archive"
     __table_args__ = (Index("ix_tasks_archive_type_status", "type", "status", text("create_time DESC")),)
@@ -122,3 +135,18 @@ class TaskContent(Row, table=True):
     task_id: str = Field(primary_key=True, sa_type=Text)
     ref: str = Field(primary_key=True, sa_type=Text)
     body: str = Field(sa_type=Text)
+    # When somebody last was about to hand it to a lane; nothing for texts from before that was kept.
+    written_at: datetime | None = Field(
+        sa_column=Column(UtcTime, nullable=True, server_default=text("now()"), index=True)
+    )
+
+
+class TaskTextsSettled(Row, table=True):
+    """Up to when texts have been looked at, whether they became their tasks'. One row at most."""
+
+    __tablename__ = "task_texts_settled"
+
+    is_one: bool = Field(
+        sa_column=Column(Boolean, CheckConstraint("is_one", name="one"), primary_key=True, server_default=text("true"))
+    )
+    settled_until: datetime = Field(sa_column=Column(UtcTime, nullable=False))

@@ -44,6 +44,7 @@ TABLES = {
     "task_counts",
     "task_heads",
     "task_keys",
+    "task_texts_settled",
     "task_types",
     "tasks_archive",
     "transfer_cancels",

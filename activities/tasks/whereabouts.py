@@ -1,0 +1,85 @@
+"""Whereabouts of tasks: in a lane that is open, in the archive, or nowhere; and which texts they refer to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from sqlalchemy import ARRAY, Text, bindparam, text
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from domain.tasks import ids
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Look, Refs, Seen, Task
+from infra.database import Database
+
+KEYS_AT_A_TIME: Final = 500
+_ANSWER_SECONDS: Final = timedelta(seconds=10)
+
+_OPEN = text("SELECT type, pos FROM task_heads WHERE type = ANY(:types)").bindparams(
+    bindparam("types", type_=ARRAY(Text))
+)
+_ENDED = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
+    bindparam("ids", type_=ARRAY(Text))
+)
+
+_Lane: TypeAlias = tuple[str, int]
+
+
+class Whereabouts:
+    """Asks lanes, and then the archive: what a lane lets go of meanwhile is found there.
+
+    Args:
+        beat: Is called after each answer of a lane.
+    """
+
+    def __init__(self, engine: Client, database: Database, beat: Callable[[], object]) -> None:
+        self._engine = engine
+        self._database = database
+        self._beat = beat
+
+    async def refs(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """Which texts tasks refer to, by id; one that is nowhere is left out."""
+        found: dict[str, frozenset[str]] = {}
+        for lane, named in (await self._in_open_lanes(task_ids)).items():
+            for at in range(0, len(named), KEYS_AT_A_TIME):
+                async for task in self._look(lane, [each.key for each in named[at : at + KEYS_AT_A_TIME]]):
+                    found[str(TaskId(task.key, *lane))] = frozenset(_refs(task.content, task.log, task.refs))
+        async with self._database.session() as session:
+            rows = await session.execute(_ENDED, {"ids": [each for each in task_ids if each not in found]})
+            return found | {task_id: frozenset(_refs(*texts)) for task_id, *texts in rows}
+
+    async def _in_open_lanes(self, task_ids: Collection[str]) -> dict[_Lane, list[TaskId]]:
+        """Those that may be in a lane; whose lane is done have ended, or never were."""
+        lanes: dict[_Lane, list[TaskId]] = defaultdict(list)
+        for named in filter(None, map(ids.read, task_ids)):
+            lanes[named.type, named.pos].append(named)
+        async with self._database.session() as session:
+            rows = await session.execute(_OPEN, {"types": sorted({type_ for type_, _ in lanes})})
+            still = {(row.type, row.pos) for row in rows}
+        return {lane: named for lane, named in lanes.items() if lane in still}
+
+    async def _look(self, lane: _Lane, keys: Sequence[str]) -> AsyncIterator[Task]:
+        handle = self._engine.get_workflow_handle(ids.lane_id(*lane))
+        while keys:
+            try:
+                seen = await handle.query("look", Look(list(keys)), result_type=Seen, rpc_timeout=_ANSWER_SECONDS)
+            except RPCError as error:
+                # It is over by now, or still to be begun.
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return
+                raise
+            self._beat()
+            for task in filter(None, seen.tasks):
+                yield task
+            keys = keys[len(seen.tasks) :]
+
+
+def _refs(content: str, log: str, refs: int) -> Iterator[str]:
+    if refs & Refs.CONTENT:
+        yield content
+    if refs & Refs.LOG:
+        yield log

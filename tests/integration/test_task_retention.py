@@ -1,0 +1,234 @@
+"""What is kept of tasks, on a real PostgreSQL: what has to go goes, all else stays, and counts are what they were."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from temporalio.testing import ActivityEnvironment
+
+from activities.tasks import archive, retention
+from activities.tasks.housekeeping import TaskHousekeeping
+from api.tasks.contents import Contents, ref_of
+from domain.tasks.ids import TaskId
+from domain.tasks.messages import Refs, Status, Task
+from infra.database import Database
+from infra.settings import Settings
+from tests.lanes import TYPE, add_type, new_key
+from tests.queues import FAILED, SUCCESS, Json, Tasks, good, tasking
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+DAYS = 30
+NOW = datetime.now(UTC)
+LONG = "x" * 5_000
+
+
+@pytest.fixture
+async def queue(settings: Settings) -> AsyncIterator[Tasks]:
+    """An API, a worker, and a type of tasks."""
+    async with tasking(settings) as queue:
+        await queue.register(max_processing_time=600)
+        yield queue
+
+
+def days_ago(days: float) -> int:
+    """A moment, as lanes reckon it."""
+    return round((NOW - timedelta(days=days)).timestamp() * 1_000)
+
+
+def ended(age_days: float, *, lived_days: float = 0, status: Status = Status.SUCCESS, **fields: Any) -> Task:
+    """A task that ended so long ago."""
+    created, end = days_ago(age_days + lived_days), days_ago(age_days)
+    task = Task(new_key(), "user", 0, status, "", 0, "c", "l", int(Refs.CONTENT), created, created, end)
+    for name, value in fields.items():
+        setattr(task, name, value)
+    return task
+
+
+async def rows(database: Database, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+    """What the database answers."""
+    async with database.session() as session:
+        found = await session.execute(text(statement), values)
+        return sorted(map(tuple, found)) if found.returns_rows else []  # type: ignore[attr-defined]
+
+
+async def archived(database: Database, *tasks: Task) -> list[str]:
+    """Tasks in the archive, each with a text and a key; their ids."""
+    task_ids = [str(TaskId(task.key, TYPE, 1)) for task in tasks]
+    async with database.session() as session:
+        await archive.write(session, TYPE, 1, tasks)
+        for task_id in task_ids:
+            await session.execute(text("INSERT INTO task_contents VALUES (:id, 'c', 'long')"), {"id": task_id})
+            key = "INSERT INTO task_keys (type, key, task_id, digest) VALUES (:type, 'my ' || :id, :id, '')"
+            await session.execute(text(key), {"type": TYPE, "id": task_id})
+    return task_ids
+
+
+async def forget(database: Database) -> int:
+    """What is older than so many days goes."""
+    return await retention.forget(database, timedelta(days=DAYS), lambda: None)
+
+
+async def left(database: Database) -> list[set[str]]:
+    """The ids in each of the tables."""
+    tables = ("tasks_archive", "task_contents", "task_keys")
+    return [{task_id for (task_id,) in await rows(database, f"SELECT task_id FROM {table}")} for table in tables]  # noqa: S608
+
+
+async def test_tasks_go_when_their_time_is_over(database: Database) -> None:
+    """With their texts and their keys, counted from their end; the counts tell how many there ever were."""
+    await add_type(database)
+    old = [ended(DAYS + 1), ended(DAYS + 0.01, lived_days=90), ended(DAYS + 1, status=Status.FAILED)]
+    young = [ended(DAYS - 0.01), ended(1, lived_days=90), ended(0, status=Status.FAILED)]
+    task_ids = await archived(database, *old, *young)
+    before = await rows(database, "SELECT status, tasks FROM task_counts")
+
+    assert await forget(database) == len(old)
+    assert await left(database) == [set(task_ids[len(old) :])] * 3
+    assert await rows(database, "SELECT status, tasks FROM task_counts") == before == [(3, 4), (4, 2)]
+    assert await forget(database) == 0
+
+
+async def test_batches_take_all_that_is_over(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are of one moment, and whatever has to stay stands between them."""
+    monkeypatch.setattr(retention, "BATCH", 3)
+    await add_type(database)
+    old = [ended(DAYS + 5, create_time=days_ago(DAYS + 6)) for _ in range(8)]
+    late = [ended(1, create_time=days_ago(DAYS + 6 + number % 2)) for number in range(7)]
+    task_ids = await archived(database, *old, *late)
+    beats: list[None] = []
+
+    assert await retention.forget(database, timedelta(days=DAYS), lambda: beats.append(None)) == len(old)
+    assert (await left(database))[0] == set(task_ids[len(old) :])
+    assert len(beats) >= 3
+
+
+@pytest.mark.parametrize(
+    ("statement", "values", "index"),
+    [
+        (
+            str(retention._PAST),
+            {"type": TYPE, "status": 3, "since": 0, "before": 10**12, "batch": 9},
+            "ix_tasks_archive_type_status",
+        ),
+        (
+            str(retention._UNSETTLED),
+            {"since": NOW - timedelta(days=9), "before": NOW, "batch": 9},
+            "ix_task_contents_written_at",
+        ),
+        ("DELETE FROM task_contents WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "pk_task_contents"),
+        ("DELETE FROM task_keys WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "ix_task_keys_task_id"),
+        ("DELETE FROM tasks_archive WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "pk_tasks_archive"),
+    ],
+)
+async def test_what_goes_is_found_by_an_index(
+    database: Database, statement: str, values: dict[str, Any], index: str
+) -> None:
+    """Among millions that stay."""
+    async with database.session() as session:
+        await session.execute(text("SET LOCAL enable_seqscan = off"))
+        plan = "\n".join((await session.execute(text(f"EXPLAIN {statement}"), values)).scalars())
+
+    assert index in plan, plan
+    assert "Seq Scan" not in plan
+
+
+async def purge(queue: Tasks, days: int) -> None:
+    """As the schedule has it done."""
+    services = queue.worker.services
+    tasks = services.settings.tasks.model_copy(update={"archive_kept_days": days})
+    changed = replace(services, settings=services.settings.model_copy(update={"tasks": tasks}))
+    await ActivityEnvironment().run(TaskHousekeeping(changed).purge)
+
+
+async def is_archived(queue: Tasks, task_id: str) -> bool:
+    """Whether its lane has let go of it."""
+    return bool((await queue.task(task_id))["archived"])
+
+
+async def aged(queue: Tasks, days: float) -> None:
+    """As if all that is in the database had been written so long ago."""
+    database = queue.worker.services.database
+    moments = "create_time = create_time - :by, modify_time = modify_time - :by"
+    await rows(database, f"UPDATE tasks_archive SET {moments}", by=round(days * 86_400_000))  # noqa: S608
+    await rows(database, "UPDATE task_contents SET written_at = written_at - CAST(:by AS interval)", by=timedelta(days=days))
+
+
+async def test_a_task_whose_time_is_over_never_was(queue: Tasks) -> None:
+    """Nobody finds it, its name is free again, and the counts have it still; by default it stays for ever."""
+    task_id = await queue.create(task_id="invoice 7", task_content=LONG)
+    await queue.finish(await queue.hold(), FAILED)
+    await eventually(lambda: is_archived(queue, task_id))
+    await aged(queue, 10_000)
+    await purge(queue, days=0)
+    assert (await queue.task(task_id))["task_content"] == LONG
+    before = await queue.counts()
+
+    await purge(queue, days=9_999)
+    assert (await queue.get("get_task", task_id=task_id))["code"] == 8035
+    assert good(await queue.get("get_task_list"))["task_list"] == []
+    assert good(await queue.get("find_tasks", name="invoice 7"))["task_ids"] == []
+    assert await queue.counts() == before
+    assert before["failed"] == 1
+    assert await queue.create(task_id="invoice 7", task_content="other") != task_id
+
+
+async def texts(queue: Tasks) -> set[tuple[str, str]]:
+    """What lies there, by task and reference."""
+    return set(await rows(queue.worker.services.database, "SELECT task_id, ref FROM task_contents"))
+
+
+async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
+    """Never taken, replaced by later ones, or written after the end; those that are somebody's stay."""
+    waiting = await queue.create(task_content=f"waiting {LONG}")
+    await queue.create(task_content=f"first {LONG}")
+    [held, other] = sorted(await queue.hold(), key=lambda task: task["task_id"] == waiting)
+    good(await queue.set(held, 2, task_content=f"second {LONG}", schedule_log=LONG[:4_000]))
+    await queue.finish([other])
+    await eventually(lambda: is_archived(queue, waiting))
+    late = await queue.set(other, SUCCESS, task_content=f"late {LONG}")
+    contents = Contents(queue.worker.services.database)
+    strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
+    for stranger in strangers:
+        await contents.put(stranger, LONG)
+    kept = {
+        (waiting, ref_of(f"waiting {LONG}")),
+        (held["task_id"], ref_of(f"second {LONG}")),
+        (held["task_id"], ref_of(LONG[:4_000])),
+    }
+    assert late["code"] == 8041
+    assert len(await texts(queue)) == len(kept) + 4
+
+    await purge(queue, days=0)
+    assert len(await texts(queue)) == len(kept) + 4
+    await aged(queue, 1.1)
+    await contents.put(strangers[0], LONG)
+    await purge(queue, days=0)
+    assert await texts(queue) == {*kept, (strangers[0], ref_of(LONG))}
+    assert (await queue.task(waiting))["task_content"] == f"waiting {LONG}"
+    assert (await queue.task(held["task_id"]))["task_content"] == f"second {LONG}"
+
+
+async def test_a_text_is_looked_at_once(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million that stay for years are not read again every ten minutes."""
+    monkeypatch.setattr(retention, "BATCH", 2)
+    await queue.create_many(5, task_content=LONG)
+    await aged(queue, 2)
+    asked: list[int] = []
+
+    class Counting:
+        async def refs(self, task_ids: set[str]) -> Json:
+            asked.append(len(task_ids))
+            return {task_id: {ref_of(LONG)} for task_id in task_ids}
+
+    database = queue.worker.services.database
+    for _ in range(3):
+        assert await retention.discard(database, Counting(), lambda: None) == 0  # type: ignore[arg-type]
+    assert sum(asked) == 5
+    assert len(await texts(queue)) == 5
