@@ -157,7 +157,8 @@ async def aged(queue: Tasks, days: float) -> None:
     database = queue.worker.services.database
     moments = "create_time = create_time - :by, modify_time = modify_time - :by"
     await rows(database, f"UPDATE tasks_archive SET {moments}", by=round(days * 86_400_000))  # noqa: S608
-    await rows(database, "UPDATE task_contents SET written_at = written_at - CAST(:by AS interval)", by=timedelta(days=days))
+    written = "UPDATE task_contents SET written_at = written_at - CAST(:by AS interval)"
+    await rows(database, written, by=timedelta(days=days))
 
 
 async def test_a_task_whose_time_is_over_never_was(queue: Tasks) -> None:
