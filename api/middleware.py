@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from functools import cache
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from prometheus_client import Histogram
 from api import problems
 from api.deadlines import Deadlines
 from api.routes import DEADLINE, Route
-from infra import log
+from infra import log, tokens
 
 ROUTE = web.RequestKey("route", Route)
 BEGUN = web.RequestKey("begun", web.StreamResponse)
@@ -80,7 +79,7 @@ def dress_headers(headers: CIMultiDict[str]) -> None:
 def id_of(request: web.BaseRequest) -> str:
     """The caller's request id where it is sane, else a new one."""
     given = request.headers.get(REQUEST_ID_HEADER, "")
-    return given if _SANE_REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+    return given if _SANE_REQUEST_ID.fullmatch(given) else tokens.token()
 
 
 def _shown(error: Exception, request: web.Request, request_id: str) -> web.StreamResponse:

@@ -7,7 +7,6 @@ again, to whichever process, gets the same task.
 from __future__ import annotations
 
 import hashlib
-import secrets
 
 import msgspec
 from aiohttp import web
@@ -27,6 +26,7 @@ from domain.faults import Conflict, Missing
 from domain.tasks import ids, messages
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Code, Refs, Task
+from infra import tokens
 
 AGAIN = "again "
 """Before the id of a task that has ended, this is the name of the one that was created in its place."""
@@ -57,7 +57,7 @@ async def _create(call: Call, new: NewTask) -> str:
     kind = here.types.known(new.task_type, call.project_id) or await here.types.get(new.task_type, call.project_id)
     if new.task_id:
         return await _create_once(call, kind, new)
-    key = secrets.token_hex(16)
+    key = tokens.token()
     while True:
         named = TaskId(key, kind.type, kind.end_pos)
         if await _put(here, kind, named, new, 0) in {Code.OK, Code.SAME}:
@@ -93,7 +93,7 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
 
 async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
     digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.task_priority, new.task_content])).digest()
-    mark = Mark(str(TaskId(secrets.token_hex(16), kind.type, kind.end_pos)), digest)
+    mark = Mark(str(TaskId(tokens.token(), kind.type, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)
     if mark.digest != digest:
         raise _differs(new.task_id)

@@ -98,7 +98,7 @@ async def test_where_many_ask_the_next_question_waits_for_company() -> None:
     together = Together(oracle.ask, pause_seconds=0.05)
     assert [await together.ask("a"), await together.ask("a")] == [1, 2]
 
-    assert await asyncio.gather(together.ask("a"), together.ask("a")) == [3, 3]
+    assert [*await asyncio.gather(together.ask("a"), together.ask("a"))] == [3, 3]
     joining = [asyncio.create_task(together.ask("a"))]
     await turns()
     joining.append(asyncio.create_task(together.ask("a")))
