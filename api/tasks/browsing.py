@@ -11,9 +11,8 @@ import asyncpg
 from aiohttp import web
 
 from api.routes import Access, Call
-from api.tasks import answers
+from api.tasks import answers, searching
 from api.tasks.answers import FoundIds, LaneAnswer, LanePage, TaskPage, TypeFigures, TypePage, succeeded
-from api.tasks.calls import Over
 from api.tasks.envelope import TYPE_UNKNOWN
 from api.tasks.heads import now_ms
 from api.tasks.requests import Browsed, BrowsedLanes, BrowsedTypes, Name
@@ -21,7 +20,7 @@ from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
 from domain.faults import Invalid, Missing
 from domain.tasks import ids
-from domain.tasks.ids import POS_MAX, TaskId
+from domain.tasks.ids import POS_MAX
 from domain.tasks.messages import Search, Status, Task
 
 LANES_MAX: Final = 32
@@ -102,14 +101,11 @@ async def browse_tasks(call: Call, query: Browsed) -> TaskPage | web.Response:
 
 async def _page(here: Desk, kind: TaskType, query: Browsed, place: Place) -> tuple[list[Item], str]:
     """Tasks from a place on, and where the next page begins."""
-    items: list[Item] = []
     wanted = query.limit + 1
     lanes = [pos for pos in await here.heads.open_lanes(kind.type) if pos <= place.pos] if place.pos else []
-    for pos in lanes[:LANES_MAX]:
-        items += await _in_lane(here, kind, query, place if pos == place.pos else Place(pos), wanted - len(items))
-        if len(items) >= wanted:
-            break
-    else:
+    wishes = [(pos, _wish(query, place if pos == place.pos else Place(pos), wanted)) for pos in lanes[:LANES_MAX]]
+    items = [Item(*each) for each in await searching.in_lanes(here, kind, wishes, wanted, searching.turns())]
+    if len(items) < wanted:
         if len(lanes) > LANES_MAX:
             return items, str(Place(lanes[LANES_MAX], _END, "f" * 32))
         items += await _in_archive(here, kind, query, Place(0) if place.pos else place, items, wanted - len(items))
@@ -117,19 +113,15 @@ async def _page(here: Desk, kind: TaskType, query: Browsed, place: Place) -> tup
     return shown, str(Place.after(shown[-1])) if len(items) > query.limit else ""
 
 
-async def _in_lane(here: Desk, kind: TaskType, query: Browsed, place: Place, limit: int) -> list[Item]:
-    wanted = Search(
+def _wish(query: Browsed, place: Place, limit: int) -> Search:
+    return Search(
         status=query.status or 0,
         stage=query.stage,
         limit=limit,
         before=place.create_time if place.key else 0,
         before_key=place.key,
+        with_attempts=False,
     )
-    try:
-        found = await here.lanes.search((kind.type, place.pos), wanted)
-    except Over:
-        return []
-    return [Item(str(TaskId(task.key, kind.type, place.pos)), task) for task in found.tasks]
 
 
 async def _in_archive(

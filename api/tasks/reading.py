@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
 from api.routes import Access, Call
-from api.tasks import answers
+from api.tasks import answers, searching
 from api.tasks.answers import Counts, FoundTask, FoundTasks, succeeded
 from api.tasks.calls import Over
 from api.tasks.envelope import TASK_UNKNOWN, TYPE_UNKNOWN
 from api.tasks.requests import OfType, One, Wanted
 from api.tasks.room import Desk, desk, routes, unknown
+from api.tasks.searching import Turns
 from api.tasks.types import TaskType
 from domain.faults import Missing
-from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Search, Status, Task
 
-LANES_AT_A_TIME = 16
+TYPES_AT_A_TIME: Final = 4
+"""Of the database each takes a connection."""
 _FINAL = (Status.SUCCESS, Status.FAILED)
 
 _Found: TypeAlias = dict[str, Task]
@@ -49,7 +51,8 @@ async def get_task_list(call: Call, query: Wanted) -> FoundTasks | web.Response:
         kinds = await here.types.owned(call.project_id)
     else:
         kinds = [await here.types.get(query.task_type, call.project_id)]
-    found = [(kind, *each) for kind in kinds for each in (await _search(here, kind, query)).items()]
+    by_kind = await _search_all(here, kinds, query)
+    found = [(kind, *each) for kind, tasks in zip(kinds, by_kind, strict=True) for each in tasks.items()]
     newest = sorted(found, key=lambda each: each[2].create_time, reverse=True)[: query.limit]
     texts = await asyncio.gather(*(here.contents.texts(task_id, task) for _, task_id, task in newest))
     return succeeded(
@@ -64,7 +67,7 @@ async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     """Count the tasks of a type."""
     here = desk(call)
     kind = await here.types.get(query.task_type, call.project_id)
-    turns = asyncio.Semaphore(LANES_AT_A_TIME)
+    turns = searching.turns()
 
     async def head(pos: int) -> tuple[int, Head | None]:
         async with turns:
@@ -90,18 +93,22 @@ async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     )
 
 
-async def _search(here: Desk, kind: TaskType, query: Wanted) -> _Found:
+async def _search_all(here: Desk, kinds: Sequence[TaskType], query: Wanted) -> list[_Found]:
+    """Tasks of each type that fit; together they take no more turns than one."""
+    turns, types = searching.turns(), asyncio.Semaphore(TYPES_AT_A_TIME)
+
+    async def search(kind: TaskType) -> _Found:
+        async with types:
+            return await _search(here, kind, query, turns)
+
+    return await asyncio.gather(*map(search, kinds))
+
+
+async def _search(here: Desk, kind: TaskType, query: Wanted, turns: Turns) -> _Found:
     """Tasks of a type that fit. Lanes come first: what they archive meanwhile is found there after that."""
-    found: _Found = {}
-    wanted = Search(status=query.status or 0, stage=query.stage, limit=query.limit)
-    for pos in await here.heads.open_lanes(kind.type):
-        if len(found) >= query.limit:
-            break
-        try:
-            lane = await here.lanes.search((kind.type, pos), wanted)
-        except Over:
-            continue
-        found |= {str(TaskId(task.key, kind.type, pos)): task for task in lane.tasks}
+    wanted = Search(status=query.status or 0, stage=query.stage, limit=query.limit, with_attempts=False)
+    lanes = [(pos, wanted) for pos in await here.heads.open_lanes(kind.type)]
+    found: _Found = dict(await searching.in_lanes(here, kind, lanes, query.limit, turns))
     statuses = [status for status in _FINAL if query.status in (None, status)]
     if statuses:
         archived = await here.archive.search(kind.type, statuses, query.stage, query.limit)

@@ -126,10 +126,11 @@ class Lane:
         else:
             chosen = heapq.nlargest(search.limit, (task for task in tasks if _is_searched(task, search)), key=_place)
         for task in chosen:
-            room -= _width(task)
+            shown = task if search.with_attempts else attempts.without(task)
+            room -= _width(shown)
             if room < 0:
                 break
-            found.append(task)
+            found.append(shown)
         return Found(tasks=found, head=self.book.head())
 
     def _hold(self, holds: list[Hold]) -> list[list[Task]]:

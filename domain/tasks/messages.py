@@ -259,6 +259,7 @@ class Search(Struct, array_like=True):
     before: int = 0
     """Created before this moment, or at it with a key below `before_key`."""
     before_key: str = ""
+    with_attempts: bool = True
     begin: int = -1
     """From 0: all live tasks from that one on, as they came, with no regard to what else is given."""
 

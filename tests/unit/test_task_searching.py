@@ -1,0 +1,95 @@
+"""Lanes are searched many at a time, and told as if they had been asked one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.tasks import searching
+from api.tasks.calls import Over
+from api.tasks.searching import LANES_AT_A_TIME
+from domain.tasks import attempts
+from domain.tasks.messages import Found, Group, Head, Hold, Search, Setting, Task
+from tests.asked_lane import Asked
+
+KIND: Any = SimpleNamespace(type="video")
+
+
+@dataclass
+class Lanes:
+    """Lanes with so many tasks each; None is over."""
+
+    tasks: list[int | None]
+    asked: list[int] = field(default_factory=list)
+    under_way: int = 0
+    most: int = 0
+
+    async def search(self, lane: tuple[str, int], wanted: Search) -> Found:
+        """What one has, after others had their turn."""
+        self.asked.append(lane[1])
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        for _ in range(1 + secrets.randbelow(5)):
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        count = self.tasks[lane[1]]
+        if count is None:
+            raise Over
+        task = Task("", "", 0, 1, "", 0, "", "", 0, 0, 0, 0)
+        return Found([task] * min(count, wanted.limit), Head())
+
+    async def found(self, enough: int) -> list[int]:
+        """The positions of what is found, in its order."""
+        wishes = [(pos, Search(limit=enough)) for pos in range(len(self.tasks))]
+        here: Any = SimpleNamespace(lanes=self)
+        found = await searching.in_lanes(here, KIND, wishes, enough, searching.turns())
+        return [int(task_id.rpartition("_")[2]) for task_id, _ in found]
+
+
+@given(tasks=st.lists(st.none() | st.integers(0, 9), max_size=60), enough=st.integers(1, 40))
+async def test_what_is_found_is_what_asking_one_by_one_would_find(tasks: list[int | None], enough: int) -> None:
+    """In the same order; there may be more of it."""
+    one_by_one: list[int] = []
+    for pos, count in enumerate(tasks):
+        if len(one_by_one) < enough:
+            one_by_one += [pos] * min(count or 0, enough)
+    lanes = Lanes(tasks)
+
+    found = await lanes.found(enough)
+
+    assert found[: len(one_by_one)] == one_by_one
+    assert sorted(found) == found
+    assert lanes.most <= LANES_AT_A_TIME
+    assert len(one_by_one) >= enough or lanes.asked == [*range(len(tasks))]
+
+
+async def test_the_first_lane_is_asked_alone() -> None:
+    """It often has all that is wanted; where it has not, no other waits for another."""
+    lanes = Lanes([5] * 40)
+    assert await lanes.found(5) == [0] * 5
+    assert lanes.asked == [0]
+
+    lanes = Lanes([0] * 40)
+    assert await lanes.found(1) == []
+    assert lanes.most == LANES_AT_A_TIME
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
+    """A list has none to show, and more room for tasks."""
+    asked = Asked()
+    key = asked.create()
+    [[held]] = asked.lane.act(Group("other", 1, holds=[Hold(1)]), asked.now).holds
+    asked.ask(sets=[Setting(held.key, 1)])
+
+    [found] = asked.lane.search(Search(with_attempts=told)).tasks
+    assert found.key == key
+    assert len(attempts.read(found)[0]) == int(told)
+    assert len(attempts.read(asked.read(key))[0]) == 1
