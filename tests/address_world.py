@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import msgspec
 
-from activities.addresses import applying, archiving, loading, steering
+from activities.addresses import applying, archiving, hearing, loading, steering
 from activities.addresses.inbox import Inbox, Incoming
 from activities.addresses.searching import Filter
 from activities.addresses.steering import By
@@ -258,6 +258,7 @@ class World:
         waiting = await self._live(lives, lambda: loading.waiting_swaps(self.database, self.settings, plan.cycle_id))
         await self._phase(lives, cycle, Phase.WAIT, waiting)
         await self._phase(lives, cycle, Phase.DELETE, plan.deletes)
+        await self._live(lives, lambda: hearing.hear(self.database, self.modules))
         await self._live(lives, lambda: archiving.archive(self.database))
 
     async def _phase(self, lives: list[int | None], cycle: Cycle, phase: Phase, steps: Sequence[Step]) -> None:

@@ -109,10 +109,11 @@ async def apply(database: Database, settings: AddressSettings, modules: Calls, o
 async def _messages(database: Database, cycle_id: str, ids: Sequence[int]) -> list[Message]:
     """What is left of a group; nothing, if its cycle is over."""
     async with database.connection() as connection:
-        return [_message(row) for row in await connection.fetch(_READ, ids, cycle_id)]
+        return [message(row) for row in await connection.fetch(_READ, ids, cycle_id)]
 
 
-def _message(row: Row) -> Message:
+def message(row: Row) -> Message:
+    """A message with its acknowledgements."""
     topic = Topic(row["topic"])
     said = messages.parse(topic, msgspec.json.decode(row["payload"]))
     return Message(

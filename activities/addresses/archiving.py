@@ -20,7 +20,8 @@ _ALL: Final = ", ".join(_columns(AddressMessage))
 _MOVE: Final = f"""
     WITH moved AS (
         DELETE FROM {AddressMessage.__tablename__} WHERE id IN (
-            SELECT id FROM {AddressMessage.__tablename__} WHERE proc_flag = 'Y' LIMIT $1 FOR UPDATE SKIP LOCKED
+            SELECT id FROM {AddressMessage.__tablename__}
+            WHERE proc_flag = 'Y' AND NOT coalesce(wait_reason ? 'unsure', false) LIMIT $1 FOR UPDATE SKIP LOCKED
         ) RETURNING {_ALL}
     )
     INSERT INTO {ArchivedMessage.__tablename__} ({_ALL}) SELECT {_ALL} FROM moved
@@ -28,7 +29,7 @@ _MOVE: Final = f"""
 
 
 async def archive(database: Database) -> int:
-    """Move all that is done; says how many messages that were."""
+    """Move all that is done, but for what a module has still to be asked about; says how many messages that were."""
     total = 0
     while True:
         async with database.connection() as connection:

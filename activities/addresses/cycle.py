@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.addresses import applying, archiving, loading
+from activities.addresses import applying, archiving, hearing, loading
 from activities.addresses.applying import Calls
 from domain.addresses import places
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
@@ -31,7 +31,10 @@ class CycleSteps:
         async with beating():
             if await self._is_paused():
                 return Plan(paused=True)
-            return await loading.load(self._database, self._settings, order.cycle_id)
+            plan = await loading.load(self._database, self._settings, order.cycle_id)
+            if not plan.loaded:
+                await hearing.hear(self._database, self._modules)
+            return plan
 
     @activity.defn(name="address_apply")
     async def apply(self, order: ApplyOrder) -> Applied:
@@ -57,8 +60,9 @@ class CycleSteps:
 
     @activity.defn(name="address_archive")
     async def archive(self) -> int:
-        """Move what is done to the history."""
+        """Move what is done to the history, but first hear of what was made needless."""
         async with beating():
+            await hearing.hear(self._database, self._modules)
             return await archiving.archive(self._database)
 
     async def _is_paused(self) -> bool:

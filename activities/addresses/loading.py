@@ -31,6 +31,9 @@ TOUCHED: Final = (
 OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}' AND next_attempt_at IS NULL))"
 """Whether a cycle has it, in SQL: a swap that has failed stays N while it is tried again."""
 
+UNHEARD: Final = "CASE WHEN {0} ? 'unsure' THEN jsonb_build_object('unsure', {0} -> 'unsure') END"
+"""What is left of why a message is not done once nobody waits for it any more, in SQL; see `hearing`."""
+
 _OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
 _RESUME: Final = f"""
     SELECT id, topic, uprn_1, uprn_2, wait_reason IS NULL AS fresh FROM im_infi_addr_sync_log
@@ -57,12 +60,12 @@ _MARK: Final = """
     UPDATE im_infi_addr_sync_log SET wait_reason = coalesce(wait_reason, '{}') || $2::text::jsonb
     WHERE id = ANY($1::bigint[])
     """
-_SUPERSEDE: Final = """
+_SUPERSEDE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
-    SET proc_flag = 'Y', proc_update_date = now(), cycle_id = $3, superseded_by = winner, wait_reason = NULL,
-        next_attempt_at = NULL
+    SET proc_flag = 'Y', proc_update_date = now(), cycle_id = $3, superseded_by = winner,
+        wait_reason = {UNHEARD.format("log.wait_reason")}, next_attempt_at = NULL
     FROM unnest($1::bigint[], $2::bigint[]) AS told (loser, winner) WHERE log.id = told.loser
-    """
+    """  # noqa: S608 - constants of ours
 _WAITING: Final = f"""
     SELECT id, uprn_1, uprn_2 FROM im_infi_addr_sync_log WHERE topic = $1 AND cycle_id = $2 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants of ours

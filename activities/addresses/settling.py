@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
+from activities.addresses.loading import UNHEARD
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -48,7 +49,9 @@ _SETTLE: Final = f"""
         superseded_by = coalesce(told.stale_by, log.superseded_by),
         reason = CASE WHEN told.stale AND told.stale_by IS NULL THEN $17
             WHEN {_DONE} AND log.proc_flag IS DISTINCT FROM 'Y' THEN NULL ELSE log.reason END,
-        wait_reason = CASE WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
+        wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
+            WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
+            WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
         $10::text[], $11::boolean[], $12::bigint[]
@@ -77,12 +80,13 @@ _YOUNGER: Final = """
     FROM unnest($1::bigint[]) AS asked (id) JOIN im_infi_addr_sync_log AS own ON own.id = asked.id
     """
 # What a message that is done says holds: older ones of its UPRN that wait for a person need nobody any more.
-_OVERTAKE: Final = """
+_OVERTAKE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
-    SET proc_flag = 'Y', proc_update_date = now(), superseded_by = told.id, wait_reason = NULL, next_attempt_at = NULL
+    SET proc_flag = 'Y', proc_update_date = now(), superseded_by = told.id,
+        wait_reason = {UNHEARD.format("log.wait_reason")}, next_attempt_at = NULL
     FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
     WHERE log.uprn_1 = told.uprn AND log.id < told.id AND log.topic <> $3 AND log.proc_flag = 'N'
-    """
+    """  # noqa: S608 - constants of ours
 _LIST: Final = """
     INSERT INTO addr_logical_deletes AS listed (address_id, uprn, log_id, od_flag, wfm_flag, ed_flag)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
@@ -135,7 +139,7 @@ async def settle(
         if order.phase in (Phase.WRITE, Phase.DELETE) and done:
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
-        await _list(connection, verdicts)
+        await note_kept(connection, verdicts)
         await _revive(connection, {row["id"] for row in done}, verdicts)
         if settings.retry_pause_seconds:
             await _wake(connection, rows, verdicts)
@@ -165,7 +169,7 @@ async def _acknowledge(
     )
 
 
-async def _list(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+async def note_kept(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """Note addresses that modules keep because of orders in flight."""
     by_address: dict[int, Listing] = {}
     for each in (listing for verdict in verdicts for listing in verdict.listings):

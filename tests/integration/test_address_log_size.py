@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.addresses import archiving, counting, loading, searching, steering
+from activities.addresses import archiving, counting, hearing, loading, searching, steering
 from activities.addresses.searching import Filter, Search
 from activities.addresses.steering import By
 from domain.addresses.messages import Topic
@@ -129,9 +129,10 @@ async def test_a_cycle_is_loaded_in_order_without_sorting_what_waits(
         # All swaps, where PostgreSQL takes that for less work than to sort what is begun.
         (loading._WAITING, (Topic.SWAP, "cycle"), MESSAGES * 0.2),
         (loading._TAKE, (list(range(100_000, 100_000 + THRESHOLD)), "next"), 2 * THRESHOLD),
+        (hearing._UNHEARD, ("[]", 0, hearing.PAGE), hearing.PAGE),
         (archiving._MOVE, (archiving.BATCH,), 2 * archiving.BATCH),
     ],
-    ids=["owner", "resume", "waiting", "take", "archive"],
+    ids=["owner", "resume", "waiting", "take", "hear", "archive"],
 )
 async def test_what_else_a_cycle_asks_reads_little(
     connection: asyncpg.Connection[asyncpg.Record], statement: str, arguments: tuple[object, ...], at_most: int
