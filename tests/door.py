@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import aiohttp
+import pytest
+from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from api import app, server
+from api import app, openapi, server
 from api.routes import Routes
 from infra import services
+from infra.services import Services
 from infra.settings import Settings
 
 PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
@@ -86,7 +90,21 @@ async def opened(settings: Settings, rooms: Sequence[Routes] = app.ROOMS, **limi
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
     async with (
         services.connect(settings) as held,
-        server.listening(app.build(held, rooms), settings.api) as (address, *_),
+        server.listening(_built(held, rooms), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):
         yield Door(address, settings, session)
+
+
+_document = cache(openapi.document)
+
+
+def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
+    """The application. Its document takes a tenth of a second, and is the same for each of hundreds of doors."""
+
+    def document(rooms: Iterable[Routes]) -> dict[str, Any]:
+        return _document(tuple(rooms))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "document", document)
+        return app.build(held, rooms)
