@@ -27,27 +27,25 @@ class TaskHousekeeping:
         self._database = services.database
         self._whereabouts = Whereabouts(services.engine, services.database, activity.heartbeat)
         self._kept = timedelta(hours=services.settings.tasks.runs_kept_hours)
-        self._archive_kept = timedelta(days=services.settings.tasks.archive_kept_days)
+        self._kept_after_end = timedelta(days=services.settings.tasks.archive_kept_days)
 
     # Named for what it did at first: a schedule's run that is under way calls it by that.
     @activity.defn(name="task_purge_runs")
     async def purge(self) -> None:
         """Remove what nobody wants any more; the lanes are asked last, for they may not answer."""
         await self._purge_runs()
-        forgotten = 0
-        if self._archive_kept:
-            forgotten = await retention.forget(self._database, self._archive_kept, activity.heartbeat)
-        discarded = await self._discard()
+        forgotten = discarded = 0
+        try:
+            if self._kept_after_end:
+                forgotten = await retention.forget(
+                    self._database, self._whereabouts, self._kept_after_end, activity.heartbeat
+                )
+            discarded = await retention.discard(self._database, self._whereabouts, activity.heartbeat)
+        except RPCError as error:
+            # The next time goes on from here.
+            log.get(__name__).warning("lane_not_asked", error=repr(error))
         if forgotten or discarded:
             log.get(__name__).info("tasks_purged", tasks=forgotten, texts=discarded)
-
-    async def _discard(self) -> int:
-        try:
-            return await retention.discard(self._database, self._whereabouts, activity.heartbeat)
-        except RPCError as error:
-            # The next time begins with the texts that were not looked at.
-            log.get(__name__).warning("lane_not_asked", error=repr(error))
-            return 0
 
     async def _purge_runs(self) -> None:
         """Delete histories whose lanes carried on long ago: they hold every task once for each request about it."""

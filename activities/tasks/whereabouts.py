@@ -43,14 +43,19 @@ class Whereabouts:
 
     async def refs(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Which texts tasks refer to, by id; one that is nowhere is left out."""
+        found = await self.live(task_ids)
+        async with self._database.session() as session:
+            rows = await session.execute(_ENDED, {"ids": [each for each in task_ids if each not in found]})
+            return found | {task_id: frozenset(_refs(*texts)) for task_id, *texts in rows}
+
+    async def live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """The same of those that are in a lane."""
         found: dict[str, frozenset[str]] = {}
         for lane, named in (await self._in_open_lanes(task_ids)).items():
             for at in range(0, len(named), KEYS_AT_A_TIME):
                 async for task in self._look(lane, [each.key for each in named[at : at + KEYS_AT_A_TIME]]):
                     found[str(TaskId(task.key, *lane))] = frozenset(_refs(task.content, task.log, task.refs))
-        async with self._database.session() as session:
-            rows = await session.execute(_ENDED, {"ids": [each for each in task_ids if each not in found]})
-            return found | {task_id: frozenset(_refs(*texts)) for task_id, *texts in rows}
+        return found
 
     async def _in_open_lanes(self, task_ids: Collection[str]) -> dict[_Lane, list[TaskId]]:
         """Those that may be in a lane; whose lane is done have ended, or never were."""
