@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from secrets import token_hex
 
 from playwright.async_api import Locator, Page
+from sqlalchemy import update
+from sqlmodel import col
 
+from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.scenario import Faults, Scenario
 from tests.orders import Orders, since
 from tests.stack import eventually
 
 SPAN_SECONDS = 3_600
+SLICE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,31 @@ async def make_shop(orders: Orders, faults: Faults | None = None) -> Shop:
     await orders.set_up(number)
     await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=600)
     return Shop(orders, number)
+
+
+async def write_ledger(shop: Shop, begin: datetime, count: int, failed: set[int]) -> None:
+    """A ledger of so many slices, as if they had been read."""
+    rows = [
+        OrderSlice(
+            platform=shop.number,
+            start_at=begin + number * SLICE,
+            end_at=begin + (number + 1) * SLICE,
+            track="live",
+            claimed_at=begin,
+            orders=3,
+            done_at=None if number in failed else begin,
+            failed_at=begin if number in failed else None,
+            swept_at=None if number in failed else begin,
+            missed=0,
+        )
+        for number in range(count)
+    ]
+    end = begin + count * SLICE
+    marks = {"starts_at": begin, "history_to": begin, "live_from": begin, "claimed_to": end}
+    marks["complete_to"] = begin + min(failed) * SLICE
+    async with shop.orders.services.database.session() as session:
+        session.add_all(rows)
+        await session.execute(update(OrderPlatform).where(col(OrderPlatform.platform) == shop.number).values(**marks))
 
 
 def facts(page: Page, label: str) -> Locator:

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 from yarl import URL
 
-from tests.console.browsing import Troubles
+from tests.console.browsing import PATIENCE_MS, Troubles
 from tests.console.house import Console, Project
 from tests.exports import expected, parsed
 from tests.stack import eventually
@@ -90,7 +90,7 @@ async def test_progress_moves_by_itself(page: Page, console: Console, project: P
         return await bar.count() == 0 or await bar.get_attribute("value") != before
 
     await eventually(moved)
-    await expect(state(page)).to_have_text("Ready")
+    await expect(state(page)).to_have_text("Ready", timeout=3 * PATIENCE_MS)
     await expect(live).to_be_hidden()
     await page.go_back()
     await expect(result(page, task_id)).to_contain_text("9,000 rows ·")
@@ -265,12 +265,12 @@ async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Con
 
 
 async def test_the_same_by_curl_is_the_request_that_is_sent(page: Page, console: Console) -> None:
-    """What the form would send stands below it, ready for a terminal."""
+    """What the form would send stands below it, ready for a terminal, as curl and as a command of ours."""
     await page.goto("/console/downloads/new")
     await page.get_by_label("File name").fill("it's")
     await page.get_by_label("Address of the source").fill(console.source.url(rows=1))
     await page.get_by_text("The same by API and by command").click()
-    told = await page.locator("form > .fold code").inner_text()
+    [told, _] = await page.locator("form > .fold code").all_inner_texts()
 
     async with page.expect_request("**/v1/downloads") as sending:
         await page.get_by_role("button", name="Start the export").click()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.console.catalogue import fill
 from tests.console.house import Console, Project
+from tests.console.shops import make_shop
+from tests.orders import Orders
 
 pytestmark = pytest.mark.stack
 
@@ -83,6 +86,35 @@ async def test_an_empty_list_says_how_to_begin(page: Page) -> None:
     await expect(empty).to_have_text(re.compile("^Nothing matches the filters."))
 
 
+async def says_how_by_curl_and_by_command(page: Page, path: str) -> None:
+    """A list without a row unfolds what asks for the same."""
+    await page.goto(path)
+    empty = page.locator(".empty")
+    await empty.get_by_text("The same by API and by command").click()
+    texts = await empty.locator("code").all_inner_texts()
+    assert [text.split()[0] for text in texts] == ["curl", "haulage"], path
+
+
+async def test_every_list_of_a_project_says_how_by_curl_and_by_command(
+    page: Page, console: Console, project: Project
+) -> None:
+    """Wherever nothing is, a program and a terminal are told how to ask for it."""
+    queue = console.tasks(project, f"none.{secrets.token_hex(4)}")
+    await queue.register()
+    of_type = f"/console/tasks/types/{queue.type}"
+    rooms = [f"/console/{room}" for room in ("downloads", "transfers", "orders", "tasks?prefix=nothing")]
+    for path in (*rooms, of_type, f"{of_type}/archive", "/console/tasks/named/nobody"):
+        await says_how_by_curl_and_by_command(page, path)
+
+
+async def test_every_list_of_the_admin_says_how_by_curl_and_by_command(admin_page: Page, orders: Orders) -> None:
+    """Rooms that only the admin opens, too, and the parts of a platform."""
+    shop = await make_shop(orders)
+    addresses = [f"/console/addresses{part}?uprn=1" for part in ("", "/history", "/logical-deletes")]
+    for path in (*addresses, f"{shop.page}?tab=slices", f"{shop.page}?tab=reports", "/console/orders/browse?shop=none"):
+        await says_how_by_curl_and_by_command(admin_page, path)
+
+
 async def test_the_keyboard_reaches_everything(page: Page, console: Console, project: Project) -> None:
     """The first Tab offers to skip to the content; from a row's link Enter opens its page, whose heading is next."""
     await fill(console, project, 1)
@@ -106,6 +138,6 @@ async def test_rows_are_announced_and_stack_on_a_phone(page: Page, console: Cons
     await page.set_viewport_size({"width": 360, "height": 740})
     await page.goto("/console/downloads")
     await expect(page.get_by_role("status").filter(has_text="3 rows on this page")).to_be_visible()
-    cell = rows(page).first.locator("td").first
+    cell = rows(page).first.locator("td:not(.tick-cell)").first
     assert await cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"File"'
     await expect(page.get_by_role("columnheader", name="File")).to_have_count(1)

@@ -7,47 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import Page, expect
-from sqlalchemy import update
-from sqlmodel import col
 
-from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.scenario import Faults
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
-from tests.console.shops import Shop, confirm, facts, make_shop
+from tests.console.shops import Shop, confirm, facts, make_shop, write_ledger
 from tests.orders import Orders
 from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
-SLICE = timedelta(minutes=10)
 DEAD = Faults(token_dead=True)
 SLICES = 5
-
-
-async def write_ledger(shop: Shop, begin: datetime, count: int, failed: set[int]) -> None:
-    """A ledger of so many slices, as if they had been read."""
-    rows = [
-        OrderSlice(
-            platform=shop.number,
-            start_at=begin + number * SLICE,
-            end_at=begin + (number + 1) * SLICE,
-            track="live",
-            claimed_at=begin,
-            orders=3,
-            done_at=None if number in failed else begin,
-            failed_at=begin if number in failed else None,
-            swept_at=None if number in failed else begin,
-            missed=0,
-        )
-        for number in range(count)
-    ]
-    end = begin + count * SLICE
-    marks = {"starts_at": begin, "history_to": begin, "live_from": begin, "claimed_to": end}
-    marks["complete_to"] = begin + min(failed) * SLICE
-    async with shop.orders.services.database.session() as session:
-        session.add_all(rows)
-        await session.execute(update(OrderPlatform).where(col(OrderPlatform.platform) == shop.number).values(**marks))
 
 
 async def test_a_platform_is_watched_until_its_orders_are_in(

@@ -287,7 +287,7 @@ async def test_a_project_without_types_is_told_how_to_begin(page: Page) -> None:
     await expect(page.locator(".empty")).to_contain_text("There are no types of tasks yet.")
     await page.get_by_text("The same by API").click()
     await expect(page.locator(".empty code").first).to_contain_text("/v1/get_task_figures")
-    await expect(page.locator(".empty code").last).to_have_text("haulage ask '/v1/get_task_figures'")
+    await expect(page.locator(".empty code").last).to_have_text("haulage ask /v1/get_task_figures")
 
 
 async def test_the_admin_sees_every_project_s_types_and_steers_them(admin_page: Page, queue: Tasks) -> None:

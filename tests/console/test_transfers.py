@@ -53,7 +53,7 @@ async def test_a_job_is_followed_from_the_list_to_its_end(page: Page, transfers:
     await page.goto("/console/transfers")
     await expect(page.get_by_text("No transfers in the last windows")).to_be_visible()
     await page.get_by_text("The same by API").click()
-    await expect(page.get_by_text("curl -H")).to_be_visible()
+    await expect(page.get_by_text("curl http")).to_be_visible()
     await expect(page.get_by_text("haulage ask /v1/transfers/jobs")).to_be_visible()
 
     [task_id, *_] = await transfers.join_many(["fine-1", "fine-2", "stuck-1"], file_path=PATH)

@@ -5,6 +5,7 @@ export { lineChart, progress, stackBar } from "./charts.js";
 export { ago, bytes, compact, duration, number, when } from "./figures.js";
 export { form } from "./form.js";
 export { dataList } from "./list.js";
-export { badge, copyable, facts, fold, jsonView } from "./pieces.js";
+export { eachOf } from "./many.js";
+export { badge, copyable, facts, fold, jsonView, twinTexts, twins } from "./pieces.js";
 export { busy, orProblem, problemBox, say } from "./problem.js";
 export { tabs } from "./tabs.js";

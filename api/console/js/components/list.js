@@ -23,10 +23,12 @@ import { busy, problemBox } from "./problem.js";
  * @param {function(Object): ?string} [given.open] - the address of a row's own page
  * @param {{text: string, curl: string, command: string}} given.empty - what to say where there is nothing, and how a
  *   program and a terminal do the same; without filters only
- * @param {boolean} [given.select] - whether rows can be ticked
+ * @param {boolean} [given.select] - whether rows can be ticked; once all of a page are, and where no action has `all`, all
+ *   that the filters find can be, too
  * @param {Array<{label: string, danger: boolean, all: boolean, run: function(?Array, Object): Promise}>} [given.actions]
  *   - what to do with the ticked rows: `run(items, filters)`; with `all` it can be done with no row ticked, to all that
- *   the filters find: then items is null. When it is done the list is read again
+ *   the filters find: then items is null. When it is done the list is read again; null or false says that the reader
+ *   thought better of it, and the ticks stay
  * @param {number} [given.every] - read again after so many milliseconds
  * @returns {DataList} `element.reload()` reads the page again
  */
@@ -35,6 +37,9 @@ export function dataList(given) {
   element.given = { filters: [], actions: [], key: (item) => JSON.stringify(item), ...given };
   return element;
 }
+
+/** As many rows are chosen at a time: what is more is chosen when these are done. */
+const CHOSEN_MAX = 1000;
 
 /** `<data-list>`: made by `dataList`. */
 class DataList extends HTMLElement {
@@ -47,6 +52,13 @@ class DataList extends HTMLElement {
     this.items = [];
     this.broken = false;
     this.loud = false;
+    this.drawn = null;
+    this.matching = null;
+    this.gather = newest(
+      () => this.everyMatching(),
+      (found) => this.choose(found),
+      (problem) => clear(this.refusal, problemBox(problem)),
+    );
     this.look = newest(
       () => this.given.load(chosen(filters, place.query), this.cursor),
       (page) => this.show(page),
@@ -89,6 +101,7 @@ class DataList extends HTMLElement {
 
   filter(changes) {
     this.trail = [];
+    this.untick();
     this.given.place.change({ ...changes, cursor: null });
     this.reload({ loud: true });
   }
@@ -99,7 +112,7 @@ class DataList extends HTMLElement {
   }
 
   turnTo(cursor) {
-    this.ticked.clear();
+    this.untick();
     this.given.place.change({ cursor }, { push: true });
     this.reload({ loud: true });
   }
@@ -196,7 +209,7 @@ class DataList extends HTMLElement {
     const change = (event) => {
       if (event.target.checked) this.ticked.add(key);
       else this.ticked.delete(key);
-      this.drawActions();
+      this.gather.take(null);
     };
     return h("input", { type: "checkbox", "aria-label": `${t("common.select")} ${key}`, data: { key }, ".checked": this.ticked.has(key), on: { change } });
   }
@@ -208,28 +221,63 @@ class DataList extends HTMLElement {
       if (all) this.ticked.add(box.dataset.key);
       else this.ticked.delete(box.dataset.key);
     }
+    this.gather.take(null);
+  }
+
+  untick() {
+    this.ticked.clear();
+    for (const box of this.body.querySelectorAll("input[data-key]")) box.checked = false;
+    this.gather.take(null);
+  }
+
+  /** All that the filters find, also on other pages. */
+  async everyMatching() {
+    const { filters, load, place } = this.given;
+    const items = [];
+    let next = null;
+    do {
+      const page = await load(chosen(filters, place.query), next);
+      items.push(...page.items);
+      next = page.next ?? null;
+    } while (next && items.length < CHOSEN_MAX);
+    return { items: items.slice(0, CHOSEN_MAX), more: Boolean(next) || items.length > CHOSEN_MAX };
+  }
+
+  /** From now on a deed is for these; null stands for what is ticked on the page. */
+  choose(matching) {
+    this.matching = matching;
     this.drawActions();
   }
 
   drawActions() {
     const { actions } = this.given;
-    const n = this.ticked.size;
-    this.everyRow.checked = n > 0 && n === this.items.length;
-    this.everyRow.indeterminate = n > 0 && n < this.items.length;
+    const n = this.matching?.items.length ?? this.ticked.size;
+    const isWhole = this.ticked.size > 0 && this.ticked.size === this.items.length;
+    this.everyRow.checked = isWhole;
+    this.everyRow.indeterminate = this.ticked.size > 0 && !isWhole;
+    const isOffered = isWhole && !this.matching && (this.after || this.cursor) && !actions.some((action) => action.all);
+    // Buttons that stay the same keep the focus while the list is read again.
+    const state = JSON.stringify([n, Boolean(this.matching), this.matching?.more, Boolean(isOffered)]);
+    if (state === this.drawn) return;
+    this.drawn = state;
     const offered = actions.filter((action) => n > 0 || action.all);
+    const words = this.matching?.more ? "selectedFirst" : this.matching ? "selectedMatching" : "selected";
     clear(
       this.bar,
-      n ? h("span", { class: "quiet" }, t("common.selected", { n })) : null,
+      n ? h("span", { class: "quiet", role: "status" }, t(`common.${words}`, { n })) : null,
+      isOffered ? h("button", { type: "button", on: { click: (event) => busy(this.gather(), event.currentTarget) } }, t("common.selectMatching")) : null,
       offered.map((action) => h("button", { type: "button", class: action.danger ? "danger" : null, on: { click: (event) => this.act(action, event.currentTarget) } }, action.label)),
     );
   }
 
   async act(action, button) {
-    const items = this.ticked.size ? this.items.filter((item) => this.ticked.has(this.given.key(item))) : null;
+    const ticked = () => (this.ticked.size ? this.items.filter((item) => this.ticked.has(this.given.key(item))) : null);
+    const items = this.matching?.items ?? ticked();
     clear(this.refusal);
     try {
-      await busy(Promise.resolve(action.run(items, chosen(this.given.filters, this.given.place.query))), button);
-      this.ticked.clear();
+      const done = await busy(Promise.resolve(action.run(items, chosen(this.given.filters, this.given.place.query))), button);
+      if (done === null || done === false) return;
+      this.untick();
       await this.reload();
     } catch (problem) {
       if (problem.name !== "Problem") console.error(problem);

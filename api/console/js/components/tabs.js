@@ -29,7 +29,8 @@ export function tabs(list, place) {
       button.tabIndex = index === at ? 0 : -1;
     });
     panel.setAttribute("aria-labelledby", buttons[at].id);
-    if (tell) place.change({ tab: at ? list[at].id : null });
+    // Another list begins at its first page.
+    if (tell) place.change({ tab: at ? list[at].id : null, cursor: null });
     fill(list[at]);
   }
 

@@ -62,6 +62,26 @@ add("downloads", {
       done: "It is being cancelled.",
     },
     retry: { action: "Try again", done: "It is being tried again." },
+    many: {
+      cancel: {
+        name: "Cancel selected",
+        none: "All of these are over already.",
+        title: { one: "Cancel {n} download?", other: "Cancel {n} downloads?" },
+        text: { one: "It stops, and the rows fetched so far are thrown away. There will be no file.", other: "They stop, and the rows fetched so far are thrown away. There will be no files." },
+        others: { one: "{n} is over already and stays as it is.", other: "{n} are over already and stay as they are." },
+        action: { one: "Cancel {n} download", other: "Cancel {n} downloads" },
+        done: { one: "{n} download is being cancelled.", other: "{n} downloads are being cancelled." },
+      },
+      retry: {
+        name: "Try selected again",
+        none: "None of these has failed.",
+        title: { one: "Try {n} download again?", other: "Try {n} downloads again?" },
+        text: { one: "It goes on where it stopped, and counts against the quotas like a new one.", other: "Each goes on where it stopped, and counts against the quotas like a new one." },
+        others: { one: "{n} has not failed and stays as it is.", other: "{n} have not failed and stay as they are." },
+        action: { one: "Try {n} download again", other: "Try {n} downloads again" },
+        done: { one: "{n} download is being tried again.", other: "{n} downloads are being tried again." },
+      },
+    },
     quota: {
       title: "Quotas",
       used: "{used} of {limit}",
@@ -111,6 +131,7 @@ add("downloads", {
     deliveries: {
       title: "Callbacks",
       none: "Nothing was sent: no callback address was given, or the download is not over.",
+      more: "Show more",
       to: "to",
       next: "next attempt",
       redeliver: "Send again",
@@ -187,6 +208,26 @@ add("downloads", {
       done: "正在取消。",
     },
     retry: { action: "重试", done: "正在重试。" },
+    many: {
+      cancel: {
+        name: "取消所选",
+        none: "所选下载均已结束。",
+        title: { other: "取消 {n} 个下载？" },
+        text: { other: "它们将停止，已拉取的数据会被丢弃，不会生成文件。" },
+        others: { other: "{n} 个已结束，保持不变。" },
+        action: { other: "取消 {n} 个下载" },
+        done: { other: "正在取消 {n} 个下载。" },
+      },
+      retry: {
+        name: "重试所选",
+        none: "所选下载没有失败的。",
+        title: { other: "重试 {n} 个下载？" },
+        text: { other: "它们从停止处继续，并与新下载一样计入配额。" },
+        others: { other: "{n} 个没有失败，保持不变。" },
+        action: { other: "重试 {n} 个下载" },
+        done: { other: "正在重试 {n} 个下载。" },
+      },
+    },
     quota: {
       title: "配额",
       used: "{used} / {limit}",
@@ -236,6 +277,7 @@ add("downloads", {
     deliveries: {
       title: "回调",
       none: "没有发送回调：未指定回调地址，或下载尚未结束。",
+      more: "显示更多",
       to: "发送至",
       next: "下次尝试",
       redeliver: "重新发送",

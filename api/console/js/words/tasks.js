@@ -120,7 +120,6 @@ add("tasks", {
     putBackDone: { one: "{n} task waits in the queue again.", other: "{n} tasks wait in the queue again." },
     waitAlready: { one: "{n} waits there already.", other: "{n} wait there already." },
     nothingToPutBack: "These tasks wait in the queue already.",
-    notDone: "{n} not: {why}",
   },
   zh: {
     title: "任务",
@@ -239,6 +238,5 @@ add("tasks", {
     putBackDone: { other: "{n} 个任务重新排队。" },
     waitAlready: { other: "另有 {n} 个已在队列中。" },
     nothingToPutBack: "这些任务已在队列中。",
-    notDone: "{n} 个未完成：{why}",
   },
 });

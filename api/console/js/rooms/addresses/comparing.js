@@ -1,13 +1,13 @@
 // Comparisons of the four modules: ordered, watched, and what each found, with its workbook.
 
 import { get, post } from "../../api.js";
-import { ago, badge, busy, dataList, facts, number, when } from "../../components/index.js";
+import { ago, badge, busy, dataList, facts, number, twins, when } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, MODULES, ROOM, attempt, twins } from "./pieces.js";
+import { API, MODULES, ROOM, attempt } from "./pieces.js";
 
 const EVERY_MS = 3000;
 const TONES = { running: "run", done: "ok", failed: "bad" };
@@ -31,7 +31,7 @@ export async function comparisonsPage(place) {
     load: async () => ({ items: (await get(`${API}/drift`)).items, next: null }),
     key: (each) => each.report,
     open: (each) => `${ROOM}/drift/${each.report}`,
-    empty: { text: t("addresses.comparisonsEmpty"), ...twins("drift") },
+    empty: { text: t("addresses.comparisonsEmpty"), ...twins(`${API}/drift`) },
     every: EVERY_MS,
   });
   return [h("p", { class: "quiet" }, t("addresses.comparisonsIntro")), list];

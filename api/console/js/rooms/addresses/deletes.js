@@ -1,13 +1,13 @@
 // Logical deletes: which modules hold them, checked now, purged for good; and what became of a purge.
 
 import { get, post } from "../../api.js";
-import { ago, badge, busy, dataList, facts, fold, say } from "../../components/index.js";
+import { ago, badge, busy, dataList, facts, fold, say, twins } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { API, ROOM, attempt, messageLink, postExact, signFirst, twins } from "./pieces.js";
+import { API, ROOM, attempt, messageLink, postExact, signFirst } from "./pieces.js";
 
 const EVERY_MS = 5000;
 const LOOK_MS = 1000;
@@ -40,7 +40,7 @@ export async function deletesPage(place) {
       return { items: page.items, next: page.next_cursor };
     },
     key: (each) => String(each.address_id),
-    empty: { text: t("addresses.deletesEmpty"), ...twins("logical-deletes") },
+    empty: { text: t("addresses.deletesEmpty"), ...twins(`${API}/logical-deletes`) },
     select: true,
     actions: [
       { label: t("addresses.purgeSelected"), danger: true, run: (items) => purge(items) },

@@ -1,10 +1,10 @@
 // The log and its history, searched; failed messages retried and skipped, those that are ticked or all that match.
 
 import { get } from "../../api.js";
-import { ago, dataList } from "../../components/index.js";
+import { ago, dataList, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, KINDS, MODULES, OPEN_STATES, ROOM, TOPICS, ackBadges, stateBadge, topicWord, twins, uprns, why } from "./pieces.js";
+import { API, KINDS, MODULES, OPEN_STATES, ROOM, TOPICS, ackBadges, stateBadge, topicWord, uprns, why } from "./pieces.js";
 import { standing } from "./standing.js";
 import { retryMany, skipMany } from "./steering.js";
 
@@ -14,7 +14,7 @@ const EVERY_MS = 5000;
 export async function logPage(place) {
   const list = messages(place, {
     filters: [stateFilter(), ...filters()],
-    empty: { text: t("addresses.logEmpty"), ...twins("messages") },
+    empty: { text: t("addresses.logEmpty"), ...twins(`${API}/messages`) },
     select: true,
     actions: actions(() => (panel.look(), list.reload())),
     every: EVERY_MS,
@@ -29,7 +29,7 @@ export async function historyPage(place) {
     h("p", { class: "quiet" }, t("addresses.historyIntro")),
     messages(place, {
       filters: filters(),
-      empty: { text: t("addresses.historyEmpty"), ...twins("messages?history=true") },
+      empty: { text: t("addresses.historyEmpty"), ...twins(`${API}/messages?history=true`) },
       always: { history: true },
     }),
   ];

@@ -32,12 +32,6 @@ export function roomSections(current) {
   return sections(t("addresses.title"), SECTIONS.map(([path, word]) => [ROOM + path, t(`addresses.${word}`)]), ROOM + current);
 }
 
-/** How a program and a terminal ask for the same. */
-export function twins(path) {
-  const whole = `${API}/${path}`;
-  return { curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${whole}'`, command: `haulage ask '${whole}'` };
-}
-
 /** A link to a message. */
 export function messageLink(id) {
   return link(`${ROOM}/messages/${id}`, String(id));

@@ -1,10 +1,10 @@
 // The quarantine: what could not be read, and why.
 
 import { get } from "../../api.js";
-import { ago, bytes, copyable, dataList, facts, fold, when } from "../../components/index.js";
+import { ago, bytes, copyable, dataList, facts, fold, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, ROOM, TOPICS, topicWord, twins } from "./pieces.js";
+import { API, ROOM, TOPICS, topicWord } from "./pieces.js";
 
 /** @param {Place} place */
 export async function quarantinePage(place) {
@@ -25,7 +25,7 @@ export async function quarantinePage(place) {
     },
     key: (each) => String(each.id),
     open: (each) => `${ROOM}/quarantine/${each.id}`,
-    empty: { text: t("addresses.quarantineEmpty"), ...twins("quarantine") },
+    empty: { text: t("addresses.quarantineEmpty"), ...twins(`${API}/quarantine`) },
   });
   return [h("p", { class: "quiet" }, t("addresses.quarantineIntro")), list];
 }

@@ -1,14 +1,15 @@
 // What was sent to the callback address of a download, how each attempt went, and sending it again.
 
 import { get, post } from "../../api.js";
-import { ago, askFirst, badge, busy, copyable, duration, fold, problemBox, say, when } from "../../components/index.js";
+import { ago, askFirst, badge, busy, copyable, duration, fold, problemBox, say, twinTexts, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { has, t } from "../../i18n.js";
-import { keepLooking, newest } from "../../looking.js";
+import { ifChanged, keepLooking, newest } from "../../looking.js";
 
 const LOOK_AGAIN_MS = 2000;
 const PATIENCE_MS = 60000;
 const PAGE_ROWS = 20;
+const MOST_ROWS = 200;
 const TONES = { pending: "wait", succeeded: "ok", failed: "bad", disabled: "off" };
 
 /**
@@ -16,24 +17,29 @@ const TONES = { pending: "wait", succeeded: "ok", failed: "bad", disabled: "off"
  *
  * @param {Place} place
  * @param {string} path - of the download in the API
+ * @param {function(): boolean} hasJustEnded - whether a first delivery may be about to be written down
  */
-export function deliveries(place, path) {
-  const inside = h("div", { class: "deliveries" });
-  const element = h("section", {}, h("h2", {}, t("downloads.deliveries.title")), inside);
+export function deliveries(place, path, hasJustEnded) {
+  const [trouble, inside] = [h("div"), h("div", { class: "deliveries" })];
+  const element = h("section", {}, h("h2", {}, t("downloads.deliveries.title")), trouble, inside);
   const open = new Set();
   const asked = new Map();
   let limit = PAGE_ROWS;
   let isAwaited = false;
+  const draw = ifChanged(({ items, isMore }) => {
+    const more = isMore ? h("button", { type: "button", on: { click: () => ((limit = MOST_ROWS), element.reload()) } }, t("downloads.deliveries.more")) : null;
+    clear(inside, items.length ? items.map((item) => delivery(item, path, open, element)) : none(path), more);
+  });
   const show = ({ items, next_cursor: next }) => {
-    const more = next && limit < 200 ? h("button", { type: "button", on: { click: () => ((limit = 200), element.reload()) } }, t("common.next")) : null;
     const shown = items.map((item) => awaited(item, asked));
-    clear(inside, items.length ? shown.map((item) => delivery(item, path, open, element)) : h("p", { class: "quiet" }, t("downloads.deliveries.none")), more);
-    isAwaited = shown.some((item) => item.state === "pending");
+    clear(trouble);
+    draw({ items: shown, isMore: Boolean(next) && limit < MOST_ROWS });
+    isAwaited = shown.some((item) => item.state === "pending") || (!items.length && hasJustEnded());
   };
   element.reload = newest(
     () => get(`${path}/deliveries`, { limit }),
     show,
-    (problem) => clear(inside, problemBox(problem)),
+    (problem) => clear(trouble, problemBox(problem)),
   );
   /** It was sent again when it had so many attempts. */
   element.sent = ({ delivery_id: id, attempts }) => {
@@ -43,6 +49,10 @@ export function deliveries(place, path) {
   element.reload();
   keepLooking(place, () => (isAwaited ? element.reload() : undefined), LOOK_AGAIN_MS);
   return element;
+}
+
+function none(path) {
+  return [h("p", { class: "quiet" }, t("downloads.deliveries.none")), fold(t("common.doTheSame"), twinTexts(`${path}/deliveries`))];
 }
 
 /** What was sent again is on its way until its next attempt shows, also before a worker has taken it up. */

@@ -1,7 +1,7 @@
 // One download: how far it is while it runs, its file or why it failed, and what can be done about it.
 
 import { get, post, watch } from "../../api.js";
-import { ago, askFirst, busy, bytes, copyable, duration, facts, fold, lineChart, number, problemBox, say, when } from "../../components/index.js";
+import { ago, askFirst, busy, bytes, copyable, duration, facts, fold, lineChart, number, problemBox, say, twinTexts, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
@@ -14,6 +14,7 @@ import { bar, isFinal, phaseWords, stateBadge, typeWords } from "./standing.js";
 
 const PHASES = ["waiting", "probing", "fetching", "assembling", "rendering", "done"];
 const POINTS_MAX = 240;
+const JUST_MS = 30_000;
 
 /** The page. @param {Place} place */
 export async function detailPage(place, project) {
@@ -33,7 +34,7 @@ class Page {
     this.outcome = h("div", { class: "outcome" });
     this.facts = h("section", { class: "card", "aria-label": t("common.details") });
     this.chart = null;
-    this.deliveries = deliveries(place, path);
+    this.deliveries = deliveries(place, path, () => this.hasJustEnded());
     this.element = h(
       "div",
       { class: "download-page" },
@@ -57,6 +58,11 @@ class Page {
         if (isFinal(download)) this.end();
       },
     });
+  }
+
+  hasJustEnded() {
+    const ended = this.shown?.finished_at;
+    return Boolean(ended) && Date.now() - new Date(ended) < JUST_MS;
   }
 
   end() {
@@ -173,7 +179,8 @@ class Page {
   commands() {
     const curl = (rest) => copyable(`curl ${rest} -H "Authorization: Bearer $HAULAGE_API_KEY"`);
     const base = `${location.origin}${this.path}`;
-    return [curl(base), curl(`-N ${base}/events`), curl(`-LOJ ${base}/file`), curl(`-X POST ${base}/cancel`), curl(`-X POST ${base}/retry`)];
+    const deeds = ["cancel", "retry"].map((deed) => twinTexts(`${this.path}/${deed}`, { method: "POST" }));
+    return [twinTexts(this.path), curl(`-N ${base}/events`), curl(`-LOJ ${base}/file`), deeds];
   }
 }
 

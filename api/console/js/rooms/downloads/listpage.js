@@ -1,7 +1,7 @@
 // The list of downloads: filters, pages, and what runs moving by itself.
 
 import { get, watch } from "../../api.js";
-import { ago, dataList, duration } from "../../components/index.js";
+import { ago, dataList, duration, twins } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
@@ -9,6 +9,7 @@ import { session } from "../../session.js";
 import { quotaStrip } from "./quotas.js";
 import { projectQuery } from "./scope.js";
 import { STATES, TYPES, fileName, isFinal, resultLine, stateBadge, typeWords } from "./standing.js";
+import { steerMany } from "./steering.js";
 
 const PAGE_ROWS = 50;
 const WATCHED_MS = 30000;
@@ -29,6 +30,9 @@ export async function listPage(place) {
     key: (download) => download.task_id,
     open: (download) => `/console/downloads/${download.task_id}${projectQuery(download.project_id)}`,
     empty: empty(),
+    // A deed is for a project: who sees all of them chooses one first.
+    select: isOne,
+    actions: isOne ? actions() : [],
     every: isOne ? WATCHED_MS : UNWATCHED_MS,
   });
   const begin = h("a", { href: "/console/downloads/new", class: "as-button primary" }, t("downloads.newAction"));
@@ -36,6 +40,13 @@ export async function listPage(place) {
   if (!isOne) return h("div", {}, h("p", { class: "quiet" }, t("downloads.everyProject")), list);
   follow(place, list, newest);
   return h("div", {}, quotaStrip(place), list);
+}
+
+function actions() {
+  return [
+    { label: t("downloads.many.cancel.name"), danger: true, run: (downloads) => steerMany("cancel", downloads) },
+    { label: t("downloads.many.retry.name"), run: (downloads) => steerMany("retry", downloads) },
+  ];
 }
 
 function filters() {
@@ -122,7 +133,7 @@ function follow(place, list, newest) {
 function empty() {
   return {
     text: t("downloads.empty"),
-    curl: `curl -X POST ${location.origin}/v1/downloads -H "Authorization: Bearer $HAULAGE_API_KEY" -H "Content-Type: application/json" -d '{"source_url": "${SOURCE}", "type": "csv"}'`,
+    curl: twins("/v1/downloads", { method: "POST", body: JSON.stringify({ source_url: SOURCE, type: "csv" }) }).curl,
     command: `haulage export ${SOURCE} --type csv`,
   };
 }

@@ -1,7 +1,7 @@
 // The form for a new export: what most people need at once, everything else that the API takes behind folds.
 
 import { send } from "../../api.js";
-import { busy, copyable, fold, problemBox } from "../../components/index.js";
+import { busy, fold, problemBox, twinTexts } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { has, t } from "../../i18n.js";
 import { go } from "../../router.js";
@@ -168,8 +168,7 @@ class NewExport {
   }
 
   showCurl() {
-    const text = this.body().replaceAll("'", "'\\''");
-    clear(this.curl, copyable(`curl -X POST ${location.origin}/v1/downloads -H "Authorization: Bearer $HAULAGE_API_KEY" -H "Content-Type: application/json" -d '${text}'`));
+    clear(this.curl, twinTexts("/v1/downloads", { method: "POST", body: this.body() }));
   }
 }
 

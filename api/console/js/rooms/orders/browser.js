@@ -1,7 +1,7 @@
 // The orders themselves: found by platform, shop, number and time, each as its platform wrote it.
 
 import { parse, send } from "../../api.js";
-import { ago, dataList, fold, when } from "../../components/index.js";
+import { ago, dataList, fold, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { typedMoment } from "./names.js";
@@ -35,7 +35,7 @@ export function browser(place) {
     ],
     load,
     key: (order) => [order.platform, order.shop, order.order_id].join("\n"),
-    empty: { text: t("orders.noOrders"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/orders?limit=50'`, command: "haulage ask '/v1/orders?limit=50'" },
+    empty: { text: t("orders.noOrders"), ...twins("/v1/orders?limit=50") },
   });
 }
 

@@ -1,7 +1,7 @@
 // What a platform and its slices can be told, each asked first: what it does, and to how many.
 
 import { post } from "../../api.js";
-import { askFirst, form, say } from "../../components/index.js";
+import { askFirst, eachOf, form, say } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { api, apiSlice, typedAs, typedMoment, windowText } from "./names.js";
@@ -65,21 +65,21 @@ function askTimes(platform, known) {
  * @param {"redo"|"split"|"skip"} deed
  * @param {string} platform
  * @param {Array<Object>} slices - as the API lists them
+ * @param {number} [others] - how many were chosen besides whose state does not allow it
  * @returns {Promise<boolean>} whether it was done
- * @throws {Problem} the first refusal; those before it are done
+ * @throws {Problem} as `eachOf` does
  */
-export async function steer(deed, platform, slices) {
+export async function steer(deed, platform, slices, others = 0) {
   const n = slices.length;
   const words = { n, window: n === 1 ? windowText(slices[0].window) : "", orders: slices.reduce((sum, each) => sum + (each.orders ?? each.total ?? 0), 0) };
   const word = (name) => t(`orders.deed.${deed}.${name}`, words);
   const rows = slices.slice(0, 5).map((slice) => h("li", {}, windowText(slice.window)));
-  const text = h("div", {}, h("p", {}, word("text")), h("ul", { class: "quiet" }, rows, n > rows.length ? h("li", {}, "…") : null));
+  const text = h("div", {}, h("p", {}, word("text")), h("ul", { class: "quiet" }, rows, n > rows.length ? h("li", {}, "…") : null), others ? h("p", {}, t("orders.deed.others", { n: others })) : null);
   const answer = await askFirst({ title: word("title"), text, action: word("action"), danger: deed === "skip", reason: deed === "skip" ? "required" : false });
   if (!answer) return false;
-  for (const slice of slices) {
-    await post(apiSlice(platform, slice.slice, `/${deed}`), deed === "skip" ? { reason: answer.reason } : undefined);
-  }
-  say(word("done"));
+  const body = deed === "skip" ? { reason: answer.reason } : undefined;
+  const one = (slice) => post(apiSlice(platform, slice.slice, `/${deed}`), body);
+  await eachOf(slices, one, (done) => t(`orders.deed.${deed}.done`, { n: done }));
   return true;
 }
 

@@ -1,7 +1,7 @@
 // The front of the room: the platforms and how each of them goes; for a project's key the orders alone.
 
 import { get } from "../../api.js";
-import { ago, badge, dataList, number } from "../../components/index.js";
+import { ago, badge, dataList, number, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
@@ -42,7 +42,7 @@ function list(place) {
     },
     key: (row) => row.platform,
     open: (row) => href.platform(row.platform),
-    empty: { text: t("orders.noPlatforms"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" ${location.origin}/v1/platforms`, command: "haulage ask /v1/platforms" },
+    empty: { text: t("orders.noPlatforms"), ...twins("/v1/platforms") },
     every: EVERY_MS,
   });
 }

@@ -1,7 +1,7 @@
 // Comparisons of a day with the platform: make one, see what the last ones found, fetch the workbook.
 
 import { Problem, get, post } from "../../api.js";
-import { badge, busy, number, problemBox, when } from "../../components/index.js";
+import { badge, busy, dataList, number, problemBox, twins, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { api } from "./names.js";
@@ -13,29 +13,19 @@ const LOOKS = 120;
 /** The tab; a comparison that is under way when the page is left goes on. */
 export async function reports(place, platform) {
   const trouble = h("div");
-  const body = h("tbody");
-  const table = h("div", { class: "scroller" }, h("table", { class: "list" }, h("caption", { class: "unseen" }, t("orders.reports")), heads(), body));
-  const none = h("p", { class: "empty" }, t("orders.report.none"));
   const button = h("button", { class: "primary" }, t("orders.report.make"));
   const day = h("input", { type: "date", name: "day", required: true, max: today(), ".value": today(-1) });
   const making = h("p", { role: "status", class: "quiet" });
+  const list = days(place, platform);
   let left = false;
   place.onLeave(() => (left = true));
-
-  async function show() {
-    const { days } = await get(api(platform, "/reports"));
-    const found = await Promise.all(days.slice(0, SHOWN).map((each) => get(api(platform, `/reports/${each}`))));
-    clear(body, found.map(row));
-    table.hidden = !found.length;
-    none.hidden = found.length > 0;
-  }
 
   async function make(event) {
     event.preventDefault();
     clear(trouble);
     try {
       await busy(compare(day.value), button);
-      await show();
+      await list.reload();
     } catch (problem) {
       clear(trouble, problemBox(problem));
     } finally {
@@ -55,9 +45,8 @@ export async function reports(place, platform) {
     throw new Problem({ title: t("orders.report.slow"), detail: t("orders.report.slowText") });
   }
 
-  await show();
   const form = h("form", { class: "filters", on: { submit: make } }, h("label", { class: "field" }, h("span", {}, t("orders.report.day")), day), button, making);
-  return h("div", {}, h("p", { class: "quiet" }, t("orders.report.text")), form, trouble, table, none);
+  return h("div", {}, h("p", { class: "quiet" }, t("orders.report.text")), form, trouble, list);
 }
 
 /** The last comparison of a day, if there is one. Asked by the list, because to have none is no failure. */
@@ -66,23 +55,30 @@ async function made(platform, day) {
   return days.includes(day) ? get(api(platform, `/reports/${day}`)) : null;
 }
 
-function heads() {
-  return h("thead", {}, h("tr", {}, ["day", "told", "stored", "missing", "onlyHere", "madeAt", "book"].map((name) => h("th", { scope: "col" }, t(`orders.report.${name}`)))));
-}
-
-function row(report) {
-  const cell = (name, ...children) => h("td", { data: { label: t(`orders.report.${name}`) } }, children);
-  return h(
-    "tr",
-    {},
-    cell("day", report.day),
-    cell("told", number(report.told)),
-    cell("stored", number(report.stored)),
-    cell("missing", report.missing ? badge(number(report.missing), "bad") : badge("0", "ok")),
-    cell("onlyHere", number(report.only_here)),
-    cell("madeAt", when(report.made_at)),
-    cell("book", h("a", { href: report.url, class: "outside", target: "_blank", rel: "noreferrer" }, t("orders.report.fetch"))),
-  );
+/** The days that were compared, the newest first. */
+function days(place, platform) {
+  const path = api(platform, "/reports");
+  return dataList({
+    place,
+    caption: t("orders.reports"),
+    columns: [
+      { title: t("orders.report.day"), cell: (report) => report.day },
+      { title: t("orders.report.told"), cell: (report) => number(report.told), numeric: true },
+      { title: t("orders.report.stored"), cell: (report) => number(report.stored), numeric: true },
+      { title: t("orders.report.missing"), cell: (report) => (report.missing ? badge(number(report.missing), "bad") : badge("0", "ok")), numeric: true },
+      { title: t("orders.report.onlyHere"), cell: (report) => number(report.only_here), numeric: true },
+      { title: t("orders.report.madeAt"), cell: (report) => when(report.made_at) },
+      { title: t("orders.report.book"), cell: (report) => h("a", { href: report.url, class: "outside", target: "_blank", rel: "noreferrer" }, t("orders.report.fetch")) },
+    ],
+    load: async (_, cursor) => {
+      const all = (await get(path)).days.filter((day) => !cursor || day < cursor);
+      const shown = all.slice(0, SHOWN);
+      const items = await Promise.all(shown.map((day) => get(`${path}/${day}`)));
+      return { items, next: all.length > SHOWN ? shown.at(-1) : null };
+    },
+    key: (report) => report.day,
+    empty: { text: t("orders.report.none"), ...twins(path) },
+  });
 }
 
 function today(days = 0) {

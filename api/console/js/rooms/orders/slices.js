@@ -1,7 +1,7 @@
 // The ledger of slices: by state and time, with what failed and why, to redo, split or skip one or many.
 
 import { Problem, get } from "../../api.js";
-import { dataList, number } from "../../components/index.js";
+import { dataList, number, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { deedsOf, steer } from "./deeds.js";
@@ -16,7 +16,7 @@ export function sliceList(place, platform, done) {
   const act = (deed) => async (slices) => {
     const allowed = slices.filter((slice) => deedsOf(slice).includes(deed));
     if (!allowed.length) throw new Problem({ title: t("common.failed"), detail: t(`orders.deed.${deed}.noneAllowed`) });
-    if (await steer(deed, platform, allowed)) await done();
+    return (await steer(deed, platform, allowed, slices.length - allowed.length)) && done();
   };
   return dataList({
     place,
@@ -40,7 +40,7 @@ export function sliceList(place, platform, done) {
     },
     key: (slice) => slice.slice,
     open: (slice) => href.slice(platform, slice.slice),
-    empty: { text: t("orders.noSlices"), curl: `curl -H "Authorization: Bearer $HAULAGE_ADMIN_KEY" '${location.origin}${path}?state=failed'`, command: `haulage ask '${path}?state=failed'` },
+    empty: { text: t("orders.noSlices"), ...twins(`${path}?state=failed`) },
     select: true,
     actions: ["redo", "split", "skip"].map((deed) => ({ label: t(`orders.deed.${deed}.name`), danger: deed === "skip", run: act(deed) })),
     every: EVERY_MS,

@@ -1,6 +1,7 @@
 // Finding a task by the id that was answered, or by the name that its creator gave it.
 
 import { get } from "../../api.js";
+import { fold, twinTexts } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { go, link } from "../../router.js";
@@ -26,6 +27,6 @@ export async function namedPage(place) {
     place.refresh();
     return h("p");
   }
-  if (!ids.length) return h("div", { class: "empty" }, h("p", {}, t("tasks.noneNamed", { name })), finder());
+  if (!ids.length) return h("div", { class: "empty" }, h("p", {}, t("tasks.noneNamed", { name })), finder(), fold(t("common.doTheSame"), twinTexts(`/v1/find_tasks?name=${encodeURIComponent(name)}`)));
   return [finder(), h("ul", { class: "card found" }, ids.map((id) => h("li", {}, link(href.task(id), id))))];
 }

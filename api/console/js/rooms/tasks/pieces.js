@@ -62,11 +62,6 @@ export function glimpse(text, most = 40) {
   return h("code", { class: "glimpse" }, line.length > most || line !== text ? `${line.slice(0, most)}…` : line);
 }
 
-/** How a program and a terminal ask for the same. */
-export function twins(path) {
-  return { curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}/v1/${path}'`, command: `haulage ask '/v1/${path}'` };
-}
-
 export function typeLink(type) {
   return link(href.type(type), type);
 }

@@ -39,7 +39,7 @@ async function outcomes(route, body) {
 function told(verb, results) {
   const failed = results.filter((result) => result.code !== 0);
   const first = failed[0]?.msg.replace(/^FAIL_REASON::/, "") ?? "";
-  say(sentence([t(`tasks.${verb}Done`, { n: results.length - failed.length }), failed.length ? t("tasks.notDone", { n: failed.length, why: first }) : ""]));
+  say(sentence([t(`tasks.${verb}Done`, { n: results.length - failed.length }), failed.length ? t("common.notDone", { n: failed.length, why: first }) : ""]));
   return results;
 }
 

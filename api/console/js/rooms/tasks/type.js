@@ -1,14 +1,14 @@
 // One type: how its queue stands, its tasks, its lanes, its archive; paused, resumed, cancelled, put back.
 
 import { get, post } from "../../api.js";
-import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemBox, say, stackBar } from "../../components/index.js";
+import { ago, askFirst, badge, dataList, duration, facts, fold, number, problemBox, say, stackBar, twins } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { projectName } from "../../projects.js";
 import { workflowLink } from "../../session.js";
-import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord, twins } from "./pieces.js";
+import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";
 import { depthBar, oldest } from "./types.js";
 
@@ -22,13 +22,13 @@ const SECTIONS = [
 
 /** Live tasks, and behind them those in the archive. @param {Place} place */
 export async function queuePage(place) {
-  const list = tasks(place, STATUSES, { every: LIST_MS, actions: actions(() => list.reload()) });
+  const list = tasks(place, STATUSES, { every: LIST_MS, actions: actions() });
   return within(place, "", list);
 }
 
 /** What has ended and was put away. @param {Place} place */
 export async function archivePage(place) {
-  const list = tasks(place, [SUCCESS, FAILED], { always: { archived: true }, actions: actions(() => list.reload()).slice(1) });
+  const list = tasks(place, [SUCCESS, FAILED], { always: { archived: true }, actions: actions().slice(1) });
   return within(place, "/archive", h("p", { class: "quiet" }, t("tasks.archiveIntro")), list);
 }
 
@@ -53,7 +53,7 @@ export async function lanesPage(place) {
       return { items: page.lane_list, next: page.next_cursor };
     },
     key: (lane) => String(lane.pos),
-    empty: { text: t("tasks.lanesEmpty"), ...twins(`get_task_lanes?task_type=${type}`) },
+    empty: { text: t("tasks.lanesEmpty"), ...twins(`/v1/get_task_lanes?task_type=${type}`) },
     every: EVERY_MS,
   });
   return within(place, "/lanes", h("p", { class: "quiet" }, t("tasks.lanesIntro")), list);
@@ -94,17 +94,16 @@ function tasks(place, statuses, { always = {}, ...given }) {
     },
     key: (task) => task.task_id,
     open: (task) => href.task(task.task_id),
-    empty: { text: t("tasks.tasksEmpty"), ...twins(`browse_tasks?task_type=${type}${always.archived ? "&archived=true" : ""}`) },
+    empty: { text: t("tasks.tasksEmpty"), ...twins(`/v1/browse_tasks?task_type=${type}${always.archived ? "&archived=true" : ""}`) },
     select: true,
     ...given,
   });
 }
 
-function actions(done) {
-  const act = (order) => async (items) => (await order(items)) && done();
+function actions() {
   return [
-    { label: t("tasks.cancelSelected"), danger: true, run: act(cancelMany) },
-    { label: t("tasks.putBackSelected"), run: act(putBackMany) },
+    { label: t("tasks.cancelSelected"), danger: true, run: (items) => cancelMany(items) },
+    { label: t("tasks.putBackSelected"), run: (items) => putBackMany(items) },
   ];
 }
 

@@ -1,13 +1,13 @@
 // The types: how much is in each queue and since when, what workers hold, what failed.
 
 import { get } from "../../api.js";
-import { badge, dataList, duration, number, stackBar } from "../../components/index.js";
+import { badge, dataList, duration, number, stackBar, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { projectName } from "../../projects.js";
 import { session } from "../../session.js";
 import { finder } from "./finding.js";
-import { href, twins } from "./pieces.js";
+import { href } from "./pieces.js";
 
 const EVERY_MS = 2000;
 const LATE_SECONDS = 60;
@@ -35,7 +35,7 @@ export async function typesPage(place) {
     },
     key: (type) => type.task_type,
     open: (type) => href.type(type.task_type),
-    empty: { text: t("tasks.typesEmpty"), ...twins("get_task_figures") },
+    empty: { text: t("tasks.typesEmpty"), ...twins("/v1/get_task_figures") },
     every: EVERY_MS,
   });
   return h("div", { class: "tasks" }, h("p", { class: "quiet" }, t("tasks.intro")), finder(), list);

@@ -1,7 +1,7 @@
 // A job: where it stands, why targets did not get the file, its targets page by page, and cancelling it.
 
 import { get, post } from "../../api.js";
-import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, when } from "../../components/index.js";
+import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, twins, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
@@ -123,7 +123,7 @@ function targetList(place, path, told) {
     },
     told: ({ job }) => told(job),
     key: (target) => [target.target_agent_id, target.target_container_id, target.target_user, target.target_file_dir, target.signature].join(" "),
-    empty: { text: t("transfers.noTargets"), curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" '${location.origin}${path}?status=Failed'`, command: `haulage ask '${path}?status=Failed'` },
+    empty: { text: t("transfers.noTargets"), ...twins(`${path}?status=Failed`) },
   });
 }
 

@@ -1,7 +1,7 @@
 // The list of jobs: newest window first, one bar of target states each, above it the windows as columns.
 
 import { get } from "../../api.js";
-import { ago, dataList, number } from "../../components/index.js";
+import { ago, dataList, number, twins } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { locale, t } from "../../i18n.js";
 import { go } from "../../router.js";
@@ -45,11 +45,7 @@ export async function jobsPage(place) {
     told: ({ items }) => draw(windows, items),
     key: (job) => job.job_id,
     open: (job) => href.job(job.job_id),
-    empty: {
-      text: t("transfers.empty"),
-      curl: `curl -H "Authorization: Bearer $HAULAGE_KEY" ${location.origin}/v1/transfers/jobs`,
-      command: "haulage ask /v1/transfers/jobs",
-    },
+    empty: { text: t("transfers.empty"), ...twins("/v1/transfers/jobs") },
     every: EVERY_MS,
   });
   return h("div", { class: "transfers" }, h("p", { class: "quiet intro" }, t("transfers.intro")), finder(), windows, list);

@@ -105,6 +105,7 @@ export const en = {
   show: "Show",
   noOrders: "No orders have come in yet.",
   deed: {
+    others: { one: "{n} more is chosen and stays as it is: its state does not allow it.", other: "{n} more are chosen and stay as they are: their states do not allow it." },
     trigger: { name: "Claim now", tip: "Claim what has settled without waiting for the next run", done: "Asked to claim what has settled." },
     resume: { name: "Resume", tip: "Claim again", done: "It claims again; what settled meanwhile comes first." },
     pause: {

@@ -105,6 +105,7 @@ export const zh = {
   show: "查看",
   noOrders: "尚无订单。",
   deed: {
+    others: { other: "另有 {n} 个所选切片因状态不允许而保持不变。" },
     trigger: { name: "立即认领", tip: "不等下次运行，立即认领已稳定的时间", done: "已请求认领已稳定的时间。" },
     resume: { name: "恢复", tip: "重新开始认领", done: "已恢复认领；期间稳定的时间优先。" },
     pause: {
