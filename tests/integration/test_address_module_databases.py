@@ -3,47 +3,135 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 from aiohttp import web
 
-from domain.addresses.operations import AddressEntry, Module, Operation, OperationResult
+from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
+from haulage.address_module import Connection
+from infra.embedded import Stack
 from infra.modules import Modules
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from tests import module_page
 from tests.address_oracle import Book
+from tests.stack import eventually, own_database
 from tests.unit.module_tables import delete, purge, swap, upsert
 
 pytestmark = pytest.mark.stack
 
 IM = Module.IM
-ORDERS = "CREATE TABLE orders (address_id bigint, closed_at timestamptz)"
+ORDERS = "CREATE TABLE orders (address_id bigint, closed_at date)"
+# What the page tells owners to change in its example.
+ON_MYSQL = (
+    ("import psycopg\n", "import json\n\nimport pymysql\n"),
+    ("psycopg.Connection", "pymysql.Connection"),
+    ('psycopg.connect(os.environ["MODULE_DATABASE"])', 'pymysql.connect(**json.loads(os.environ["MODULE_DATABASE"]))'),
+    ("POSTGRESQL", "MYSQL"),
+)
 
 
-@pytest.fixture
-async def dsn(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with the tables of the page, and with orders."""
-    dsn = empty_database_url.replace("+asyncpg", "")
-    with psycopg.connect(dsn) as connection:
-        for statement in (*module_page.tables("PostgreSQL"), ORDERS):
-            connection.execute(statement.encode())
-    monkeypatch.setenv("MODULE_DATABASE", dsn)
-    monkeypatch.setenv("MODULE_TOKEN", "s3cret")
-    return dsn
+@dataclass(frozen=True)
+class Owned:
+    """A database of a module owner's."""
+
+    example: str
+    connect: Callable[[], Connection]
+
+    def run(self, *statements: str) -> None:
+        """Change something in it."""
+        with closing(self.connect()) as connection:
+            cursor = connection.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+            connection.commit()
 
 
 @asynccontextmanager
-async def example(folder: Path, batch: int = 500) -> AsyncIterator[Modules]:
+async def on_postgresql(stack: Stack, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+    """The example as it stands."""
+    async with own_database(stack) as url:
+        dsn = url.replace("+asyncpg", "")
+        patch.setenv("MODULE_DATABASE", dsn)
+        yield Owned(module_page.example(), lambda: psycopg.connect(dsn))
+
+
+@asynccontextmanager
+async def on_mysql(socket: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+    """The example with what is said of MySQL."""
+    server = {"unix_socket": str(socket), "user": getpass.getuser()}
+    name = f"test_{secrets.token_hex(6)}"
+    Owned("", lambda: pymysql.connect(**server)).run(f"CREATE DATABASE {name}")
+    example = module_page.example()
+    for here, there in ON_MYSQL:
+        assert here in example
+        example = example.replace(here, there)
+    patch.setenv("MODULE_DATABASE", json.dumps({**server, "database": name}))
+    yield Owned(example, lambda: pymysql.connect(**server, database=name))
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[Path | None]:
+    """The socket of a MariaDB, where one is installed: as near to MySQL as this gets."""
+    installer, daemon = shutil.which("mariadb-install-db"), shutil.which("mariadbd")
+    if not installer or not daemon:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="haulage-mariadb-"))
+    common = ["--no-defaults", f"--datadir={folder / 'data'}", f"--user={getpass.getuser()}"]
+    subprocess.run(
+        [installer, "--auth-root-authentication-method=socket", *common],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    server = subprocess.Popen(
+        [daemon, *common, f"--socket={folder / 's'}", "--skip-networking"], stderr=subprocess.DEVNULL
+    )
+    try:
+        yield folder / "s"
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["PostgreSQL", "MySQL"])
+async def owned(
+    request: pytest.FixtureRequest, stack: Stack, mariadb: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Owned]:
+    """A database with the tables of the page, and with orders."""
+    if request.param == "MySQL" and not mariadb:
+        pytest.skip("no MariaDB is installed")
+    if mariadb:
+        await eventually(mariadb.exists)
+    monkeypatch.setenv("MODULE_TOKEN", "s3cret")
+    async with (
+        on_mysql(mariadb, monkeypatch)
+        if mariadb and request.param == "MySQL"
+        else on_postgresql(stack, monkeypatch) as owned
+    ):
+        owned.run(*module_page.tables(request.param), ORDERS)
+        yield owned
+
+
+@asynccontextmanager
+async def module(owned: Owned, folder: Path, batch: int = 500) -> AsyncIterator[Modules]:
     """The module of the page, and the client that Haulage calls it with."""
     namespace: dict[str, Any] = {"__name__": "example"}
-    exec(compile(module_page.example(), "example", "exec"), namespace)  # noqa: S102 - our own page
+    exec(compile(owned.example, "example", "exec"), namespace)  # noqa: S102 - our own page
     runner = web.AppRunner(namespace["app"], access_log=None)
     await runner.setup()
     try:
@@ -70,40 +158,38 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 
 
 @pytest.mark.parametrize("batch", [1, 500])
-async def test_the_example_does_what_the_oracle_does(dsn: str, tmp_path: Path, batch: int) -> None:
+async def test_the_example_does_what_the_oracle_does(owned: Owned, tmp_path: Path, batch: int) -> None:
     """Any history, with repeats, one operation at a time."""
     dice, book = random.Random(11), Book()
     history = _history(dice, 150)
     repeated = [each for operation in history for each in [operation] * dice.choice((1, 1, 2))]
 
-    async with example(tmp_path, batch) as client:
+    async with module(owned, tmp_path, batch) as client:
         for operation in repeated:
             assert outcomes(await client.apply(IM, [operation])) == [book.apply(operation).value], operation
         assert await live(client) == book.live
 
 
-async def test_orders_in_flight_keep_an_address(dsn: str, tmp_path: Path) -> None:
+async def test_orders_in_flight_keep_an_address(owned: Owned, tmp_path: Path) -> None:
     """Until the last one is closed, in the transaction that looks."""
-    async with example(tmp_path) as client:
+    async with module(owned, tmp_path) as client:
         await client.apply(IM, [upsert(1, 1, 11, street="a"), upsert(2, 2, 12, street="b")])
-        with psycopg.connect(dsn) as connection:
-            connection.execute("INSERT INTO orders VALUES (11, NULL), (12, now())")
+        owned.run("INSERT INTO orders VALUES (11, NULL), (12, CURRENT_DATE)")
 
         assert await client.in_flight(IM, [11, 12]) == {11}
         assert outcomes(await client.apply(IM, [delete(3, 1), delete(4, 2)])) == ["logical", "applied"]
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 1)])) == ["logical"]
-        with psycopg.connect(dsn) as connection:
-            connection.execute("UPDATE orders SET closed_at = now()")
+        owned.run("UPDATE orders SET closed_at = CURRENT_DATE")
         assert outcomes(await client.apply(IM, [purge(3, 1, 11, 2)])) == ["applied"]
         assert (await client.addresses(IM, 0, 10)).addresses == []
 
 
-async def test_the_same_operations_at_the_same_time_act_once(dsn: str, tmp_path: Path) -> None:
+async def test_the_same_operations_at_the_same_time_act_once(owned: Owned, tmp_path: Path) -> None:
     """A call that was given up may still run while it is made again."""
     addresses = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
     swaps = [swap(40 + seq, seq, seq + 20) for seq in range(1, 21)]
 
-    async with example(tmp_path) as one, example(tmp_path) as other:
+    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
         await one.apply(IM, addresses)
         answers = await asyncio.gather(*(client.apply(IM, swaps) for client in (one, other, one, other)))
         after = await live(one)
@@ -113,13 +199,13 @@ async def test_the_same_operations_at_the_same_time_act_once(dsn: str, tmp_path:
     assert after == {uprn: (1_001 + (uprn + 19) % 40, {"street": 1 + (uprn + 19) % 40}) for uprn in range(1, 41)}
 
 
-async def test_calls_that_cross_each_other_end_well(dsn: str, tmp_path: Path) -> None:
+async def test_calls_that_cross_each_other_end_well(owned: Owned, tmp_path: Path) -> None:
     """Batches that lock the same UPRNs in opposite orders: one may break, and is applied apart."""
     addresses = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
     forth = [upsert(100 + seq, seq, 1_000 + seq, street="forth") for seq in range(1, 41)]
     back = [upsert(200 + seq, seq, 1_000 + seq, street="back") for seq in range(40, 0, -1)]
 
-    async with example(tmp_path) as one, example(tmp_path) as other:
+    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
         await one.apply(IM, addresses)
         gone, came = await asyncio.gather(one.apply(IM, forth), other.apply(IM, back))
         after = await live(one)
@@ -129,16 +215,49 @@ async def test_calls_that_cross_each_other_end_well(dsn: str, tmp_path: Path) ->
     assert {record["street"] for _, record in after.values() if isinstance(record, dict)} == {"back"}
 
 
-async def test_what_the_database_refuses_fails_alone(dsn: str, tmp_path: Path) -> None:
+async def test_what_the_database_refuses_fails_alone(owned: Owned, tmp_path: Path) -> None:
     """The transaction of its batch is lost with it; the others are applied apart."""
     operations = [upsert(1, 1, 11, street="a"), upsert(2, 2, 2**63 - 1, street="b"), upsert(3, 3, 13, street="c")]
-    async with example(tmp_path) as client:
-        with psycopg.connect(dsn) as connection:
-            connection.execute("ALTER TABLE haulage_addresses ADD CHECK (address_id < 1000)")
+    async with module(owned, tmp_path) as client:
+        owned.run("ALTER TABLE haulage_addresses ADD CONSTRAINT small CHECK (address_id < 1000)")
         results = await client.apply(IM, operations)
 
     assert outcomes(results) == ["applied", "failed", "applied"]
-    assert "CheckViolation" in results[1].error
+    assert "small" in results[1].error
+
+
+async def test_what_comes_is_kept_exactly(owned: Owned, tmp_path: Path) -> None:
+    """Nothing is rounded, cut, folded or put in another order."""
+    record = {
+        "street": "Ünïcode 😀 straße",
+        "b": 10**30,
+        "a": {"fraction": 0.1, "zero": 1.0, "none": None},
+        "text": "x" * 100_000,
+        "deep": json.loads("[" * 97 + "]" * 97),
+    }
+    first = Operation.model_validate(upsert(1, UPRN_MAX, UPRN_MAX, **record).model_dump() | {"op_id": "a"})
+    second = Operation.model_validate(upsert(2, UPRN_MAX - 1, 1, **record).model_dump() | {"op_id": "A"})
+
+    async with module(owned, tmp_path) as client:
+        assert outcomes(await client.apply(IM, [first, second])) == ["applied", "applied"]
+        after = await live(client)
+        lookup = await client.lookup(IM, [second])
+
+    assert json.dumps(list(after.items())) == json.dumps([(UPRN_MAX - 1, (1, record)), (UPRN_MAX, (UPRN_MAX, record))])
+    assert (set(lookup.live), set(lookup.applied)) == ({UPRN_MAX - 1}, {"A"})
+
+
+async def test_the_first_operations_of_uprns_may_come_at_the_same_time(owned: Owned, tmp_path: Path) -> None:
+    """Nobody has locked anything of them before."""
+    creates = [upsert(seq, seq, 1_000 + seq, street=seq) for seq in range(1, 41)]
+
+    async with module(owned, tmp_path) as one, module(owned, tmp_path) as other:
+        for start in range(0, 40, 4):
+            some = creates[start : start + 4]
+            answers = await asyncio.gather(*(client.apply(IM, some) for client in (one, other, one, other)))
+            for results in zip(*answers, strict=True):
+                assert sorted(outcomes(results)) == ["already"] * 3 + ["applied"]
+        assert len(await live(one)) == len(creates)
 
 
 def _history(dice: random.Random, length: int) -> list[Operation]:
