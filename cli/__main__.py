@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415 - a command must not wait for what serves the others: all of it takes seconds to load
 """Commands, and which function serves each. `haulage COMMAND --help` explains one."""
 
 from __future__ import annotations
@@ -8,12 +9,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from api import app as door
-from cli import ask as asking
-from cli import demo as demonstration
-from cli import doctor as examination
-from cli import export as exporting
-from cli import process, serving, staying, surroundings
+from cli import process, surroundings
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
@@ -29,12 +25,16 @@ Queues = Annotated[
 @app.command()
 def up(data_dir: DataDir = None) -> None:
     """Start everything on this machine and stay until Ctrl-C: engine, database, object store, API, workers."""
+    from cli import staying
+
     process.run(staying.stay(_quiet(data_dir)))
 
 
 @app.command()
-def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = demonstration.ROWS) -> None:
+def demo(data_dir: DataDir = None, rows: Annotated[int, typer.Option(min=1)] = 200_000) -> None:
     """Start everything, export the sample source, compare the file row by row, stop everything."""
+    from cli import demo as demonstration
+
     process.run(demonstration.run(_quiet(data_dir), rows))
 
 
@@ -44,7 +44,11 @@ def api(
 ) -> None:
     """Serve the HTTP API."""
     if processes > 1:
+        from cli import serving
+
         process.run(serving.serve_apis(_serving(), processes))
+    from api import app as door
+
     process.run(door.serve(_serving()), uvloop.new_event_loop)
 
 
@@ -54,6 +58,8 @@ def worker(
     processes: Annotated[int, typer.Option(min=1, help="Worker processes; encoding rows uses one core each.")] = 1,
 ) -> None:
     """Serve task queues."""
+    from cli import serving
+
     if processes > 1:
         process.run(serving.serve_workers(_serving(), queues or [], processes))
     process.run(serving.serve_worker(_serving(), queues or []))
@@ -62,6 +68,8 @@ def worker(
 @app.command(name="migrate")
 def migrate_() -> None:
     """Bring the database to this version's revision, and register what workflows are searched by."""
+    from cli import serving
+
     process.run(serving.prepare(_serving()))
 
 
@@ -71,6 +79,8 @@ def doctor(data_dir: DataDir = None) -> None:
 
     Where a `haulage up` runs and the environment names no database, its parts are the ones that are checked.
     """
+    from cli import doctor as examination
+
     parts = surroundings.chosen(_settings(data_dir).data_dir)
     settings.load.cache_clear()
     process.run(examination.examine(_settings(data_dir), parts))
@@ -109,6 +119,8 @@ def export(
     Ctrl-C cancels the export. It answers 0 when the file is there and whole, 1 when the export failed, 2 when the
     request was wrong, 3 when the API does not answer, 4 when the file arrived damaged, 130 after Ctrl-C.
     """
+    from cli import export as exporting
+
     request = DownloadRequest(
         source_url=url,
         type=kind,
@@ -140,6 +152,8 @@ def ask(
 
     It answers 0 when the API did it, 2 when it said no, 3 when it does not answer.
     """
+    from cli import ask as asking
+
     process.run(asking.run(api, _quiet(data_dir).data_dir, method.upper(), path, body))
 
 

@@ -17,7 +17,6 @@ from haulage import Client, Download, DownloadFailed, DownloadRequest, FileType
 from infra.settings import Settings
 from sims import rows as sample
 
-ROWS = 200_000
 PAGE_SIZE = 250
 SEED = 20_260_101
 

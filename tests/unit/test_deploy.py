@@ -219,7 +219,11 @@ def test_the_image_carries_what_the_server_imports(tmp_path: Path) -> None:
     for name in copied:
         copy = shutil.copytree if name.endswith("/") else shutil.copy
         copy(ROOT / name, tmp_path / name)
-    script = "import sys, cli.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+    script = (
+        "import importlib, pkgutil, sys, cli, api.app\n"
+        "for each in pkgutil.iter_modules(cli.__path__, 'cli.'): importlib.import_module(each.name)\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
 
     answer = subprocess.run(
         [sys.executable, "-c", script],
