@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import text
 
@@ -77,6 +77,28 @@ async def record_continued(recorder: Recorder) -> None:
     await lane.handle.result()
     await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "carried-on", run_id=first)
     await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "began-with-what-was-carried")
+    await _record_tried(recorder)
+
+
+async def _record_tried(recorder: Recorder) -> None:
+    """A lane that carries on what it remembers of attempts: failed, timed out, gone on to a stage, put back."""
+    await _add_types(recorder, "tried")
+    rules = Rules(lane_max_tasks=2, max_processing_time=1, max_retry_interval=0)
+    lane = await _start(recorder, "tried", rules)
+    first = (await lane.handle.describe()).run_id
+    tasks = new_tasks(2)
+    await lane.create(tasks)
+    for said in ({"failed": True}, {"stage": "next"}, {}):
+        held = await lane.hold(lease_seconds=600)
+        await lane.ask(sets=[Setting(task.key, 2, task.lease, log="at it") for task in held])
+        await lane.ask(sets=[Setting(task.key, 1, task.lease, **said) for task in held])
+    await lane.hold()
+    await eventually(lambda: _are_pending(lane, tasks))
+    while (await lane.handle.describe()).run_id == first:
+        await lane.ask(cancels=[new_key()])
+    await lane.finish(await lane.hold(lease_seconds=600))
+    await lane.handle.result()
+    await recorder.keep(ids.lane_id("tried", 1), WORKFLOW, "remembered-attempts")
 
 
 async def _record_past(recorder: Recorder) -> None:
@@ -104,6 +126,10 @@ async def _start(recorder: Recorder, type_: str, rules: Rules) -> AskedLane:
         search_attributes=tasks.attributes(),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
+
+
+async def _are_pending(lane: AskedLane, tasks: Sequence[NewTask]) -> bool:
+    return (await lane.look(*(task.key for task in tasks))).head.due == len(tasks)
 
 
 async def _is_pending(lane: AskedLane, task: NewTask) -> bool:
