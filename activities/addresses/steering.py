@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +47,13 @@ _COUNT: Final = """
     SELECT count(*) FILTER (WHERE {free}) AS free, count(*) FILTER (WHERE {free} AND {touched}) AS touched,
         count(*) AS matching
     FROM gathered WHERE {where}
+    """
+
+# The audit is all that is left of them.
+_DISCARD: Final = """
+    WITH gone AS (DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) RETURNING topic, msg_no)
+    INSERT INTO addr_audit (who, action, reason)
+    SELECT $2, 'discard', format('%s (%s, message %s)', $3::text, topic, msg_no) FROM gone RETURNING id
     """
 
 _NOTE: Final = "INSERT INTO addr_audit (who, action, reason) VALUES ($1, $2, $3)"
@@ -123,6 +131,12 @@ async def count_failed(database: Database, wanted: Filter) -> Failed:
     if row is None:
         raise LookupError("a statement of counts has answered no row")
     return Failed(free=row["free"], busy=row["matching"] - row["free"], touched=row["touched"])
+
+
+async def discard(database: Database, ids: Sequence[int], by: By) -> int:
+    """Remove messages from quarantine; how many there were."""
+    async with database.connection() as connection:
+        return len(await connection.fetch(_DISCARD, ids, by.who, by.reason))
 
 
 async def note(database: Database, action: str, by: By) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic import AwareDatetime, Field
 
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 LARGEST = 2**63 - 1
 
 
+_SEEN: Final = r"\S"
+"""Blanks alone name nobody."""
+
+
 class Signed(Request):
     """Who acts, and why: both are noted, because operators share one key."""
 
-    who: str = Field(min_length=1, max_length=200, description="your name, as the audit is to tell it")
-    reason: str = Field(min_length=3, max_length=500, description="why; noted beside your name")
+    who: str = Field(min_length=1, max_length=200, pattern=_SEEN, description="your name, as the audit is to tell it")
+    reason: str = Field(min_length=3, max_length=500, pattern=_SEEN, description="why; noted beside your name")
 
 
 class Wait(Answer):

@@ -1,15 +1,18 @@
-"""Quarantine: messages that could not be read, and why."""
+"""Quarantine: messages that could not be read, and why; removed once nobody needs them."""
 
 from __future__ import annotations
 
 import base64
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 from sqlalchemy.orm import defer
 from sqlmodel import col, select, tuple_
 
+from activities.addresses import steering
+from activities.addresses.steering import By
 from api import paging
-from api.addresses.answers import LARGEST
+from api.addresses.answers import LARGEST, Signed
 from api.addresses.room import routes
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
@@ -18,17 +21,33 @@ from domain.addresses.messages import Topic
 from domain.faults import Invalid, Missing
 from infra.tables.addresses import QuarantinedMessage
 
+DISCARDED_MAX: Final = 1_000
+
+QuarantineId = Annotated[int, Field(ge=1, le=LARGEST)]
+
 
 class QuarantinePath(Request):
     """Names one message in quarantine."""
 
-    quarantine_id: int = Field(ge=1, le=LARGEST)
+    quarantine_id: QuarantineId
 
 
 class Wanted(PageQuery):
     """Which messages to list."""
 
     topic: Topic | None = None
+
+
+class Discard(Signed):
+    """Which messages are to go."""
+
+    ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARDED_MAX)
+
+
+class Discarded(Answer):
+    """How many went."""
+
+    discarded: int = Field(description="the others were not in quarantine any more")
 
 
 class ListedUnreadable(Answer):
@@ -67,6 +86,16 @@ async def browse_quarantine(call: Call, query: Wanted) -> Page[ListedUnreadable]
     async with call.services.database.session() as session:
         rows = (await session.exec(statement)).all()
     return paging.page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
+
+
+@routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)
+async def discard(call: Call, body: Discard) -> Discarded:
+    """Remove messages from quarantine, because they were published again, or nobody wants them.
+
+    Topic and number of each stay in the audit, with who removed it and why.
+    """
+    by = By(body.who, body.reason)
+    return Discarded(discarded=await steering.discard(call.services.database, body.ids, by))
 
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,6 +239,22 @@ async def test_what_came_back_in_some_modules_only_stays_listed(world: World) ->
 
     assert set(world.modules.books[Module.OD].logical) == {1_001}
     assert [row["address_id"] for row in await world.fetch("SELECT * FROM addr_logical_deletes")] == [1_001]
+
+
+async def test_a_restored_log_gives_no_id_again_that_modules_know(world: World) -> None:
+    """As operators are told to do it: what comes afterwards is applied, and not taken for what was."""
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "operate-addresses.md"
+    [statement] = re.findall(r"^ALTER TABLE .+;$", page.read_text(), re.MULTILINE)
+    await world.publish([create("a", 1, n=1)])
+    await world.cycle()
+    await world.fetch("TRUNCATE im_infi_addr_sync_log_his, addr_sync_keys")
+    await world.fetch("TRUNCATE im_infi_addr_sync_log RESTART IDENTITY")
+
+    await world.fetch(statement)
+    await world.publish([create("b", 1, n=2)])
+    await world.cycle()
+
+    assert world.modules.books[Module.OD].live == {1: (1_001, {"n": 2})}
 
 
 async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> None:

@@ -19,13 +19,14 @@ from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.addresses import AddressMessage
+from infra.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.door import Door, Reply, opened
 from tests.stack import eventually
 from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack
 
+NOW = datetime.now(UTC)
 SIGNED = {"who": "ann", "reason": "the module is well again"}
 HOUR = 3_600.0
 _HELD_UP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -276,10 +277,30 @@ async def test_a_touched_message_is_skipped_only_knowingly(
     assert (skipped.status, skipped.body["state"]) == (200, "done")
 
 
+async def test_what_is_mended_leaves_the_quarantine(operator: Operator) -> None:
+    """Some of many; the audit is what is left of them."""
+    unreadable = [
+        QuarantinedMessage(topic=Topic.DELETE, msg_no=number, raw=b"{", raw_bytes=1, reason="?", created_at=NOW)
+        for number in ("1", "2", "3")
+    ]
+    async with operator.database.session() as session:
+        session.add_all(unreadable)
+    first, second, third = [each.id for each in unreadable]
+
+    replies = [await operator.post("quarantine/discard", ids=ids) for ids in ([first, third], [third, 4711])]
+
+    left = await operator.door.as_admin("GET", "/v1/addresses/quarantine")
+    assert [reply.body["discarded"] for reply in replies] == [2, 0]
+    assert [each["id"] for each in left.body["items"]] == [second]
+    said = [f"{SIGNED['reason']} ({Topic.DELETE}, message {number})" for number in ("1", "3")]
+    assert sorted(await operator.audit()) == [("ann", "discard", None, each) for each in said]
+
+
 async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> None:
     """Operators share one key, so that the audit needs both."""
-    bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}]
+    bodies = [{"who": "ann"}, {"reason": "because"}, {"who": "ann", "reason": ""}, {"who": " ", "reason": "because"}]
     paths = ["messages/1/retry", "messages/retry", "messages/1/skip", "messages/skip", "cycle/pause", "cycle/resume"]
+    paths.append("quarantine/discard")
 
     replies = [
         await operator.door.as_admin("POST", f"/v1/addresses/{path}", json=body) for path in paths for body in bodies
