@@ -231,19 +231,27 @@ def shown(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> d
 
 def looked_at(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType, *, archived: bool) -> dict[str, Any]:
     """A task as `ShownTask` has it."""
-    lease, end = (task.lease, task.lease_end / 1000) if task.status == Status.RUNNING else (0, 0.0)
-    return shown(task_id, task, texts, kind) | {"lease": lease, "lease_end": end, "archived": archived}
+    told = shown(task_id, task, texts, kind)
+    is_held = task.status == Status.RUNNING
+    told["lease"], told["lease_end"] = (task.lease, task.lease_end / 1000) if is_held else (0, 0.0)
+    told["archived"] = archived
+    return told
 
 
 def followed(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType, *, archived: bool) -> dict[str, Any]:
     """A task as `FollowedTask` has it."""
+    told = looked_at(task_id, task, texts, kind, archived=archived)
+    told["attempts"], told["attempts_left_out"] = _tried(task) if task.attempts else ([], 0)
+    return told
+
+
+def _tried(task: Task) -> tuple[list[dict[str, str]], int]:
     rows, left_out = attempts.read(task)
     told = [
         {"held_time": _moment(row.held_time), "end_time": _moment(row.end_time), "outcome": _OUTCOMES[row.outcome]}
         for row in rows
     ]
-    known = looked_at(task_id, task, texts, kind, archived=archived)
-    return known | {"attempts": told, "attempts_left_out": left_out}
+    return told, left_out
 
 
 def held(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> dict[str, Any]:
