@@ -312,20 +312,19 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
     async with ordering(settings, queues=[places.QUEUE, "webhooks"]) as orders:
         await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
 
-        assert (await _watched(orders, "first")).unserved == ["shop-1"]
-        assert (await _watched(orders, "second")).unserved == ["shop-1"]
+        assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
+        assert (await _watched(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
         assert await orders.events() == ["orders.platform_unserved"]
         assert (await orders.status())["unserved_since"] is not None
 
         async with working(orders.door.settings, [places.slice_queue("shop-1")]):
-            assert (await _watched(orders, "third")).served == ["shop-1"]
+            assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
             assert (await orders.status())["unserved_since"] is None
 
 
-async def _watched(orders: Orders, name: str) -> Presence:
-    return await orders.engine.execute_workflow(
-        OrderWatch.run, WatchOrder(patience_seconds=5), id=f"watch-{name}", task_queue=places.QUEUE
-    )
+async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Presence:
+    order = WatchOrder(patience_seconds=patience_seconds)
+    return await orders.engine.execute_workflow(OrderWatch.run, order, id=f"watch-{name}", task_queue=places.QUEUE)
 
 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:

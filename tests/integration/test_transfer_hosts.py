@@ -148,7 +148,7 @@ async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(
     repository = "http://127.0.0.1:9/{biz_id}/{signature}"
     guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
     settings = settings.model_copy(update={"guard": guard})
-    async with transferring(settings, timeout_seconds=2.0, repository=repository) as transfers:
+    async with transferring(settings, timeout_seconds=5.0, repository=repository) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
 
     assert (end["status"], end["reason"]) == ("Timeout", "file_unavailable")

@@ -58,9 +58,9 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
     """First with who has joined, afterwards with where they stand; to its project and the admin only."""
-    async with transferring(settings, MIXED, window_seconds=4) as transfers:
+    async with transferring(settings, MIXED, window_seconds=8) as transfers:
         _, other_key = await transfers.door.make_project("other")
-        await window_begins(4)
+        await window_begins(8)
         task_ids = await transfers.join_many(["fine-1", "fine-2", "stuck-1"])
         [collecting] = await eventually(lambda: listed(transfers))
         strangers = await transfers.door.ask("GET", "/v1/transfers/jobs", key=other_key)
