@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.console.catalogue import fill
 from tests.console.house import Console, Project
@@ -54,6 +55,29 @@ async def test_each_page_has_an_address_of_its_own(page: Page, console: Console,
     await first(page, "Report 70")
     await page.go_back()
     await first(page, "Report 20")
+
+
+async def test_a_page_that_is_slow_is_turned_once(page: Page, console: Console, project: Project) -> None:
+    """Nobody turns the same page twice by pressing again, and the keyboard stays where it was."""
+    await fill(console, project, ROWS)
+    await page.goto("/console/downloads")
+    await first(page, "Report 120")
+    free = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await free.wait()
+        await route.continue_()
+
+    await page.route(re.compile(r"/v1/downloads\?.*cursor="), later)
+    await button(page, "Next page").focus()
+    await page.keyboard.press("Enter")
+    await expect(button(page, "Next page")).to_be_disabled()
+    await expect(button(page, "Previous page")).to_be_disabled()
+    free.set()
+    await first(page, "Report 70")
+    await expect(button(page, "Next page")).to_be_focused()
+    await button(page, "Previous page").click()
+    await first(page, "Report 120")
 
 
 async def test_filters_are_in_the_address(page: Page, console: Console, project: Project) -> None:

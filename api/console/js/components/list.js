@@ -111,10 +111,15 @@ class DataList extends HTMLElement {
     this.turnTo(this.after);
   }
 
-  turnTo(cursor) {
+  async turnTo(cursor) {
+    const pressed = document.activeElement;
     this.untick();
     this.given.place.change({ cursor }, { push: true });
-    this.reload({ loud: true });
+    // Pressed once more before that page has come, they would lead to the same one again.
+    this.previous.disabled = true;
+    this.next.disabled = true;
+    await this.reload({ loud: true });
+    if (document.activeElement === document.body) pressed.focus({ preventScroll: true });
   }
 
   /** Read the page again; `loud` where the reader asked for it, and waits. */
@@ -126,6 +131,7 @@ class DataList extends HTMLElement {
 
   fail(problem) {
     this.ended();
+    this.previous.disabled = !this.cursor;
     this.broken = true;
     clear(this.trouble, problemBox(problem), this.again());
   }
