@@ -183,7 +183,7 @@ async def test_a_broken_copy_does_not_reach_the_next_borrower(database: Database
 async def test_a_statement_that_takes_too_long_is_stopped(database: Database) -> None:
     """The limit of the settings holds on every connection, under our name."""
     hasty = Database(
-        database.settings.model_copy(update={"statement_timeout_seconds": 0.05, "application_name": "hasty"})
+        database.settings.model_copy(update={"statement_timeout_seconds": 1.0, "application_name": "hasty"})
     )
     async with hasty.session() as session:
         assert (await session.execute(text("SHOW application_name"))).scalar_one() == "hasty"

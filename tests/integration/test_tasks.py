@@ -200,7 +200,7 @@ async def test_a_caller_may_wait_for_a_task(queue: Tasks) -> None:
     task_id = await queue.create()
     done, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert [[task["task_id"] for task in each.result()] for each in done] == [[task_id]]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     second = await queue.create()
     assert [task["task_id"] for task in await others.pop()] == [second]
 
