@@ -19,7 +19,7 @@ from tests import stack as parts
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in, visiting
 from tests.console.house import Console
-from tests.console.showcase import Showcase, arrived, furnish, keep_busy
+from tests.console.showcase import IN_TAB, Showcase, arrived, furnish, keep_busy
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
 WIDE, NARROW = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=780)
@@ -84,6 +84,9 @@ async def _take_all(browser: Browser, console: Console, showcase: Showcase) -> N
             if shown.name == "overview":
                 await page.wait_for_timeout(WATCHED_MS)
                 await _take_otherwise(page)
+            if shown.shows == IN_TAB:
+                # What is open in a tab stands below the picture's edge.
+                await page.locator("[role=tablist]").evaluate("(tabs) => tabs.scrollIntoView()")
             await _take(page, shown.name)
     if troubles.found:
         raise SystemExit(f"The pages complain: {troubles.found}")
