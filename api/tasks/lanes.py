@@ -52,7 +52,7 @@ BEAT_SECONDS = 0.01
 time for little more than one."""
 SPACING_SECONDS = 0.03
 """From one group of many to the next of a lane: each costs engine and worker 10 ms, however large it is."""
-CROWD = 80
+CROWD = 120
 CROWD_FACTOR = 2
 """Where so many are in a group, there is more to do than time: fewer groups leave more of it."""
 SPACING_MAX_SECONDS = 0.2
