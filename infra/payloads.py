@@ -33,16 +33,21 @@ class JsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
+_CONVERTERS = tuple(
+    JsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
+    for each in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
 class HousePayloadConverter(CompositePayloadConverter):
-    """The SDK's own converters, with ours for JSON."""
+    """The SDK's own converters, with ours for JSON.
+
+    The SDK makes one of these for each step of a workflow: they share what they are made of, or all that pydantic has
+    learned of our types would be learned anew each time.
+    """
 
     def __init__(self) -> None:
-        super().__init__(
-            *(
-                JsonConverter() if isinstance(each, JSONPlainPayloadConverter) else each
-                for each in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        super().__init__(*_CONVERTERS)
 
 
 data_converter = dataclasses.replace(pydantic_data_converter, payload_converter_class=HousePayloadConverter)

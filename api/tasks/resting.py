@@ -16,8 +16,8 @@ from typing import TypeAlias
 from domain.tasks.messages import Found, Head, Search, Task
 from infra import log
 
-LOOKS = 3
-"""After so many in vain a lane rests."""
+LOOKS = 8
+"""After so many in vain a lane rests: by then to have read it all costs little more than what was spent on looks."""
 LANES_MAX = 16
 """Some thousand tasks each."""
 KEPT_SECONDS = 2.0
@@ -59,7 +59,6 @@ class Resting:
         self._mark = mark
         self._search = search
         self._lanes: dict[LaneName, _Known] = {}
-        self._turn = asyncio.Lock()
 
     def rests(self, lane: LaneName) -> bool:
         """Whether a lane rested when it was asked last."""
@@ -94,11 +93,9 @@ class Resting:
 
     async def _read(self, lane: LaneName, known: _Known) -> None:
         try:
-            # One lane at a time: to read it all costs as much as ten looks.
-            async with self._turn:
-                # Asked before the tasks are read: what happens in between makes them old, never old ones look new.
-                mark = await self._mark(lane)
-                tasks = await self._all(lane, known.number)
+            # Asked before the tasks are read: what happens in between makes them old, never old ones look new.
+            mark = await self._mark(lane)
+            tasks = await self._all(lane, known.number)
         except Exception as error:  # noqa: BLE001 - whoever asks the lane next is told
             tasks = None
             _log.warning("lane_not_read", type=lane[0], pos=lane[1], error=repr(error))

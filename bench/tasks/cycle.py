@@ -44,7 +44,9 @@ class Done(BaseModel):
     """What became of it; written to standard output."""
 
     report: Report
+    created: int
     tasks: int
+    """Those that were created and are done: fewer, if the queue has lost some."""
     faults: list[str]
     """Answers that were none of those that a good queue gives."""
 
@@ -62,7 +64,7 @@ def run(plan: Plan) -> Done:
     cycle = _Cycle(plan, clients=plan.connections)
     faults: list[str] = []
     report = load.drive(plan.base, plan.connections, lambda begun: _client(cycle, begun + plan.seconds, faults))
-    return Done(report=report, tasks=cycle.done, faults=faults[:20])
+    return Done(report=report, created=cycle.created, tasks=cycle.done, faults=faults[:20])
 
 
 def _client(cycle: _Cycle, until: float, faults: list[str]) -> Script:
