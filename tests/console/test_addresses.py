@@ -332,6 +332,21 @@ async def test_the_quarantine_says_why_something_could_not_be_read(admin_page: P
     await expect(admin_page.locator("pre").first).to_have_text('{"uprn_1": 7, "uprn_2": 7}')
 
 
+async def test_what_was_published_again_leaves_the_quarantine(admin_page: Page, operators: Operators) -> None:
+    """It is asked first, under a name and with a reason; the others stay."""
+    gone, stays = f"gone{operators.base}", f"stays{operators.base}"
+    for number in (gone, stays):
+        await operators.take_in(Topic.DELETE, b"{}", number)
+    await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.DELETE}")
+    await rows(admin_page).filter(has_text=gone).get_by_role("checkbox").check()
+    await admin_page.get_by_role("button", name="Discard selected").click()
+    await expect(admin_page.get_by_role("dialog")).to_contain_text("Discard 1 unreadable message?")
+    await sign(admin_page, "Discard", "published again")
+
+    await expect(rows(admin_page).filter(has_text=stays)).to_have_count(1)
+    await expect(rows(admin_page).filter(has_text=gone)).to_have_count(0)
+
+
 async def test_a_long_history_is_turned_page_by_page(admin_page: Page, operators: Operators) -> None:
     """Never more than a page is in the document; Back comes back to the page before, and an address shows its page."""
     async with operators.database.connection() as connection:

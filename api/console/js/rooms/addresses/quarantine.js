@@ -1,10 +1,10 @@
-// The quarantine: what could not be read, and why.
+// The quarantine: what could not be read, and why; it goes when it was published again.
 
 import { get } from "../../api.js";
-import { ago, bytes, copyable, dataList, facts, fold, twins, when } from "../../components/index.js";
+import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, ROOM, TOPICS, topicWord } from "./pieces.js";
+import { API, ROOM, TOPICS, postExact, signFirst, topicWord } from "./pieces.js";
 
 /** @param {Place} place */
 export async function quarantinePage(place) {
@@ -26,6 +26,8 @@ export async function quarantinePage(place) {
     key: (each) => String(each.id),
     open: (each) => `${ROOM}/quarantine/${each.id}`,
     empty: { text: t("addresses.quarantineEmpty"), ...twins(`${API}/quarantine`) },
+    select: true,
+    actions: [{ label: t("addresses.discardSelected"), danger: true, run: (items) => discard(items) }],
   });
   return [h("p", { class: "quiet" }, t("addresses.quarantineIntro")), list];
 }
@@ -52,6 +54,15 @@ export async function unreadablePage(place) {
     each.text === null ? h("p", { class: "quiet" }, t("addresses.notText")) : h("pre", { class: "json", tabindex: "0" }, each.text),
     fold("Base64", h("pre", { class: "json wrap", tabindex: "0" }, each.raw)),
   ];
+}
+
+async function discard(items) {
+  const n = items.length;
+  const signed = await signFirst({ title: t("addresses.discardTitle", { n }), text: t("addresses.discardText"), action: t("addresses.discard"), danger: true });
+  if (!signed) return false;
+  const { discarded } = await postExact("quarantine/discard", signed, { ids: items.map((each) => each.id) });
+  say(t("addresses.discardDone", { n: discarded }));
+  return true;
 }
 
 function known(topic) {
