@@ -29,6 +29,8 @@ SINK: Final = "buffered_sink"
 BATCH: Final = 500
 CREDENTIALS: Final = "oss"
 TRICKLE_PER_SECOND: Final = 300
+RETRIES: Final = 10
+"""A backlog of several cycles has swaps that come before what they need; the peers try such again too, without end."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def _known(folder: Path, modules: Modules, batch: int, pubsub: PubSub | None) ->
     variables = {
         "HAULAGE_ADDRESSES__CREDENTIALS_FOLDER": str(folder / "credentials"),
         "HAULAGE_ADDRESSES__PUSH__SECRET": ours.SECRET,
+        "HAULAGE_ADDRESSES__RETRIES": str(RETRIES),
         **_modules(modules, batch),
     }
     if pubsub:
