@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import structlog
 from aiohttp import web
 from pydantic import BaseModel
 
-from api import auth, middleware, pushers, reading
+from api import auth, pushers, reading
 from api.models import Nothing
-from api.routes import JSON, Access, Call, Caller, Route
+from api.routes import JSON, VISIT, Access, Call, Caller, Route
+from infra import log
 from infra.services import Services
 from infra.settings import ApiSettings
 
@@ -25,12 +25,12 @@ def endpoint(
         limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        request[middleware.ROUTE] = route
+        request[VISIT].route = route
         caller = await _admit(route, request, gate)
         if caller.project_id:
-            structlog.contextvars.bind_contextvars(project_id=caller.project_id, key_id=caller.key_id)
+            log.bind(project_id=caller.project_id, key_id=caller.key_id)
         inputs = await _inputs(route, request, caller, limits)
-        return _respond(route, await route.handler(Call(request, caller, services), **inputs))
+        return _respond(route, await route.handler(Call(request, caller, services, route), **inputs))
 
     return handle
 

@@ -7,23 +7,17 @@ import time
 from functools import cache
 from http import HTTPStatus
 
-import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 from prometheus_client import Histogram
 
 from api import problems
 from api.deadlines import Deadlines
-from api.routes import DEADLINE, Route
+from api.routes import VISIT, Visit
 from infra import log, tokens
 
-ROUTE = web.RequestKey("route", Route)
-BEGUN = web.RequestKey("begun", web.StreamResponse)
-REQUEST_ID = web.RequestKey("request_id", str)
-HEADERS = web.RequestKey("headers", dict[str, str])
-"""What a handler wants told in the headers, whether its answer is a result or a problem."""
-REQUEST_ID_HEADER = "X-Request-Id"
+REQUEST_ID_HEADER = istr("X-Request-Id")
 UNROUTED = "none"
 REQUESTS = Histogram("haulage_request_seconds", "Time a request took, by route and status.", ["route", "status"])
 
@@ -31,14 +25,16 @@ _SANE_REQUEST_ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
 
 _log = log.get(__name__)
 
-SECURITY_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+SECURITY_HEADERS = CIMultiDict(
+    {
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+    }
+)
 
 
 def door(time_limit_seconds: float) -> Middleware:
@@ -48,15 +44,14 @@ def door(time_limit_seconds: float) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
-        request_id = request[REQUEST_ID] = id_of(request)
-        structlog.contextvars.bind_contextvars(request_id=request_id)
+        visit = request[VISIT] = Visit(id_of(request), deadlines.begin())
+        log.bind(request_id=visit.id)
         try:
-            with deadlines.begin() as request[DEADLINE]:
+            with visit.deadline:
                 response = await handler(request)
         except Exception as error:  # noqa: BLE001 (the last catch before the wire)
-            begun = request.get(BEGUN)
-            response = _broken_off(error, request, begun) if begun else _shown(error, request, request_id)
-        _note(request, response, time.perf_counter() - started)
+            response = _broken_off(error, request, visit.begun) if visit.begun else _shown(error, visit)
+        _note(visit, response, time.perf_counter() - started)
         return response
 
     return middleware
@@ -64,16 +59,18 @@ def door(time_limit_seconds: float) -> Middleware:
 
 async def dress(request: web.Request, response: web.StreamResponse) -> None:
     """The signal that dresses every answer just before it is sent."""
-    request[BEGUN] = response
-    response.headers[REQUEST_ID_HEADER] = request[REQUEST_ID]
-    response.headers.update(request.get(HEADERS, {}))
+    visit = request[VISIT]
+    visit.begun = response
+    response.headers[REQUEST_ID_HEADER] = visit.id
+    if visit.headers:
+        response.headers.update(visit.headers)
     dress_headers(response.headers)
 
 
 def dress_headers(headers: CIMultiDict[str]) -> None:
     """Put the security headers on and take the server's name off."""
     headers.merge(SECURITY_HEADERS)
-    headers.popall("Server", None)
+    headers.popall(hdrs.SERVER, None)
 
 
 def id_of(request: web.BaseRequest) -> str:
@@ -82,14 +79,13 @@ def id_of(request: web.BaseRequest) -> str:
     return given if _SANE_REQUEST_ID.fullmatch(given) else tokens.token()
 
 
-def _shown(error: Exception, request: web.Request, request_id: str) -> web.StreamResponse:
-    problem = problems.of(error, request_id)
+def _shown(error: Exception, visit: Visit) -> web.StreamResponse:
+    problem = problems.of(error, visit.id)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request_failed", exc_info=error)
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("part_unavailable", error=repr(error))
-    route = request.get(ROUTE)
-    response = route.render(problem) if route else problems.respond(problem)
+    response = visit.route.render(problem) if visit.route else problems.respond(problem)
     if isinstance(error, web.HTTPMethodNotAllowed):
         response.headers["Allow"] = error.headers["Allow"]
     return response
@@ -106,9 +102,8 @@ def _broken_off(error: Exception, request: web.Request, begun: web.StreamRespons
     return begun
 
 
-def _note(request: web.Request, response: web.StreamResponse, seconds: float) -> None:
-    route = request.get(ROUTE)
-    name = route.name if route else UNROUTED
+def _note(visit: Visit, response: web.StreamResponse, seconds: float) -> None:
+    name = visit.route.name if visit.route else UNROUTED
     _figure(name, response.status).observe(seconds)
     # The path's template, never the address itself: a query may carry what no log should hold.
     _log.info("request_served", route=name, status=response.status, milliseconds=round(seconds * 1000, 1))

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from api import sentences
 from api.problems import FieldProblem, Refusal
+from api.routes import JSON, VISIT
 from domain.faults import Missing
 from infra.settings import ApiSettings
 
@@ -71,7 +72,8 @@ def _alias(field: FieldInfo) -> str:
 async def body(request: web.Request, model: type[Model], settings: ApiSettings) -> Model:
     """The JSON body, without coercion: a number in quotes is a string."""
     _check_headers(request, settings.body_max_bytes)
-    text = _decoded(await _read(request, settings))
+    raw = request[VISIT].body = await _read(request, settings)
+    text = _decoded(raw)
     value = _parsed(text)
     if not _is_plain(text) and (errors := list(_unstorable(value))):
         refuse("body", errors)
@@ -91,14 +93,16 @@ def refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
 
 
 def _check_headers(request: web.Request, max_bytes: int) -> None:
-    if request.content_type != "application/json" or (request.charset or "utf-8").lower() != "utf-8":
+    # Parsed only where it is not what nearly all send.
+    is_plain = request.headers.get(hdrs.CONTENT_TYPE) == JSON
+    if not is_plain and (request.content_type != JSON or (request.charset or "utf-8").lower() != "utf-8"):
         raise Refusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
             "The body must be JSON in UTF-8.",
             "Send it with the header Content-Type: application/json.",
         )
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise Refusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_encoding",
@@ -112,8 +116,11 @@ def _check_headers(request: web.Request, max_bytes: int) -> None:
 async def _read(request: web.Request, settings: ApiSettings) -> bytes:
     try:
         if request.content.is_eof():
-            # What came with the head needs no clock.
-            return await request.read()
+            # What came with the head needs neither clock nor loop.
+            raw = request.content.read_nowait()
+            if len(raw) > request.client_max_size:
+                raise _too_large(settings.body_max_bytes)
+            return raw
         async with asyncio.timeout(settings.body_timeout_seconds):
             return await request.read()
     except TimeoutError:

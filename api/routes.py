@@ -33,7 +33,6 @@ from domain.faults import Fault
 from infra.services import Services
 
 JSON = "application/json"
-DEADLINE = web.RequestKey("deadline", Deadline)
 
 
 class Access(StrEnum):
@@ -58,6 +57,25 @@ class Caller:
     """When the session ends by which they call; None for who shows a key."""
 
 
+@dataclass(slots=True)
+class Visit:
+    """A request, as the door knows it."""
+
+    id: str
+    deadline: Deadline
+    route: Route | None = None
+    """Once it is found."""
+    body: bytes = b""
+    """As it was sent, where the route takes one."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """What a handler wants told in the headers, whether its answer is a result or a problem."""
+    begun: web.StreamResponse | None = None
+    """The answer that is on its way."""
+
+
+VISIT = web.RequestKey("visit", Visit)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request: who calls, and the clients that answer it."""
@@ -65,6 +83,7 @@ class Call:
     request: web.Request
     caller: Caller
     services: Services
+    route: Route
 
     @property
     def project_id(self) -> str:
@@ -80,9 +99,14 @@ class Call:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
 
+    @property
+    def visit(self) -> Visit:
+        """What the door knows of the request."""
+        return self.request[VISIT]
+
     def lift_time_limit(self) -> None:
         """From here on the answer takes as long as the caller listens: it waits or streams for them."""
-        self.request[DEADLINE].lift()
+        self.visit.deadline.lift()
 
 
 Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]

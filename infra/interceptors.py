@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
 from temporalio import activity, workflow
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, is_cancelled_exception
 from temporalio.worker import (
@@ -43,9 +42,7 @@ class _Activity(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         info = activity.info()
         with (
-            structlog.contextvars.bound_contextvars(
-                workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt
-            ),
+            log.bound(workflow_id=info.workflow_id, activity=info.activity_type, attempt=info.attempt),
             _told(info.activity_type),
         ):
             try:
@@ -87,5 +84,5 @@ def _outcome(raised: BaseException) -> str:
 class _Workflow(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
         info = workflow.info()
-        with structlog.contextvars.bound_contextvars(workflow_id=info.workflow_id, workflow=info.workflow_type):
+        with log.bound(workflow_id=info.workflow_id, workflow=info.workflow_type):
             return await super().execute_workflow(input)

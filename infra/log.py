@@ -8,17 +8,24 @@ import logging
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
+_bound: ContextVar[Mapping[str, Any]] = ContextVar("bound", default=MappingProxyType({}))
 
 HELD_SECONDS = 0.01
 """How long a line may wait for others."""
+_LEVELS: Final = {"exception": "error", "warn": "warning"}
 
 
 class Outlet:
@@ -32,11 +39,8 @@ class Outlet:
         self._due_in: asyncio.AbstractEventLoop | None = None
 
     def write(self, line: bytes) -> None:
-        """Take a line."""
+        """Take a line, and see to it that it is written."""
         self._lines.append(line)
-
-    def flush(self) -> None:
-        """See to it that it is written."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -59,27 +63,37 @@ class Outlet:
 outlet = Outlet()
 
 
+class _Pen:
+    """What structlog writes a module's lines with."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def write(self, line: bytes) -> None:
+        outlet.write(line)
+
+    debug = info = warning = warn = error = exception = critical = write
+
+
 def configure(level: str) -> None:
     """Send our own lines straight to standard error, and those of the standard library's loggers in the same form."""
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        _stamp,
-        structlog.processors.format_exc_info,
-    ]
     structlog.configure(
-        # Past the standard library: every request writes a line, which would cost more than to answer it.
-        processors=[*shared, _as_bytes],
-        logger_factory=structlog.BytesLoggerFactory(outlet),  # type: ignore[arg-type] # it writes and flushes, no more
+        # Past the standard library and in one step: every request writes a line, which would cost more than to answer.
+        processors=[_line],
+        logger_factory=_Pen,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _as_text],
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.processors.format_exc_info,
+                structlog.stdlib.ExtraAdder(),
+            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _text],
         )
     )
     root = logging.getLogger()
@@ -93,24 +107,49 @@ def get(name: str) -> FilteringBoundLogger:
     return logger
 
 
-def _stamp(_logger: object, _method: str, event: EventDict) -> EventDict:
+def bind(**values: Any) -> None:
+    """Have all lines of the task that is running, and of those that it starts, tell this."""
+    _bound.set({**_bound.get(), **values})
+
+
+@contextmanager
+def bound(**values: Any) -> Iterator[None]:
+    """Have all lines of the body tell this."""
+    before = _bound.get()
+    _bound.set({**before, **values})
+    try:
+        yield
+    finally:
+        # No token: a workflow that is put away ends in another context than it began in.
+        _bound.set(before)
+
+
+def _line(pen: _Pen, method: str, event: EventDict) -> bytes:
+    """One of our own lines."""
+    if "exc_info" in event:
+        event = structlog.processors.format_exc_info(pen, method, event)
+    return _encoded(event, level=_LEVELS.get(method, method), logger=pen.name) + b"\n"
+
+
+def _text(_logger: object, _method: str, event: EventDict) -> str:
+    """A line of the standard library's."""
+    return _encoded(event).decode()
+
+
+def _encoded(event: EventDict, **more: str) -> bytes:
+    line = {**_bound.get(), **event, **more, "timestamp": _now()}
+    try:
+        return _encoder.encode(line)
+    except (ValueError, OverflowError, TypeError):
+        # Halves of surrogate pairs, numbers of more than 64 bits: what somebody sent us is no reason to lose a line.
+        return json.dumps(line, default=str, skipkeys=True).encode()
+
+
+def _now() -> str:
     now = time.time()
-    event["timestamp"] = f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
-    return event
+    return f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
 
 
 @lru_cache(maxsize=2)
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _as_bytes(_logger: object, _method: str, event: EventDict) -> bytes:
-    try:
-        return _encoder.encode(event)
-    except (ValueError, OverflowError, TypeError):
-        # Halves of surrogate pairs, numbers of more than 64 bits: what somebody sent us is no reason to lose a line.
-        return json.dumps(event, default=str, skipkeys=True).encode()
-
-
-def _as_text(logger: object, method: str, event: EventDict) -> str:
-    return _as_bytes(logger, method, event).decode()

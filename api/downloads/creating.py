@@ -19,7 +19,6 @@ from api.downloads.answers import DownloadAnswer
 from api.downloads.requests import NewDownload
 from api.downloads.room import board, routes, watches
 from api.downloads.tables import Table
-from api.middleware import HEADERS
 from api.models import Request
 from api.routes import Access, Call
 from domain.downloads import places
@@ -98,7 +97,7 @@ async def _found_or_started(call: Call, body: NewDownload, asked: list[Table], k
     if key is None:
         return await _started(call, body, asked, task_id)
     has_rows = any(table.data is not None for table in asked)
-    rows = b"\n".join(await inline.texts(call, body)) if has_rows else b""
+    rows = b"\n".join(inline.texts(call, body)) if has_rows else b""
     fingerprint = idempotency.fingerprint(body, rows)
     owner = await idempotency.claim(call.services.database, call.project_id, key, fingerprint, task_id)
     if owner != task_id:
@@ -132,7 +131,7 @@ async def _started(call: Call, body: NewDownload, asked: list[Table], task_id: s
 
 
 def _tell(call: Call, header: str, value: str) -> None:
-    call.request[HEADERS] = {**call.request.get(HEADERS, {}), header: value}
+    call.visit.headers[header] = value
 
 
 def _source(call: Call, table: Table, task_id: str, index: int) -> TableSource:

@@ -21,14 +21,14 @@ class _Sent(_Rows):
     sheets: list[_Rows] | None = None
 
 
-async def rows(call: Call) -> bytes:
+def rows(call: Call) -> bytes:
     """The rows of a request that has one table, as JSON text."""
-    return bytes(msgspec.json.decode(await call.request.read(), type=_Rows).data)
+    return bytes(msgspec.json.decode(call.visit.body, type=_Rows).data)
 
 
-async def texts(call: Call, body: NewDownload) -> list[bytes]:
+def texts(call: Call, body: NewDownload) -> list[bytes]:
     """The rows of each table as JSON text; `null` for those that have a source."""
-    sent = msgspec.json.decode(await call.request.read(), type=_Sent)
+    sent = msgspec.json.decode(call.visit.body, type=_Sent)
     if sent.sheets is not None:
         return [bytes(sheet.data) for sheet in sent.sheets]
     if body.multi is not None and isinstance(body.data, list):
@@ -38,7 +38,7 @@ async def texts(call: Call, body: NewDownload) -> list[bytes]:
 
 async def put(call: Call, body: NewDownload, tables: list[Table], keys: list[str | None]) -> None:
     """Lay the rows down as a source would answer them, for each table that has a key."""
-    sent = await texts(call, body)
+    sent = texts(call, body)
     for table, key, text in zip(tables, keys, sent if len(sent) > 1 else repeat(sent[0]), strict=False):
         if key is not None:
             page = b'{"total":%d,"data":%b}' % (table.row_count, text)

@@ -59,7 +59,7 @@ async def preview(call: Call, body: NewPreview) -> web.Response:
     with the template is told at once, each fault with the path of its node.
     """
     drawing = checked(body)
-    page = invented(drawing) if body.data is None else first_rows(await inline.rows(call))
+    page = invented(drawing) if body.data is None else first_rows(inline.rows(call))
     try:
         book = await call.request.app[PRESS].run(call.project_id, lambda: draw(drawing, page, body.time_zone))
     except SourceFault as fault:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 from pydantic import Field
 
-from api import auth, middleware
+from api import auth
 from api.downloads import watching
 from api.downloads.answers import DownloadAnswer
 from api.downloads.room import TaskPath, routes, watches
@@ -206,7 +206,7 @@ async def _while_admitted(call: Call, watcher: Subscription) -> None:
     while watcher.ending is None:
         await asyncio.sleep(seconds)
         try:
-            await gate.admit(call.request, call.request[middleware.ROUTE])
+            await gate.admit(call.request, call.route)
         except Denied:
             watcher.end(Ending.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)

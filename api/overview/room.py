@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api import auth, middleware
+from api import auth
 from api.overview.answers import Overview
 from api.overview.board import FRESH_SECONDS, Board
 from api.routes import Access, Call, Routes
@@ -98,7 +98,7 @@ async def events(call: Call) -> web.StreamResponse:
         while not await _stops(window):
             try:
                 # Whoever's key is revoked sees nothing more.
-                await gate.admit(call.request, call.request[middleware.ROUTE])
+                await gate.admit(call.request, call.route)
             except Denied:
                 break
             await _send(response, _event(await _overview(call)))

@@ -61,7 +61,7 @@ async def _create(call: Call, new: NewTask) -> str:
     while True:
         named = TaskId(key, kind.type, kind.end_pos)
         if await _put(here, kind, named, new, 0) in {Code.OK, Code.SAME}:
-            figures.TASKS.labels(kind.type, "created").inc()
+            figures.tasks(kind.type, "created").inc()
             return str(named)
         kind = await here.open_next(kind, named.pos)
 
@@ -104,7 +104,7 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
         code = await _put(here, kind, named, new, Refs.KEYED)
         # Where the lane sees another content, a worker has changed it: the digest tells what was asked for.
         if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archive.task(mark.task_id):
-            figures.TASKS.labels(kind.type, "created").inc()
+            figures.tasks(kind.type, "created").inc()
             return mark.task_id
         # It is not there, and as the lane takes no more, it never will be.
         kind = await here.open_next(kind, named.pos)

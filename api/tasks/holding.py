@@ -62,7 +62,7 @@ async def _hold(call: Call, body: Hold) -> web.Response:
             break
         await here.heads.news(kind.type, min(left, LOOK_SECONDS))
     if tasks:
-        figures.TASKS.labels(kind.type, "held").inc(len(tasks))
+        figures.tasks(kind.type, "held").inc(len(tasks))
     return succeeded(task_list=await _told(here, kind, tasks))
 
 

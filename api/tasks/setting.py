@@ -89,7 +89,7 @@ async def _cancel(call: Call, task_id: str) -> str:
     if code == Code.MISSING:
         code = await _code_of_ended(here, task_id, Setting(named.key, Status.FAILED))
     _check(code, task_id)
-    figures.TASKS.labels(kind.type, "cancelled").inc()
+    figures.tasks(kind.type, "cancelled").inc()
     return task_id
 
 
@@ -105,7 +105,7 @@ async def _put_back(call: Call, wanted: Back) -> str:
         return await creating.create_again(here, kind, wanted.task_id, task)
     thrown_back = Setting(named.key, Status.PENDING, wanted.lease)
     _check(await _change(here, kind, named, thrown_back), wanted.task_id)
-    figures.TASKS.labels(kind.type, "thrown_back").inc()
+    figures.tasks(kind.type, "thrown_back").inc()
     return wanted.task_id
 
 
@@ -131,7 +131,7 @@ async def _set(call: Call, result: Result) -> str:
     if code == Code.MISSING:
         code = await _code_of_ended(here, result.task_id, setting)
     _check(code, result.task_id)
-    figures.TASKS.labels(kind.type, _EVENTS[result.status]).inc()
+    figures.tasks(kind.type, _EVENTS[result.status]).inc()
     return result.task_id
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import json
 import os
 import subprocess
@@ -10,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from infra import log
+
 WRITE = """
 import logging
-import structlog
 from infra import log
 
 log.configure("INFO")
-structlog.contextvars.bind_contextvars(request_id="r-1")
+log.bind(request_id="r-1")
 own = log.get("infra.own")
 own.debug("too_low")
 own.info("seen", count=3)
@@ -101,3 +104,15 @@ def test_lines_of_an_event_loop_are_all_written_and_in_order(end: str) -> None:
     told = [(line["event"], line.get("turn")) for line in map(json.loads, done.stderr.splitlines())]
     turns = [(event, turn) for turn in range(3) for event in ("one", "beside", "two")]
     assert told == [*turns, ("last", None), *([] if end else [("after", None)])]
+
+
+async def test_what_was_bound_ends_in_any_context() -> None:
+    """As when a workflow is put away: its coroutine is closed by whoever collects it."""
+
+    async def holding() -> None:
+        with log.bound(workflow_id="w-1"):
+            await asyncio.sleep(0)
+
+    waiting = holding()
+    contextvars.copy_context().run(waiting.send, None)
+    waiting.close()
