@@ -1,17 +1,14 @@
-"""When a lane has something written down: soon after it changed, never twice within half a second, and in batches."""
+"""When a lane has something written down: within a second after it changed, in batches, as rarely as that allows."""
 
 from __future__ import annotations
 
 from typing import Final, TypeAlias
 
 from domain.tasks.book import Book
-from domain.tasks.carrying import KeepOrder
+from domain.tasks.carrying import KeepOrder, Pace
 
 PAUSE_MS: Final = 1_000
 """Between two steps of a lane; its head lags so long at most."""
-SHORT_PAUSE_MS: Final = 500
-"""When a whole batch waits."""
-BATCH_TASKS: Final = 500
 BATCH_MAX_BYTES: Final = 300_000
 
 _Facts: TypeAlias = tuple[int | None, int, int, int, int, int, int, bool]
@@ -20,7 +17,8 @@ _Facts: TypeAlias = tuple[int | None, int, int, int, int, int, int, bool]
 class Keeping:
     """What a run of a lane has had written down. At first nothing is known, and all is told anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._begun_at = 0
         self._told: _Facts | None = None
 
@@ -28,17 +26,22 @@ class Keeping:
         """When the next step is due, if there is anything to tell."""
         if self._told is None:
             return 0
-        if book.ended >= BATCH_TASKS:
-            return self._begun_at + SHORT_PAUSE_MS
+        if book.ended >= self._pace.batch_tasks:
+            return self._begun_at + self._pace.full_pause_ms
         if book.ended or self._told != _facts(book):
             return self._begun_at + PAUSE_MS
         return None
+
+    def is_due(self, book: Book, now: int) -> bool:
+        """Whether the next step may be taken."""
+        at = self.next_at(book)
+        return at is not None and at - self._pace.early_ms <= now
 
     def begin(self, book: Book, type_: str, pos: int, now: int) -> KeepOrder:
         """What is to be written down now."""
         is_first = self._told is None
         self._begun_at, self._told = now, _facts(book)
-        ended = book.to_archive(BATCH_TASKS, BATCH_MAX_BYTES)
+        ended = book.to_archive(self._pace.batch_tasks, BATCH_MAX_BYTES)
         return KeepOrder(type=type_, pos=pos, head=book.head(), ended=ended, is_first=is_first)
 
 

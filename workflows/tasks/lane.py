@@ -11,7 +11,7 @@ from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttri
 
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.steps import TaskSteps
-    from domain.tasks.carrying import CloseOrder, Kept, LaneEnd, LaneOrder
+    from domain.tasks.carrying import PACE, CloseOrder, Kept, LaneEnd, LaneOrder
     from domain.tasks.keeping import Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
@@ -49,7 +49,7 @@ class TaskLane:
     def __init__(self, order: LaneOrder) -> None:
         self._order = order
         self._lane = Lane(order.rules, order.carried)
-        self._keeping = Keeping()
+        self._keeping = Keeping(order.pace)
         self._keeper: asyncio.Task[None] | None = None
         self._groups = 0
 
@@ -61,7 +61,7 @@ class TaskLane:
             self._lane.book.tick(_now())
             if self._may_continue_as_new():
                 workflow.continue_as_new(self._successor())
-            if not self._is_long() and self._is_keeping_due():
+            if self._is_keeping_due():
                 self._keeper = asyncio.create_task(self._keep())
         await workflow.execute_activity_method(
             TaskSteps.close,
@@ -117,7 +117,8 @@ class TaskLane:
     def _is_called_before(self, at: int | None) -> bool:
         earlier = self._next_at()
         is_earlier = earlier is not None and (at is None or earlier < at)
-        return is_earlier or self._is_done() or self._may_continue_as_new()
+        is_near = self._order.pace.early_ms > 0 and self._is_keeping_due()
+        return is_earlier or is_near or self._is_done() or self._may_continue_as_new()
 
     def _is_done(self) -> bool:
         return self._keeper is None and self._lane.is_done
@@ -134,11 +135,11 @@ class TaskLane:
 
     def _successor(self) -> LaneOrder:
         rules = self._lane.book.rules
-        return LaneOrder(type=self._order.type, pos=self._order.pos, rules=rules, carried=self._lane.carry())
+        carried = self._lane.carry()
+        return LaneOrder(type=self._order.type, pos=self._order.pos, rules=rules, carried=carried, pace=PACE)
 
     def _is_keeping_due(self) -> bool:
-        at = self._keeping.next_at(self._lane.book)
-        return self._keeper is None and at is not None and at <= _now()
+        return self._keeper is None and not self._is_long() and self._keeping.is_due(self._lane.book, _now())
 
     async def _keep(self) -> None:
         """Have written down what is new; only then forget those that have ended."""
