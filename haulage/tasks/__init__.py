@@ -2,12 +2,26 @@
 
 from haulage.tasks.client import Tasks
 from haulage.tasks.handlers import Handler, Next, TaskFailed
-from haulage.tasks.models import Counts, HeldTask, NewTask, Outcome, RegisteredType, Result, Status, Task, TaskType
+from haulage.tasks.models import (
+    Attempt,
+    Counts,
+    FollowedTask,
+    HeldTask,
+    NewTask,
+    Outcome,
+    RegisteredType,
+    Result,
+    Status,
+    Task,
+    TaskType,
+)
 from haulage.tasks.refusals import TaskRefused
 from haulage.tasks.worker import Worker
 
 __all__ = [
+    "Attempt",
     "Counts",
+    "FollowedTask",
     "Handler",
     "HeldTask",
     "NewTask",

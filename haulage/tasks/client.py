@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from haulage.tasks.models import Counts, HeldTask, NewTask, Outcome, RegisteredType, Result, Status, Task, TaskType
+from haulage.tasks.models import (
+    Counts,
+    FollowedTask,
+    HeldTask,
+    NewTask,
+    Outcome,
+    RegisteredType,
+    Result,
+    Status,
+    Task,
+    TaskType,
+)
 from haulage.tasks.refusals import TaskRefused
 from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transport
 
@@ -88,9 +99,9 @@ class Tasks:
         """End a task as failed, whoever holds it."""
         await self._post("cancel_task", task_id=task_id)
 
-    async def get(self, task_id: str) -> Task:
-        """How a task stands."""
-        return Task.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
+    async def get(self, task_id: str) -> FollowedTask:
+        """How a task stands, who has it, and what was tried before."""
+        return FollowedTask.model_validate((await self._get("get_task", task_id=task_id))["task_data"])
 
     async def find(
         self,

@@ -100,6 +100,32 @@ class HeldTask(Task):
     lease_end: float
 
 
+class Attempt(BaseModel):
+    """An attempt that did not end its task."""
+
+    model_config = ConfigDict(frozen=True)
+
+    held_time: datetime
+    end_time: datetime
+    """When it was over, or the task was taken back."""
+    outcome: str
+    """`failed`, `timed_out`, `next_stage` or `put_back`; the last two are no failures."""
+
+
+class FollowedTask(Task):
+    """A task, with who has it and what was tried before."""
+
+    lease: int = 0
+    """Of one that is running: under which it is held."""
+    lease_end: float = 0.0
+    """Of one that is running: when it is taken back."""
+    archived: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    """Those that did not end it, the first one first."""
+    attempts_left_out: int = 0
+    """How many there were before those."""
+
+
 class Result(_Sent):
     """What became of a held task. What is None stays as it was."""
 

@@ -73,6 +73,9 @@ async def test_a_task_goes_through_its_stages_and_is_retried(settings: Settings)
     assert seen == [("", "raw", 0), ("publish", "cut", 0), ("publish", "cut", 1)]
     assert (task.crt_retry_num, task.task_content) == (1, "cut")
     assert "ConnectionError: nobody there" in task.schedule_log
+    assert [attempt.outcome for attempt in task.attempts] == ["next_stage", "failed"]
+    assert all(task.create_time <= attempt.held_time <= attempt.end_time for attempt in task.attempts)
+    assert task.attempts_left_out == 0
 
 
 async def test_a_long_task_keeps_its_lease(settings: Settings) -> None:
@@ -126,6 +129,8 @@ async def test_the_client_reaches_every_route(settings: Settings) -> None:
         await tasks.resume(TYPE)
         held = await tasks.hold(TYPE, limit=3)
         assert [outcome.good for outcome in await tasks.heartbeat(held)] == [True] * 3
+        followed = await tasks.get(held[0].task_id)
+        assert (followed.lease, followed.lease_end >= held[0].lease_end) == (held[0].lease, True)
         assert {task.task_id for task in await tasks.find(task_type=TYPE, status=Status.RUNNING)} == {
             task.task_id for task in held
         }
