@@ -11,22 +11,19 @@ import asyncio
 import itertools
 import time
 import uuid
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-import msgspec
 from temporalio.client import Client
 
 from api.tasks import calls, figures
 from api.tasks.calls import Closing, Unanswered
+from api.tasks.grouping import Gathering, Wish, checked, is_new
 from api.tasks.resting import LaneName, Mark, Resting
 from domain.tasks import ids
 from domain.tasks.messages import (
-    GROUP_MAX_BYTES,
-    GROUP_MAX_OPERATIONS,
     Beat,
     Code,
     Found,
@@ -36,7 +33,6 @@ from domain.tasks.messages import (
     Hold,
     Look,
     NewTask,
-    Refs,
     Rules,
     Search,
     Seen,
@@ -45,11 +41,6 @@ from domain.tasks.messages import (
 )
 from infra import log
 
-PAUSE_SECONDS = 0.002
-"""How long a lone request waits for company."""
-BEAT_SECONDS = 0.01
-"""Groups of many leave on beats of the clock that all processes go by: the engine takes those that come at the same
-time for little more than one."""
 SPACING_SECONDS = 0.03
 """From one group of many to the next of a lane: each costs engine and worker 10 ms, however large it is."""
 CROWD = 120
@@ -59,25 +50,16 @@ SPACING_MAX_SECONDS = 0.2
 """The same while many lanes are asked at once."""
 LANES_AT_ONCE = 2
 """So many lanes are asked without the others being thought of; those that rest cost little."""
-LULL_SECONDS = 0.06
-"""Whoever has not come again after so long is not waited for."""
-RETURN_SECONDS = 0.012
-"""How long a lane waits, however late its answer was, for those who got it and come again."""
-MANY = 8
 CLOSING_SECONDS = 0.01
 AGAIN_SECONDS = 0.05
 AGAIN_MAX_SECONDS = 0.2
 PATIENCE_SECONDS = 30.0
 """How long a message is sent again and again before its callers are told to come later."""
-FRAME_BYTES = 1_000
-"""What a group has around its operations."""
 LANES_KEPT = 1_000
 
 Learn: TypeAlias = Callable[[str, int, Head], None]
 Reply = TypeVar("Reply")
 
-_encode = msgspec.json.Encoder().encode
-_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in (NewTask, Hold, Setting, Beat, Rules)}
 _log = log.get(__name__)
 
 
@@ -99,107 +81,6 @@ class Reading:
     key: str
 
 
-@dataclass(slots=True)
-class _Wish:
-    """One operation of one request."""
-
-    what: Any
-    weight: int
-    answer: asyncio.Future[Any]
-
-
-class _Lane:
-    """The requests for one lane."""
-
-    def __init__(self, type_: str, pos: int) -> None:
-        self.type = type_
-        self.pos = pos
-        self.waiting: deque[_Wish] = deque()
-        self.weight = 0
-        self.ready = asyncio.Event()
-        self.asked_at = self.answered_at = 0.0
-        self.taken = self.come = 0
-        self.is_full = False
-        self.rules: Rules | None = None
-        self.version = 0
-        self.serving: asyncio.Task[None] | None = None
-
-    def put(self, wish: _Wish) -> None:
-        self.waiting.append(wish)
-        self.come += 1
-        self._grow(wish)
-
-    def put_back(self, wishes: list[_Wish]) -> None:
-        """Those that the last answer had no room for are the first in the next."""
-        self.waiting.extendleft(reversed(wishes))
-        for wish in wishes:
-            self._grow(wish)
-
-    def take(self) -> list[_Wish]:
-        """The next group: in order, and no more than one message carries. Who has gone is left out."""
-        group: list[_Wish] = []
-        room = GROUP_MAX_BYTES - FRAME_BYTES
-        while self.waiting and len(group) < GROUP_MAX_OPERATIONS and self.waiting[0].weight <= room:
-            wish = self.waiting.popleft()
-            self.weight -= wish.weight
-            if not wish.answer.done():
-                room -= wish.weight
-                group.append(wish)
-        self.taken = len(group)
-        self.asked_at = time.monotonic()
-        self._begin_anew()
-        return group
-
-    def fill(self) -> None:
-        """It takes no more tasks: those that wait to be created need not ask."""
-        self.is_full = True
-        waiting, self.waiting, self.weight = self.waiting, deque(), 0
-        for wish in waiting:
-            if not _is_new(wish.what):
-                self.waiting.append(wish)
-                self.weight += wish.weight
-            elif not wish.answer.done():
-                wish.answer.set_result(Code.FULL)
-
-    def answered(self) -> None:
-        """The group has its answers, and those who got them may come again."""
-        self.answered_at = time.monotonic()
-        self._begin_anew()
-
-    async def gather(self, spacing: float) -> None:
-        """Let requests come together: longer where many came last time, but not longer than until all are back."""
-        if time.monotonic() - self.answered_at > LULL_SECONDS:
-            self.taken = 0
-        if self.taken < MANY:
-            due = self.asked_at + spacing * self.taken / MANY
-            await self._wait(max(PAUSE_SECONDS, due - time.monotonic()))
-            return
-        left = max(PAUSE_SECONDS, self.answered_at + RETURN_SECONDS - time.monotonic())
-        if await self._wait(until_beat(time.time(), left, spacing, self.pos * BEAT_SECONDS)):
-            await asyncio.sleep(until_beat(time.time(), 0.0, BEAT_SECONDS))
-
-    async def _wait(self, seconds: float) -> bool:
-        """Whether there is no need to wait any longer."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await self.ready.wait()
-        return False
-
-    def _grow(self, wish: _Wish) -> None:
-        self.weight += wish.weight
-        if self._is_ready():
-            self.ready.set()
-
-    def _begin_anew(self) -> None:
-        self.come = 0
-        if not self._is_ready():
-            self.ready.clear()
-
-    def _is_ready(self) -> bool:
-        is_full = len(self.waiting) >= GROUP_MAX_OPERATIONS or self.weight >= GROUP_MAX_BYTES - FRAME_BYTES
-        return is_full or self.come >= self.taken > 1
-
-
 class Lanes:
     """Asks the lanes, for everybody in this process.
 
@@ -210,7 +91,7 @@ class Lanes:
     def __init__(self, engine: Client, learn: Learn) -> None:
         self._engine = engine
         self._learn = learn
-        self._lanes: dict[LaneName, _Lane] = {}
+        self._lanes: dict[LaneName, Gathering] = {}
         self._serving: set[LaneName] = set()
         self._resting = Resting(self._mark, self.search)
         self._sender = uuid.uuid4().hex
@@ -219,7 +100,7 @@ class Lanes:
     async def create(self, lane: LaneName, rules: Rules, task: NewTask) -> str:
         """Have a task created; what became of it, once that is durable."""
         known = self._lanes.get(lane)
-        if known is not None and known.is_full and _is_new(task):
+        if known is not None and known.is_full and is_new(task):
             return Code.FULL
         code: str = await self._ask(lane, task, rules)
         return code
@@ -258,17 +139,17 @@ class Lanes:
     def _ask(self, name: LaneName, what: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = _Lane(*name)
+            lane = self._lanes[name] = Gathering(*name)
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        wish = _Wish(what, checked(what), asyncio.get_running_loop().create_future())
+        wish = Wish(what, checked(what), asyncio.get_running_loop().create_future())
         lane.put(wish)
         if lane.serving is None:
             self._serving.add(name)
             lane.serving = asyncio.create_task(self._serve(lane))
         return wish.answer
 
-    async def _serve(self, lane: _Lane) -> None:
+    async def _serve(self, lane: Gathering) -> None:
         while lane.waiting:
             await lane.gather(self._spacing(lane))
             group = lane.take()
@@ -286,14 +167,14 @@ class Lanes:
         if len(self._lanes) > LANES_KEPT:
             self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
 
-    def _spacing(self, lane: _Lane) -> float:
+    def _spacing(self, lane: Gathering) -> float:
         awake = sum(not self._resting.rests(name) for name in self._serving)
         spacing = SPACING_SECONDS * (CROWD_FACTOR if lane.taken >= CROWD else 1)
         return min(spacing * max(1.0, awake / LANES_AT_ONCE), SPACING_MAX_SECONDS)
 
-    async def _hand_over(self, lane: _Lane, wishes: list[_Wish]) -> None:
+    async def _hand_over(self, lane: Gathering, wishes: list[Wish]) -> None:
         figures.GROUPS.labels(lane.type).observe(len(wishes))
-        by_kind: dict[type, list[_Wish]] = defaultdict(list)
+        by_kind: dict[type, list[Wish]] = defaultdict(list)
         for wish in wishes:
             by_kind[type(wish.what)].append(wish)
         if by_kind.keys() == {Reading}:
@@ -301,7 +182,7 @@ class Lanes:
         else:
             await self._act(lane, by_kind)
 
-    async def _look(self, lane: _Lane, readings: list[_Wish]) -> None:
+    async def _look(self, lane: Gathering, readings: list[Wish]) -> None:
         name = (lane.type, lane.pos)
         keys = [wish.what.key for wish in readings]
         tasks = await self._resting.tasks(name)
@@ -313,7 +194,7 @@ class Lanes:
         self._resting.note(name, seen.head.number)
         lane.put_back(_answer(readings, seen.tasks))
 
-    async def _act(self, lane: _Lane, by_kind: dict[type, list[_Wish]]) -> None:
+    async def _act(self, lane: Gathering, by_kind: dict[type, list[Wish]]) -> None:
         changes = {kind: [wish.what for wish in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
         group = Group(
             sender=self._sender,
@@ -342,7 +223,7 @@ class Lanes:
         _answer(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
         lane.put_back(_answer(by_kind[Hold], reply.holds) + _answer(by_kind[Reading], reply.reads))
 
-    async def _update(self, lane: _Lane, group: Group) -> GroupReply:
+    async def _update(self, lane: Gathering, group: Group) -> GroupReply:
         # The same number is the same group to the lane, whichever of its runs it reaches.
         update_id = f"{group.sender}-{group.number}"
         return await calls.update(self._engine, ids.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
@@ -371,29 +252,7 @@ class Lanes:
             pause = min(2 * pause, AGAIN_MAX_SECONDS)
 
 
-def checked(what: Any) -> int:
-    """How many bytes an operation has. One that its lane could not read must spoil no group of others.
-
-    Raises:
-        msgspec.ValidationError: It is such a one.
-    """
-    encoded = _encode(what)
-    if decoder := _DECODERS.get(type(what)):
-        decoder.decode(encoded)
-    return len(encoded)
-
-
-def _is_new(what: object) -> bool:
-    """Whether this creates a task that cannot be there yet."""
-    return isinstance(what, NewTask) and not what.refs & Refs.KEYED
-
-
-def until_beat(now: float, seconds: float, spacing: float, offset: float = 0.0) -> float:
-    """At least so many seconds, and from there on up to the next beat, which is the same for whoever goes by it."""
-    return seconds + (offset - now - seconds) % spacing
-
-
-def _answer(wishes: list[_Wish], answers: Sequence[object]) -> list[_Wish]:
+def _answer(wishes: list[Wish], answers: Sequence[object]) -> list[Wish]:
     """Give each its answer; those that there was no room for are left."""
     for wish, answer in zip(wishes, answers, strict=False):
         if not wish.answer.done():

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from api.tasks import calls, lanes
-from api.tasks.lanes import Lanes, until_beat
+from api.tasks import calls, grouping
+from api.tasks.grouping import until_beat
+from api.tasks.lanes import Lanes
 from domain.tasks.messages import Code, Group, GroupReply, Head, NewTask, Refs, Rules, Setting
 
 LANE = ("video", 1)
@@ -52,7 +53,7 @@ class Told:
 async def test_callers_who_come_again_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """No group leaves without those whom the one before has answered, as long as they come in time."""
     told = Told(monkeypatch)
-    monkeypatch.setattr(lanes, "RETURN_SECONDS", 60.0)
+    monkeypatch.setattr(grouping, "RETURN_SECONDS", 60.0)
 
     async def call() -> None:
         for _ in range(ROUNDS):

@@ -10,7 +10,7 @@ from msgspec import ValidationError
 from msgspec.structs import asdict
 
 from api.tasks import contents
-from api.tasks.lanes import checked
+from api.tasks.grouping import checked
 from api.tasks.requests import NewTask, Result, TypeConfig
 from domain.tasks import messages
 from domain.tasks.messages import TEXT_MAX_BYTES, Rules, Setting
