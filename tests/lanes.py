@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 import worker
 from activities.tasks import heads
 from domain.tasks import ids
-from domain.tasks.carrying import PACE, LaneEnd, LaneOrder
+from domain.tasks.carrying import LaneEnd, LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Group, GroupReply, Hold, Look, NewTask, Rules, Seen, Setting, Task
 from infra import services
@@ -108,7 +108,7 @@ class Lanes:
 
     async def start(self, pos: int = 1, rules: Rules | None = None) -> AskedLane:
         """A lane of the type."""
-        order = LaneOrder(type=TYPE, pos=pos, rules=rules or self.rules, pace=PACE)
+        order = LaneOrder(type=TYPE, pos=pos, rules=rules or self.rules)
         handle = await self.services.engine.start_workflow(
             TaskLane.run,
             order,

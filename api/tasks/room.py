@@ -24,7 +24,7 @@ from api.tasks.types import TaskType, Types
 from api.together import Together
 from domain.faults import Missing
 from domain.tasks import ids
-from domain.tasks.carrying import PACE, LaneOrder
+from domain.tasks.carrying import LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Rules, Task
 from infra import log
@@ -126,7 +126,7 @@ class Desk:
             await self._engine.start_workflow(
                 TaskLane.run,
                 # Version 0: it learns the rules with its first group.
-                LaneOrder(type=type_, pos=pos, rules=Rules(), pace=PACE),
+                LaneOrder(type=type_, pos=pos, rules=Rules()),
                 id=ids.lane_id(type_, pos),
                 task_queue=tasks.QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,

@@ -43,24 +43,6 @@ class Carried(Struct, array_like=True):
     """The keys of archived tasks that may be created again and must not be."""
 
 
-class Pace(Struct, frozen=True):
-    """How often a lane has something written down, and how much of it.
-
-    A run keeps to the one that it was begun with, for its history tells what it did when: what is not said here is how
-    the first lanes did it.
-    """
-
-    batch_tasks: int = 500
-    full_pause_ms: int = 500
-    """From one step to the next, where a whole batch waits."""
-    early_ms: int = 0
-    """A step is taken so much before its time if a group comes: it needs no timer, and no turn of its own."""
-
-
-PACE: Final = Pace(batch_tasks=1_500, full_pause_ms=1_000, early_ms=150)
-"""That of lanes and runs that are begun now."""
-
-
 class LaneOrder(Struct):
     """The workflow's argument."""
 
@@ -68,7 +50,6 @@ class LaneOrder(Struct):
     pos: int
     rules: Rules
     carried: Carried | None = None
-    pace: Pace = Pace()
 
 
 class LaneEnd(Struct):

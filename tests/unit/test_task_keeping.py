@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from domain.tasks.book import Book
-from domain.tasks.carrying import PACE, Carried, Pace
-from domain.tasks.keeping import PAUSE_MS, Keeping
+from domain.tasks.carrying import Carried
+from domain.tasks.keeping import FIRST_PACE, PACE, PAUSE_MS, Keeping, Pace
 from domain.tasks.messages import Head, Hold, NewTask, Rules, Setting, Status
 
 NOW = 1_000_000
@@ -26,9 +26,10 @@ def book() -> Book:
 @pytest.mark.parametrize(
     ("pace", "next_at", "due_at"),
     [
-        (Pace(batch_tasks=4, full_pause_ms=300), PAUSE_MS, PAUSE_MS),
-        (Pace(batch_tasks=3, full_pause_ms=300), 300, 300),
+        (Pace(batch_tasks=4, full_pause_ms=300, early_ms=0), PAUSE_MS, PAUSE_MS),
+        (Pace(batch_tasks=3, full_pause_ms=300, early_ms=0), 300, 300),
         (Pace(batch_tasks=3, full_pause_ms=300, early_ms=50), 300, 250),
+        (FIRST_PACE, PAUSE_MS, PAUSE_MS),
         (PACE, PAUSE_MS, PAUSE_MS - PACE.early_ms),
     ],
 )
@@ -56,6 +57,6 @@ def test_no_step_is_taken_for_nothing(book: Book) -> None:
 
 def test_no_batch_is_larger_than_the_pace_allows(book: Book) -> None:
     """The rest comes with the next."""
-    kept = Keeping(Pace(batch_tasks=2)).begin(book, "t", 1, NOW)
+    kept = Keeping(Pace(batch_tasks=2, full_pause_ms=0, early_ms=0)).begin(book, "t", 1, NOW)
 
     assert [task.key for task in kept.ended] == [f"{0:032x}", f"{1:032x}"]

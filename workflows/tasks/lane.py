@@ -11,8 +11,8 @@ from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttri
 
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.steps import TaskSteps
-    from domain.tasks.carrying import PACE, CloseOrder, Kept, LaneEnd, LaneOrder
-    from domain.tasks.keeping import Keeping
+    from domain.tasks.carrying import CloseOrder, Kept, LaneEnd, LaneOrder
+    from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
     from infra import temporal
@@ -49,7 +49,7 @@ class TaskLane:
     def __init__(self, order: LaneOrder) -> None:
         self._order = order
         self._lane = Lane(order.rules, order.carried)
-        self._keeping = Keeping(order.pace)
+        self._keeping = Keeping(PACE if workflow.patched("paced") else FIRST_PACE)
         self._keeper: asyncio.Task[None] | None = None
         self._groups = 0
 
@@ -117,7 +117,7 @@ class TaskLane:
     def _is_called_before(self, at: int | None) -> bool:
         earlier = self._next_at()
         is_earlier = earlier is not None and (at is None or earlier < at)
-        is_near = self._order.pace.early_ms > 0 and self._is_keeping_due()
+        is_near = self._keeping.pace.early_ms > 0 and self._is_keeping_due()
         return is_earlier or is_near or self._is_done() or self._may_continue_as_new()
 
     def _is_done(self) -> bool:
@@ -135,8 +135,7 @@ class TaskLane:
 
     def _successor(self) -> LaneOrder:
         rules = self._lane.book.rules
-        carried = self._lane.carry()
-        return LaneOrder(type=self._order.type, pos=self._order.pos, rules=rules, carried=carried, pace=PACE)
+        return LaneOrder(type=self._order.type, pos=self._order.pos, rules=rules, carried=self._lane.carry())
 
     def _is_keeping_due(self) -> bool:
         return self._keeper is None and not self._is_long() and self._keeping.is_due(self._lane.book, _now())

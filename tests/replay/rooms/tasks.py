@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import text
 
 from domain.tasks import ids
-from domain.tasks.carrying import PACE, LaneOrder
+from domain.tasks.carrying import LaneOrder
 from domain.tasks.messages import Group, Hold, NewTask, Rules, Setting
 from infra.database import Database
 from tests.lanes import AskedLane, new_key, new_tasks
@@ -120,7 +120,7 @@ async def _add_types(recorder: Recorder, *types: str) -> None:
 async def _start(recorder: Recorder, type_: str, rules: Rules) -> AskedLane:
     handle = await recorder.engine.start_workflow(
         TaskLane.run,
-        LaneOrder(type=type_, pos=1, rules=rules, pace=PACE),
+        LaneOrder(type=type_, pos=1, rules=rules),
         id=ids.lane_id(type_, 1),
         task_queue=tasks.QUEUE,
         search_attributes=tasks.attributes(),
