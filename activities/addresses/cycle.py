@@ -56,7 +56,8 @@ class CycleSteps:
     @activity.defn(name="address_waiting")
     async def waiting(self, order: QueueOrder) -> Queued:
         """Which swaps of the cycle are to be tried once more."""
-        return Queued(steps=await loading.waiting_swaps(self._database, self._settings, order.cycle_id))
+        async with beating():
+            return Queued(steps=await loading.waiting_swaps(self._database, self._settings, order.cycle_id))
 
     @activity.defn(name="address_archive")
     async def archive(self) -> int:

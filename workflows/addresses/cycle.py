@@ -87,6 +87,7 @@ class AddressCycle:
             CycleSteps.waiting,
             QueueOrder(cycle_id=plan.cycle_id),
             start_to_close_timeout=_STEP_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_PATIENTLY,
         )
         return queued.steps
