@@ -42,7 +42,7 @@ from domain.tasks.messages import (
 from infra import log
 
 SPACING_SECONDS = 0.03
-"""From one group of many to the next of a lane: each costs engine and worker 10 ms, however large it is."""
+"""From one group of many to the next of a lane: each costs engine and worker 8 ms, however large it is."""
 CROWD = 120
 CROWD_FACTOR = 2
 """Where so many are in a group, there is more to do than time: fewer groups leave more of it."""

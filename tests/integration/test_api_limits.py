@@ -181,6 +181,15 @@ async def test_a_broken_chunk_is_answered(door: Door, pause_seconds: float, stat
     assert b"application/problem+json" in answer
 
 
+async def test_a_body_too_large_that_comes_at_once_is_refused(door: Door) -> None:
+    """In one piece with its head and without a length: it is there before anybody can stop it, and is not taken."""
+    start = b"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b'{"text": "' + b"a" * 1_200 + b'"}'
+    answer, _ = await exchange(door, start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    assert answer.split(b" ", 2)[1] == b"413"
+    assert b"body_too_large" in answer
+
+
 async def test_dripping_callers_do_not_slow_down_others(door: Door) -> None:
     """A hundred connections that drip cost the next caller nothing."""
     drips = [asyncio.create_task(exchange(door, head(500))) for _ in range(100)]
