@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?=
+PYTEST = $(BIN)/python -m pytest --dist loadfile --durations 20 $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 export SIZE
 
-.PHONY: help demo up test check fmt bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds planted check fmt bench soak lock clean
 
 help: ## print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The stamp is written last, so an interrupted install is done again.
 $(READY): requirements-dev.lock
@@ -28,8 +29,20 @@ demo: $(READY) ## export 200,000 rows through the whole house and check the file
 up: $(READY) ## start everything and stay: API, workers, engine, database, object store
 	$(BIN)/haulage up
 
-test: $(READY) ## the whole test suite
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
+test: $(READY) ## the whole test suite; SEED=… repeats a run
+	$(PYTEST) --numprocesses 4
+
+test-fast: $(READY) ## unit tests and recorded histories, without any part
+	$(PYTEST) --numprocesses 2 tests/unit tests/replay
+
+fuzz: $(READY) ## many more requests that no document allows, and templates that nobody would write
+	FUZZ_EXAMPLES=100 $(PYTEST) --numprocesses 2 --timeout 3600 tests/fuzz
+
+worlds: $(READY) ## play many worlds: SYSTEM=downloads N=1000 SEED=…; a run that was broken off goes on
+	WORLDS=$(or $(N),1000) WORLDS_SEED=$(or $(SEED),1) WORLDS_FOLDER=$(CURDIR)/.haulage-worlds $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 14400 tests/worlds/test_$(or $(SYSTEM),downloads).py
+
+planted: $(READY) ## plant defects in copies of the tree, one at a time: a test must notice each; before a release
+	$(BIN)/python -m tests.planted
 
 check: $(READY) ## the static checks: ruff, mypy, import rules
 	$(BIN)/ruff check .

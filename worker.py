@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
 from activities.addresses.cycle import CycleSteps
 from activities.addresses.housekeeping import AddressHousekeeping
@@ -33,7 +33,8 @@ from domain.addresses import places as address_places
 from domain.orders import places
 from infra.services import Services
 from infra.settings import EngineSettings
-from workflows import addresses, downloads, fetching, orders, tasks, transfers, webhooks
+from infra.turns import Turns
+from workflows import addresses, downloads, fetching, making, orders, tasks, transfers, webhooks
 from workflows.addresses import keeping
 from workflows.housekeeping import HousekeepingWorkflow
 
@@ -101,7 +102,7 @@ def _of_downloads(services: Services) -> list[Queue]:
             polls=1,
         ),
         Queue(
-            name=downloads.RENDER_QUEUE,
+            name=making.RENDER_QUEUE,
             workflows=[],
             activities=[download.render],
             slots=services.settings.worker.render_slots,
@@ -223,7 +224,7 @@ def names() -> tuple[str, ...]:
     return (
         downloads.QUEUE,
         fetching.FETCH_QUEUE,
-        downloads.RENDER_QUEUE,
+        making.RENDER_QUEUE,
         webhooks.QUEUE,
         transfers.QUEUE,
         transfers.FILE_QUEUE,
@@ -247,6 +248,7 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
         task_queue=queue.name,
         workflows=queue.workflows,
         activities=queue.activities,
+        unsandboxed_workflow_runner=Turns(UnsandboxedWorkflowRunner()),
         max_concurrent_activities=queue.slots,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
         max_eager_activity_reservations_per_workflow_task=queue.eager,

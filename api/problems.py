@@ -11,6 +11,7 @@ from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
@@ -152,6 +153,9 @@ def is_outage(error: Exception) -> bool:
     match error:
         case RPCError():
             return error.status in _ENGINE_OUTAGES
+        case WorkflowQueryFailedError():
+            # Ours do not fail: its workflow has news that it has not taken up yet.
+            return True
         case DBAPIError():
             return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
         case asyncpg.InterfaceError():

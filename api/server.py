@@ -13,7 +13,7 @@ from api import middleware, problems
 from infra import log
 from infra.settings import ApiSettings
 
-LINGERING_SECONDS = 2.0  # how long an unread body is drained, so that its sender still sees our answer
+LINGERING_SECONDS = 10.0  # how long an unread body is drained, so that its sender still sees our answer
 SHUTDOWN_SECONDS = 10.0  # how long requests under way may take to finish
 
 
@@ -58,7 +58,23 @@ class _Server(web.Server):
 
 
 class _Connection(RequestHandler):
-    """A connection whose last-resort errors are problems too: they pass by the application and its middleware."""
+    """A connection whose last-resort errors are problems, and whose refusals reach a caller that is still sending."""
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the response; if it refuses a body that is still coming, end our side of the connection with it.
+
+        Closing both sides resets the connection, and the reset may overtake the response. So the caller reads the
+        response and the end, while what it still sends is drained for `LINGERING_SECONDS`.
+        """
+        is_refusal = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
+        if is_refusal:
+            resp.force_close()
+        sent = await super().finish_response(request, resp, start_time)
+        if is_refusal and self.transport and not self.transport.is_closing():
+            self.transport.write_eof()
+        return sent
 
     def handle_error(
         self,

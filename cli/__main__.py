@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until a command runs: what is loaded here stays, and to look through it took a sixth of a start
+
 from pathlib import Path
 from typing import Annotated
 

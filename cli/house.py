@@ -13,6 +13,7 @@ import aiohttp
 
 from cli import serving, surroundings
 from infra.embedded import NotReady, Part, Stack, embedded
+from infra.embedded.engine import NAMESPACE
 from infra.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -43,26 +44,33 @@ class House:
 @asynccontextmanager
 async def house(settings: Settings) -> AsyncIterator[House]:
     """Start everything and yield when it serves; stop it in order at the end."""
-    async with embedded(settings.data_dir, ui=True) as stack:
-        ports = {
-            "api": stack.claim_port("api", settings.api.port),
-            "source": stack.claim_port("source", SOURCE_PORT),
-            **{
-                name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate((*worker_names(), *api_names()))
-            },
-        }
-        own = _settings(stack, ports)
-        await serving.prepare(own, stack.environment(own))
-        await stack.add(
-            _python(
-                "source", "-m", "sims.source", "--port", str(ports["source"]), ready=_answers(ports["source"], "/stats")
-            ),
-            *(_api(stack, own, name, ports[name]) for name in api_names()),
-            *(_worker(stack, own, name, ports[name]) for name in worker_names()),
-        )
+    async with embedded(settings.data_dir, ui=True) as stack, processes(stack, stack.settings()) as running:
+        with surroundings.told(settings.data_dir, stack.environment(running.settings)):
+            yield running
+
+
+@asynccontextmanager
+async def processes(stack: Stack, settings: Settings, namespace: str = NAMESPACE) -> AsyncIterator[House]:
+    """Prepare running parts, then start API, workers and sample source over them; stop these at the end.
+
+    Args:
+        settings: Lead to the parts; the ports of the processes and the way to the sample source are set here.
+        namespace: The Temporal namespace of all of them.
+    """
+    ports = {
+        "api": stack.claim_port("api", settings.api.port),
+        "source": stack.claim_port("source", SOURCE_PORT),
+        **{name: stack.claim_port(name, METRICS_PORT + n) for n, name in enumerate((*worker_names(), *api_names()))},
+    }
+    own = _settings(settings, ports)
+    await serving.prepare(own, stack.environment(own, namespace))
+    async with stack.adding(
+        _source(ports["source"]),
+        *(_api(stack, own, namespace, name, ports[name]) for name in api_names()),
+        *(_worker(stack, own, namespace, name, ports[name]) for name in worker_names()),
+    ):
         addresses = stack.addresses
-        with surroundings.told(settings.data_dir, stack.environment(own)):
-            yield House(stack, own, addresses["api"], addresses["source"], addresses["ui"])
+        yield House(stack, own, addresses["api"], addresses["source"], addresses.get("ui", ""))
 
 
 def worker_names() -> list[str]:
@@ -75,9 +83,8 @@ def api_names() -> list[str]:
     return [f"api-{number}" for number in range(1, API_PROCESSES + 1)]
 
 
-def _settings(stack: Stack, ports: Mapping[str, int]) -> Settings:
-    """The parts' settings, and the guard opened for the sample source alone."""
-    base = stack.settings()
+def _settings(base: Settings, ports: Mapping[str, int]) -> Settings:
+    """These settings with the ports of the processes, and the guard opened for the sample source."""
     source = f"{LOOPBACK}:{ports['source']}"
     return base.model_copy(
         update={
@@ -88,17 +95,21 @@ def _settings(stack: Stack, ports: Mapping[str, int]) -> Settings:
     )
 
 
-def _worker(stack: Stack, settings: Settings, name: str, metrics_port: int) -> Part:
+def _source(port: int) -> Part:
+    return _python("source", "-m", "sims.source", "--port", str(port), ready=_answers(port, "/stats"))
+
+
+def _worker(stack: Stack, settings: Settings, namespace: str, name: str, metrics_port: int) -> Part:
     own = settings.model_copy(
         update={"worker": settings.worker.model_copy(update={"metrics_host": LOOPBACK, "metrics_port": metrics_port})}
     )
-    env = stack.environment(own)
+    env = stack.environment(own, namespace)
     return _python(name, "-m", "cli", "worker", env=env, ready=_answers(metrics_port, "/livez"))
 
 
-def _api(stack: Stack, settings: Settings, name: str, own_port: int) -> Part:
+def _api(stack: Stack, settings: Settings, namespace: str, name: str, own_port: int) -> Part:
     own = settings.model_copy(update={"api": settings.api.model_copy(update={"own_port": own_port})})
-    return _python(name, "-m", "cli", "api", env=stack.environment(own), ready=_answers(own_port, "/livez"))
+    return _python(name, "-m", "cli", "api", env=stack.environment(own, namespace), ready=_answers(own_port, "/livez"))
 
 
 Ready = Callable[[], Awaitable[None]]

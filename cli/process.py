@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ def run(
     Args:
         loop_factory: Makes the event loop, if it is not to be asyncio's own.
     """
+    gc.enable()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             code = runner.run(main) or 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pydantic import BaseModel
 
 MESSAGE_MAX_CHARACTERS = 8_000
+# Others' bytes are quoted in messages. A database takes neither NUL nor halves of surrogate pairs.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class FaultRecord(BaseModel):
@@ -36,6 +39,8 @@ class Fault(Exception):
 
     def __init__(self, code: str, message: str, hint: str = "", *, field: str = "") -> None:
         self.field = field
+        self.notes: list[BaseModel] = []
+        """What else whoever plans the work should know."""
         self.record = FaultRecord(code=code, message=bounded(message), hint=bounded(hint))
         super().__init__(self.record.sentence)
 
@@ -81,6 +86,8 @@ class SourceFault(Fault):
 
     Args:
         transient: Whether the same request may well succeed a little later.
+        doubtful: Whether a wrong answer must come twice in the same way before it is believed.
+        is_busy: Whether the source said that it is asked too often.
         retry_after_seconds: How long the source asked us to wait.
     """
 
@@ -91,10 +98,14 @@ class SourceFault(Fault):
         hint: str = "",
         *,
         transient: bool = False,
+        doubtful: bool = False,
+        is_busy: bool = False,
         retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(code, message, hint)
         self.transient = transient
+        self.doubtful = doubtful
+        self.is_busy = is_busy
         self.retry_after_seconds = retry_after_seconds
 
     @property
@@ -108,7 +119,8 @@ class SourceFault(Fault):
 
 
 def bounded(text: str) -> str:
-    """Cut text so that a message can never outgrow a payload."""
+    """Cut text so that a message can never outgrow a payload, and leave out what no table can hold."""
+    text = _UNPRINTABLE.sub("\ufffd", text)
     if len(text) <= MESSAGE_MAX_CHARACTERS:
         return text
     return text[: MESSAGE_MAX_CHARACTERS - 1] + "…"

@@ -91,15 +91,17 @@ class DownloadRequest(BaseModel):
 
     source_url: str | Sequence[str | None] | None = None
     data: Rows | Sequence[Rows | None] | None = None
-    headers: Mapping[str, str] | None = None
-    """Sent with every request to the source."""
+    headers: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None
+    """Sent with every request to the source. Sources at several hosts have a list with an entry for each table."""
     type: FileType | None = None
     file_name: str | None = None
     operator_id: str | None = None
     page_size: int | None = None
     encoding: Encoding | None = None
     columns: Columns | None = None
+    first_page: int | None = None
     force_continue: bool | None = None
+    allow_repeats: bool | None = None
     formula_guard: bool | None = None
     time_zone: str | None = None
     expires_in: int | None = None

@@ -169,7 +169,10 @@ async def _notifications(connection: asyncpg.Connection[asyncpg.Record], channel
     yield LISTENING
     while True:
         try:
-            payload = await asyncio.wait_for(heard.get(), _SILENCE_SECONDS)
+            # Not wait_for: until Python 3.12 it loses a cancellation that comes together with a notification, and the
+            # process that wants to stop then waits for its listener for ever.
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                payload = await heard.get()
         except TimeoutError:
             # A peer that vanished without a word is noticed only by who speaks to it.
             await connection.execute("SELECT 1", timeout=PING_TIMEOUT_SECONDS)

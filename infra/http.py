@@ -222,19 +222,27 @@ class _Exchange:
                 )
 
     async def _wire(self) -> AsyncIterator[bytes]:
-        with _told_as_faults(self.target):
-            while chunk := await self.response.content.readany():
-                yield chunk
+        received = 0
+        try:
+            with _told_as_faults(self.target):
+                while chunk := await self.response.content.readany():
+                    received += len(chunk)
+                    yield chunk
+        except SourceFault as fault:
+            if received and fault.record.code == "source_unreachable":
+                raise _cut_off(self.target, f"after {received:,} bytes of it") from None
+            raise
 
     async def _inflated(self) -> AsyncIterator[bytes]:
-        gunzip = Gunzip()
+        gunzip, received = Gunzip(), 0
         try:
             async for chunk in self._wire():
+                received += len(chunk)
                 for piece in gunzip.feed(chunk):
                     yield piece
             gunzip.finish()
         except DamagedGzip:
-            raise _broken_off(self.target) from None
+            raise _cut_off(self.target, f"after {received:,} bytes of it, or packed it wrongly") from None
 
     def _too_large(self, max_bytes: int) -> SourceFault:
         return SourceFault(
@@ -284,6 +292,15 @@ def _broken_off(target: egress.Target) -> SourceFault:
     return _unreachable(
         f"{target} broke off in the middle of its answer, or sent it damaged.",
         "Try again; if it stays so, look into its log.",
+    )
+
+
+def _cut_off(target: egress.Target, where: str) -> SourceFault:
+    return SourceFault(
+        "source_cut_off",
+        f"{target} broke off in the middle of its answer, {where}.",
+        "Look into its log, and into that of what stands between it and us.",
+        transient=True,
     )
 
 

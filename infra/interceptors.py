@@ -51,6 +51,7 @@ class _Activity(ActivityInboundInterceptor):
                 raise ApplicationError(
                     fault.record.sentence,
                     fault.record,
+                    *fault.notes,
                     type=FAULT_TYPE,
                     non_retryable=True,
                     category=ApplicationErrorCategory.BENIGN,

@@ -162,7 +162,7 @@ class DownloadSettings(BaseModel):
     page_timeout_seconds: float = 30.0
     page_max_bytes: int = 64 * 1024 * 1024
     page_retries: int = 5
-    retry_pause_seconds: float = Field(default=1.0, description="pause before a page is asked for again; doubles")
+    retry_pause_seconds: float = Field(default=0.5, description="pause before a page is asked for again; doubles")
     max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
     rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
     slice_seconds: float = Field(

@@ -22,6 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from infra.backlinks import Backlinks
 from infra.interceptors import ContextInterceptor
 from infra.payloads import data_converter
+from infra.turns import AskingAgain, Turns
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -36,7 +37,7 @@ PASSED_THROUGH = ("domain", "activities", "infra", "pydantic_core", "structlog",
 
 def _runner(existing: WorkflowRunner | None) -> WorkflowRunner:
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+    return Turns(SandboxedWorkflowRunner(restrictions=restrictions))
 
 
 def plugin(console: str = "") -> SimplePlugin:
@@ -48,7 +49,7 @@ def plugin(console: str = "") -> SimplePlugin:
     return SimplePlugin(
         "haulage",
         data_converter=data_converter,
-        interceptors=[ContextInterceptor(), Backlinks(console)],
+        interceptors=[ContextInterceptor(), Backlinks(console), AskingAgain()],
         workflow_runner=_runner,
     )
 

@@ -33,6 +33,7 @@ class Faults(BaseModel):
     fail_first: int | None = Field(
         default=None, ge=0, description="attempts on a page that may go wrong; later ones work"
     )
+    retry_after: str = Field(default="1", description="what a 429 says of when to come back")
     slow_ms: int = Field(default=2_000, ge=0)
     seed: int = 0
 

@@ -42,6 +42,9 @@ class Ask(Faults):
     header: str = Field(default="", description="the same as `header`")
     footer: str = Field(default="", description="the same as `footer`")
     grouped: str = Field(default="", description="answer an object: the rows of each value that this key has")
+    same_pages: bool = Field(default=False, description="answer every page as the first")
+    away_after: int = Field(default=0, ge=0, description="answer so many requests of this tag before being away")
+    away_for: int = Field(default=0, ge=0, description="then answer 503 to so many")
     late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
 
     @field_validator("template", "header", "footer")
@@ -58,6 +61,10 @@ class Source:
 
     base: str = ""
     counts: Counter[tuple[str, int, int]] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    """How many requests of each tag there were, of any page."""
+    callers: dict[str, set[str]] = field(default_factory=dict)
+    """What callers of each tag said of themselves in the header `X-Caller`."""
 
     def url(self, **parameters: str | float) -> str:
         """The address that an export is given: everything but page and page_size."""
@@ -100,6 +107,12 @@ async def _rows(request: web.Request) -> web.StreamResponse:
     counts = request.app[SOURCE].counts
     counts[ask.tag, ask.page_size, ask.page] += 1
     attempt = counts[ask.tag, ask.page_size, ask.page]
+    asked = request.app[SOURCE].asked
+    asked[ask.tag] += 1
+    if caller := request.headers.get("X-Caller"):
+        request.app[SOURCE].callers.setdefault(ask.tag, set()).add(caller)
+    if 0 < asked[ask.tag] - ask.away_after <= ask.away_for:
+        return web.json_response({"error": "away"}, status=503)
     fault = ask.pick(ask.page, attempt)
     delay_ms = ask.delay_ms + (ask.slow_ms if fault is Kind.SLOW else 0)
     if delay_ms:
@@ -110,7 +123,7 @@ async def _rows(request: web.Request) -> web.StreamResponse:
 async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: int) -> web.StreamResponse:
     if fault in _CANNED:
         status, content_type, text = _CANNED[fault]
-        headers = {"Retry-After": "1"} if status == 429 else None
+        headers = {"Retry-After": ask.retry_after} if status == 429 else None
         return web.Response(status=status, content_type=content_type, text=text, headers=headers)
     body = _page(ask, fault, attempt)
     if fault is Kind.RESET:
@@ -119,7 +132,7 @@ async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: i
 
 
 def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
-    start = min(ask.page * ask.page_size, ask.rows)
+    start = min(0 if ask.same_pages else ask.page * ask.page_size, ask.rows)
     stop = min(start + ask.page_size, ask.rows)
     total = ask.rows
     match fault:

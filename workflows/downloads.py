@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import places, plan, story
-    from domain.downloads.excel.segments import Segment
+    from domain.downloads.asking import Wait
     from domain.downloads.plan import PageRange
-    from domain.downloads.staging import Rendered, StagingError, StagingExpired
-    from domain.downloads.status import Outcome, Phase, State, Status, StoredFile
+    from domain.downloads.staging import StagingError, StagingExpired
+    from domain.downloads.status import Outcome, Phase, State, Status, StoredFile, Trouble
     from domain.downloads.steps import (
-        AssembleOrder,
-        BindOrder,
         Course,
         DownloadRun,
         FinishOrder,
@@ -34,7 +30,6 @@ with workflow.unsafe.imports_passed_through():
         Probe,
         ProbeOrder,
         RecordOrder,
-        RenderOrder,
     )
     from domain.faults import FaultRecord
     from domain.sealed import Sealed
@@ -42,24 +37,24 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from workflows import webhooks
     from workflows.fetching import Fetchers, stopped
+    from workflows.making import Making
     from workflows.outcomes import fault_of, is_type
 
 Argument = TypeVar("Argument")
-Result = TypeVar("Result")
 
 QUEUE = "downloads"
-RENDER_QUEUE = "downloads-render"
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 
 WIDENINGS_MAX = 3
+RESETS_MAX = 2
+# What is staged holds a part of the trouble: a retry must not go on from it.
+_STAGED_FOR_NOTHING = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__])
 _STEP_SECONDS = timedelta(seconds=30)
 # Probing retries pages by itself, with pauses as long as the source asks for.
 _PROBE_SECONDS = timedelta(hours=1)
-_LONG_SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
@@ -84,16 +79,22 @@ class DownloadWorkflow:
         self._course = run.course or Course(began=workflow.now())
         self._status = Status()
         self._is_retry_wanted = False
-        self._fetchers = Fetchers(self._order, self._course, self._tell_rows)
+        self._making = Making(self._order, self._course, lambda phase: self._tell(State.RUNNING, phase))
+        self._fetchers = Fetchers(self._order, self._course, self._tell_rows, self._come_back)
 
     @workflow.run
     async def run(self, run: DownloadRun) -> Outcome:
         """Read this as the story."""
         while True:
             outcome = await self._within_its_time()
-            await _regardless(self._finish(outcome))
-            if outcome.state is not State.FAILED or not await self._is_retried(outcome):
+            is_cancelled = await _regardless(self._finish(outcome))
+            if outcome.state is not State.FAILED:
                 return outcome
+            if is_cancelled or not await self._is_retried():
+                await _regardless(self._discard())
+                return outcome
+            self._is_retry_wanted = False
+            self._course.began, self._course.reruns = workflow.now(), 0
 
     @workflow.query
     def status(self) -> Status:
@@ -132,12 +133,36 @@ class DownloadWorkflow:
             except Unmendable as error:
                 fault = error.fault
             self._course.is_fetching = False
-            if not fault.retryable or self._course.reruns == self._order.max_task_retries:
+            if fault.code in _STAGED_FOR_NOTHING:
+                self._course.opening = None
+                await self._discard()
+            if not self._is_worth_a_rerun(fault):
                 return self._failed(fault)
-            self._status.fault = fault
-            self._tell(State.RUNNING, Phase.PAUSING)
-            await workflow.sleep(self._order.rerun_pause_seconds * 2**self._course.reruns)
+            pause = self._order.rerun_pause_seconds * 2**self._course.reruns
             self._course.reruns += 1
+            await self._pause(_trouble(fault, self._course.reruns, pause), pause)
+
+    def _is_worth_a_rerun(self, fault: FaultRecord) -> bool:
+        """Whether the source, which has answered rightly before, does not answer at all right now."""
+        is_new = self._course.opening is None
+        return fault.retryable and not is_new and self._course.reruns < self._order.max_task_retries
+
+    async def _come_back(self, wait: Wait) -> None:
+        """A page is asked for again, but not at once."""
+        fault = wait.tries.fault
+        if fault is not None:
+            await self._pause(_trouble(fault, wait.tries.made, wait.seconds), wait.seconds)
+
+    async def _pause(self, trouble: Trouble, seconds: float) -> None:
+        """Wait, and show what for."""
+        self._status.trouble = trouble
+        self._tell(State.RUNNING, Phase.PAUSING)
+        try:
+            await workflow.sleep(seconds)
+        finally:
+            if self._status.trouble is trouble:
+                self._status.trouble = None
+                self._tell(State.RUNNING, Phase.FETCHING if self._course.is_fetching else Phase.PROBING)
 
     async def _process(self) -> StoredFile:
         """One processing by the plan. What was staged for nothing is wiped, and the processing starts again."""
@@ -146,7 +171,7 @@ class DownloadWorkflow:
             try:
                 new_columns = await self._fetchers.fetch(opening, ranges, self._status.fetchers)
                 if not new_columns:
-                    return await self._made(opening, ranges)
+                    return await self._making.file(opening, ranges)
                 self._widen(new_columns)
             except ActivityError as error:
                 if not self._starts_again(error):
@@ -159,18 +184,30 @@ class DownloadWorkflow:
         course = self._course
         if not course.is_fetching or course.opening is None:
             course.processings += 1
-            course.done, course.done_rows, course.left_out = [], 0, []
+            course.done, course.done_rows, course.left_out, course.warnings = [], 0, [], []
             self._status = Status(processings=course.processings, started_at=workflow.now())
             self._tell(State.RUNNING, Phase.PROBING)
             await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
-            course.opening = await workflow.execute_activity_method(
+            course.opening = await self._looked()
+            course.is_fetching = True
+        self._status.total = course.opening.total
+        self._status.processings, self._status.started_at = course.processings, course.began
+        ranges = [self._ranges(table, probe) for table, probe in enumerate(course.opening.tables)]
+        self._status.fetchers = max(self._fetchers_of(probe) for probe in course.opening.tables)
+        return course.opening, ranges
+
+    async def _looked(self) -> Opening:
+        """What the sources told at the first look."""
+        ask = ProbeOrder(
+            order=self._order,
+            earlier=self._course.opening,
+            columns=self._course.new_columns,
+            one_fetcher=self._course.one_fetcher,
+        )
+        while True:
+            looked = await workflow.execute_activity_method(
                 DownloadSteps.probe,
-                ProbeOrder(
-                    order=self._order,
-                    earlier=course.opening,
-                    columns=course.new_columns,
-                    one_fetcher=course.one_fetcher,
-                ),
+                ask,
                 start_to_close_timeout=_PROBE_SECONDS,
                 heartbeat_timeout=_HEARTBEAT_SECONDS,
                 retry_policy=_PATIENTLY,
@@ -178,12 +215,11 @@ class DownloadWorkflow:
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
             )
-            course.is_fetching = True
-        self._status.total = course.opening.total
-        self._status.processings, self._status.started_at = course.processings, course.began
-        ranges = [self._ranges(table, probe) for table, probe in enumerate(course.opening.tables)]
-        self._status.fetchers = max(self._fetchers_of(probe) for probe in course.opening.tables)
-        return course.opening, ranges
+            if looked.opening is not None:
+                return looked.opening
+            if looked.wait is not None:
+                await self._come_back(looked.wait)
+                ask = ask.model_copy(update={"tries": looked.wait.tries})
 
     def _fetchers_of(self, probe: Probe) -> int:
         return 1 if self._course.one_fetcher else plan.fetchers(probe.extent.total, probe.extent.page_size)
@@ -192,73 +228,6 @@ class DownloadWorkflow:
         extent = probe.extent
         count = probe.books or plan.range_count(extent.total, probe.row_bytes, self._fetchers_of(probe))
         return plan.ranges(extent.total, extent.page_size, count, table)
-
-    async def _made(self, opening: Opening, ranges: list[list[PageRange]]) -> StoredFile:
-        """The file of what is staged: the joined rows themselves, or what is rendered of them."""
-        self._tell(State.RUNNING, Phase.ASSEMBLING)
-        assembled = await self._making(
-            DownloadSteps.assemble,
-            AssembleOrder(order=self._order, opening=opening, ranges=[len(pages) for pages in ranges]),
-            summary=f"join {sum(map(len, ranges))} ranges into one object",
-        )
-        if assembled.file is not None:
-            return assembled.file
-        self._tell(State.RUNNING, Phase.RENDERING)
-        archive = assembled.archive
-        rendered = assembled.rendered or await self._rendered(opening, assembled.segments, archive)
-        if archive and any(each.part is None for each in rendered):
-            # Some books are too small for parts of an upload: then all must be objects.
-            archive = ""
-            rendered = await self._rendered(opening, assembled.segments, archive)
-        return await self._making(
-            DownloadSteps.bind,
-            BindOrder(
-                order=self._order, opening=opening, rendered=rendered, archive=archive, left_out=self._course.left_out
-            ),
-            summary=f"make one file of {len(rendered)} books",
-        )
-
-    async def _rendered(self, opening: Opening, segments: list[Segment], archive: str) -> list[Rendered]:
-        """The books of all segments, in order; the first that fails ends the others."""
-        rendering = [
-            asyncio.create_task(
-                self._making(
-                    DownloadSteps.render,
-                    RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
-                    task_queue=RENDER_QUEUE,
-                    priority=Priority(fairness_key=self._order.project_id),
-                    summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
-                )
-            )
-            for segment in segments
-        ]
-        try:
-            return await asyncio.gather(*rendering)
-        except (ActivityError, asyncio.CancelledError):
-            await stopped(*rendering)
-            raise
-
-    async def _making(
-        self,
-        method: Callable[[DownloadSteps, Argument], Awaitable[Result]],
-        argument: Argument,
-        *,
-        summary: str,
-        task_queue: str | None = None,
-        priority: Priority = Priority.default,
-    ) -> Result:
-        """A long step that makes something of what is staged: nobody may wipe before it has ended."""
-        return await workflow.execute_activity_method(
-            method,
-            argument,
-            task_queue=task_queue,
-            start_to_close_timeout=_LONG_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_STRICTLY,
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            priority=priority,
-            summary=summary,
-        )
 
     def _widen(self, new_columns: dict[int, list[str]]) -> None:
         """Columns that turned up late join those of the first page; the rows before need their empty cells."""
@@ -277,12 +246,12 @@ class DownloadWorkflow:
         if is_type(error, StagingExpired.__name__):
             self._course.expirations += 1
             return True
+        if fault_of(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:
+            self._course.resets += 1
+            return True
         return False
 
     async def _finish(self, outcome: Outcome) -> None:
-        keeps_staging = outcome.fault is not None and outcome.fault.retryable
-        if outcome.state is State.FAILED and not keeps_staging:
-            await self._discard()
         await self._step(
             DownloadSteps.finish,
             FinishOrder(
@@ -290,6 +259,7 @@ class DownloadWorkflow:
                 outcome=outcome,
                 processings=self._course.processings,
                 fetchers=self._status.fetchers,
+                rows=self._status.rows,
             ),
         )
         self._tell(outcome.state, Phase.DONE)
@@ -311,18 +281,13 @@ class DownloadWorkflow:
             event=event,
         )
 
-    async def _is_retried(self, outcome: Outcome) -> bool:
-        """Wait for a retry as long as what is staged may be used; then it goes."""
-        if outcome.fault is None or not outcome.fault.retryable:
-            return False
+    async def _is_retried(self) -> bool:
+        """Wait for a retry as long as what is staged may be used."""
         window = timedelta(seconds=self._order.resume_window_seconds)
         try:
             await workflow.wait_condition(lambda: self._is_retry_wanted, timeout=window)
         except (TimeoutError, asyncio.CancelledError):
-            await _regardless(self._discard())
             return False
-        self._is_retry_wanted = False
-        self._course.began, self._course.reruns = workflow.now(), 0
         return True
 
     def _failed(self, fault: FaultRecord) -> Outcome:
@@ -368,13 +333,22 @@ def _has_succeeded(processing: asyncio.Task[Outcome]) -> bool:
     return processing.result().state is State.SUCCEEDED
 
 
-async def _regardless(step: Coroutine[Any, Any, None]) -> None:
-    """See a step to its end, whoever cancels the workflow meanwhile."""
+async def _regardless(step: Coroutine[Any, Any, None]) -> bool:
+    """See a step to its end, whoever cancels the workflow meanwhile; says whether somebody did."""
     task = asyncio.create_task(step)
+    is_cancelled = False
     while not task.done():
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
     task.result()
+    return is_cancelled
+
+
+def _trouble(fault: FaultRecord, tries: int, seconds: float) -> Trouble:
+    next_try_at = workflow.now() + timedelta(seconds=seconds)
+    return Trouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
 
 
 def _took_too_long(seconds: int) -> FaultRecord:

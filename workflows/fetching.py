@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
@@ -16,10 +16,13 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
+    from domain.downloads.asking import Tries, Wait
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.staging import StagingError, StagingExpired
+    from domain.downloads.status import FetchProgress
     from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
+    from workflows.outcomes import note_of
 
 FETCH_QUEUE = "downloads-fetch"
 CANCEL_AGAIN_SECONDS = 1.0
@@ -29,7 +32,7 @@ EXPIRATIONS_MAX = 3
 _TELL_EVERY = timedelta(seconds=1)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 _SECONDS = timedelta(hours=1)
-_STRICTLY = RetryPolicy(
+STRICTLY = RetryPolicy(
     initial_interval=timedelta(seconds=0.5),
     maximum_interval=timedelta(seconds=15),
     non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__],
@@ -42,12 +45,20 @@ class Fetchers:
     Args:
         course: How far the download is; they carry it on.
         tell: Shows how many rows there are, and how many of them lie in ranges that are under way.
+        wait: Waits until a page may be asked for again, and shows that.
     """
 
-    def __init__(self, order: DownloadOrder, course: Course, tell: Callable[[int, dict[int, int]], None]) -> None:
+    def __init__(
+        self,
+        order: DownloadOrder,
+        course: Course,
+        tell: Callable[[int, dict[int, int]], None],
+        wait: Callable[[Wait], Awaitable[None]],
+    ) -> None:
         self._order = order
         self._course = course
         self._tell = tell
+        self._wait = wait
         self._told_at = workflow.now()
         self._under_way: dict[int, int] = {}
         self._reports: list[tuple[PageRange, RangeReport]] = []
@@ -69,7 +80,14 @@ class Fetchers:
         fetching = [asyncio.create_task(self._take_ranges(opening, waiting, counts)) for _ in range(fetchers)]
         try:
             await asyncio.gather(*fetching)
-        except (ActivityError, asyncio.CancelledError):
+        except ActivityError as error:
+            await stopped(*fetching)
+            progress = note_of(error, FetchProgress)
+            if progress is not None:
+                self._under_way[progress.range] = progress.rows
+                self._show()
+            raise
+        except asyncio.CancelledError:
             await stopped(*fetching)
             raise
         self._show()
@@ -85,18 +103,23 @@ class Fetchers:
 
     async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
+        tries: Tries | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
             if workflow.now() - self._told_at >= _TELL_EVERY:
                 self._show()
-            report = await self._fetch_slice(opening, pages, count)
+            report = await self._fetch_slice(opening, pages, count, tries)
             if _is_cancelled():
                 raise asyncio.CancelledError
             self._note(pages, report)
+            tries = report.wait.tries if report.wait else None
+            if report.wait:
+                # The place is given back meanwhile: others fetch.
+                await self._wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
-    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int) -> RangeReport:
+    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: Tries | None) -> RangeReport:
         fetch = FetchOrder(
             order=self._order.for_table(pages.table),
             probe=opening.tables[pages.table],
@@ -104,6 +127,7 @@ class Fetchers:
             ranges=count,
             slice_seconds=self._order.slice_seconds,
             archive=opening.archive,
+            tries=tries,
             minds_gaps=self._course.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(
@@ -112,7 +136,7 @@ class Fetchers:
             task_queue=FETCH_QUEUE,
             start_to_close_timeout=_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_STRICTLY,
+            retry_policy=STRICTLY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=Priority(fairness_key=self._order.project_id),
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",
@@ -123,6 +147,8 @@ class Fetchers:
         self._reports.append((pages, report))
         left_out = self._course.left_out
         left_out += [name for name in report.left_out if name not in left_out]
+        warnings = self._course.warnings
+        warnings += [warning for warning in report.warnings if warning not in warnings]
         if report.done:
             self._course.done.append(report.number)
             self._course.done_rows += report.rows

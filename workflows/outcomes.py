@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from pydantic import BaseModel
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from domain.faults import FaultRecord
 from infra.interceptors import FAULT_TYPE
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def fault_of(error: ActivityError) -> FaultRecord:
@@ -18,6 +23,14 @@ def fault_of(error: ActivityError) -> FaultRecord:
         message=f"Our own step {error.activity_type} failed for good: {cause or error}.",
         hint="Start again; if it stays, give the operator this id: the history tells all attempts.",
     )
+
+
+def note_of(error: ActivityError, model: type[Model]) -> Model | None:
+    """What else the user's fault says, if it says that."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == FAULT_TYPE and len(cause.details) > 1:
+        return model.model_validate(cause.details[1])
+    return None
 
 
 def is_type(error: ActivityError, name: str) -> bool:

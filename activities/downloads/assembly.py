@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.downloads import books, parquet
 from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import places, sinks, staging
+from domain.downloads import places, repeats, sinks, staging
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, Rendered, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
@@ -22,29 +22,45 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
     order, opening = assemble.order, assemble.opening
     if (manifest := await read_manifest(objects, order)) is not None:
         return Assembled(file=manifest.file)
+    ledgers = [await _ledgers(objects, order.for_table(table), count) for table, count in enumerate(assemble.ranges)]
+    warnings = assemble.warnings + [
+        warning
+        for table, probe in enumerate(opening.tables)
+        for warning in _repeats(order, probe, assemble.pages[table], ledgers[table])
+    ]
+    known = Assembled(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if opening.archive:
-        return Assembled(rendered=await _rendered(objects, assemble), archive=opening.archive)
+        return known.model_copy(update={"rendered": _rendered(ledgers[0]), "archive": opening.archive})
     joined = [
-        await _Table(objects, order.for_table(table), probe, assemble.ranges[table]).joined()
+        await _Table(objects, order.for_table(table), probe, ledgers[table]).joined()
         for table, probe in enumerate(opening.tables)
     ]
     if order.type is FileType.EXCEL:
-        return await books.shared_out(objects, order, opening, [table.rows for table in joined])
-    return Assembled(file=await _file(objects, order, opening.tables[0], joined[0]))
+        shared = await books.shared_out(objects, order, opening, [table.rows for table in joined])
+        return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
+    return Assembled(file=await _file(objects, order, opening.tables[0], joined[0], warnings))
 
 
-async def _rendered(objects: ObjectStore, assemble: AssembleOrder) -> list[Rendered]:
+def _rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
     """What fetchers have made of their ranges."""
-    order, (count,) = assemble.order, assemble.ranges
-    ledgers = await asyncio.gather(*(_ledger(objects, order.for_table(0), index) for index in range(count)))
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
-    if len(rendered) < count:
-        raise StagingError(f"{len(rendered)} of {count} ranges are rendered")
+    if len(rendered) < len(ledgers):
+        raise StagingError(f"{len(rendered)} of {len(ledgers)} ranges are rendered")
     return rendered
 
 
-async def _ledger(objects: ObjectStore, order: DownloadOrder, index: int) -> Ledger:
-    return Ledger.model_validate_json(await objects.get(places.ledger(order, index)))
+def _repeats(order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers: Sequence[Ledger]) -> list[str]:
+    """Pages that came twice, perhaps to different fetchers."""
+    if order.allow_repeats:
+        return []
+    rows = repeats.warn_of_rows(mark for ledger in ledgers for mark in ledger.row_marks)
+    ranges = [(probe.extent.named(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
+    return repeats.check_all(ranges) + rows
+
+
+async def _ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:
+    texts = await asyncio.gather(*(objects.get(places.ledger(order, index)) for index in range(count)))
+    return [Ledger.model_validate_json(text) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,9 @@ class _Joined:
         return sum(part.bytes for part in self.parts)
 
 
-async def _file(objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _Joined) -> StoredFile:
+async def _file(
+    objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _Joined, warnings: list[str]
+) -> StoredFile:
     """What is joined is the file, or the file is made of it in one piece."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.sink_for(order)
@@ -80,6 +98,7 @@ async def _file(objects: ObjectStore, order: DownloadOrder, probe: Probe, joined
         bytes=size,
         etag=etag,
         parts=parts,
+        warnings=warnings,
     )
     return await write_manifest(objects, order, manifest)
 
@@ -87,20 +106,20 @@ async def _file(objects: ObjectStore, order: DownloadOrder, probe: Probe, joined
 class _Table:
     """The staged ranges of one table."""
 
-    def __init__(self, objects: ObjectStore, order: DownloadOrder, probe: Probe, ranges: int) -> None:
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, probe: Probe, ledgers: Sequence[Ledger]) -> None:
         self._objects = objects
         self._order = order
         self._probe = probe
-        self._ranges = ranges
+        self._ledgers = ledgers
         self._joined = places.upload(order)
 
     async def joined(self) -> _Joined:
         """Join them, and check that all rows are there."""
-        ledgers = await asyncio.gather(*(_ledger(self._objects, self._order, index) for index in range(self._ranges)))
-        rows = sum(ledger.rows for ledger in ledgers)
-        if self._probe.extent.exact and rows != self._probe.extent.total:
+        rows = sum(ledger.rows for ledger in self._ledgers)
+        has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
+        if self._probe.extent.exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
-        placed = await self._placed(staging.join(ledgers))
+        placed = await self._placed(staging.join(self._ledgers))
         return _Joined(rows, placed, await self._complete(placed))
 
     async def _placed(self, pieces: Sequence[Piece]) -> list[PartRecord]:

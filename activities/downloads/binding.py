@@ -34,7 +34,7 @@ async def bind(objects: ObjectStore, bind: BindOrder) -> StoredFile:
 async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
     order, books = bind.order, bind.books
     rows, total = sum(book.report.rows for book in books), bind.opening.exact_total
-    if total is not None and rows != total:
+    if total is not None and not bind.has_gaps and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in bind.opening.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
@@ -46,7 +46,7 @@ async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
         columns=[name for shape in shapes for name in shape.columns],
         parts=[rendered.part for rendered in bind.rendered if rendered.part is not None],
         left_out=list(left_out),
-        warnings=warnings([book.report for book in books]),
+        warnings=[*bind.warnings, *warnings([book.report for book in books])],
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from domain.downloads import places
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
 from domain.downloads.steps import FinishOrder, RecordOrder
 from infra.database import Database
+from infra.objects import ObjectStore
 from infra.tables.downloads import Download
 
 CHANNEL = "haulage_downloads"
@@ -48,6 +50,7 @@ async def finish(database: Database, finish: FinishOrder) -> None:
         "processings": finish.processings,
         "fetchers": finish.fetchers,
         "total_rows": outcome.total,
+        "rows": finish.rows,
         "fault": outcome.fault.model_dump() if outcome.fault else None,
     }
     if outcome.file is not None:
@@ -63,6 +66,17 @@ async def finish(database: Database, finish: FinishOrder) -> None:
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
         await tell(database, session, order, outcome.state)
+
+
+async def remove(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:
+    """Remove a finished file: its time is over now."""
+    # First the bytes: a row that says expired while the file lies there would never be looked at again.
+    await objects.delete_prefix(places.files(order))
+    over = func.least(col(Download.expires_at), datetime.now(UTC))
+    async with database.session() as session:
+        values = {"state": State.EXPIRED, "file": None, "expires_at": over}
+        await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
+        await tell(database, session, order, State.EXPIRED)
 
 
 async def tell(database: Database, session: AsyncSession, order: DownloadOrder, state: State) -> None:

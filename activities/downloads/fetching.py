@@ -1,4 +1,4 @@
-"""One slice of one range: pages fetched ahead, encoded, and given to the stager."""
+"""One slice of one range: pages fetched ahead, encoded, held against those before, and given to the stager."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from activities.downloads.source import Source
+from activities.downloads.source import ComeBack, Source, says_nothing_is_there
 from activities.downloads.stager import Stager
-from domain.downloads import sinks
-from domain.downloads.pages import NewColumns, first_look, new_column_fault
+from domain.downloads import plan, repeats, sinks
+from domain.downloads.asking import Wait
+from domain.downloads.pages import NewColumns, first_look, new_column_fault, row_texts
+from domain.downloads.repeats import ROWS_REMEMBERED, Seen
 from domain.downloads.request import Columns
+from domain.downloads.status import FetchProgress
 from domain.downloads.steps import FetchOrder, RangeReport
 from domain.faults import SourceFault
 
@@ -27,88 +32,155 @@ class Fetching:
         self._source = source
         self._stager = stager
         self._fetch = fetch
+        self._pages = fetch.pages
+        self._extent = fetch.probe.extent
         # Workflows import the steps for their signatures, and must not pay for Arrow.
         from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
 
+        self._warnings: list[str] = []
         self._sink = sinks.sink_for(fetch.order)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
+        self._seen = Seen(
+            self._extent.named(fetch.pages.first),
+            stager.marks,
+            allowed=fetch.order.allow_repeats,
+            endless=fetch.pages.end is None,
+        )
 
     async def run(self, until: float) -> RangeReport:
         """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
-        if self._fetch.pages.index == 0 and self._stager.fresh:
+        if self._pages.index == 0 and self._stager.fresh:
             self._stager.open_with(self._sink.head(self._fetch.probe.shape.columns))
         # A range without pages is done before it begins.
-        done = self._stager.next_page == self._fetch.pages.end
+        done = self._stager.next_page == self._pages.end
         try:
-            async with aclosing(self._pages()) as pages:
-                async for page in pages:
-                    await self._stager.add(page.data, page.rows)
-                    done = self._is_end(page)
-                    if done or time.monotonic() >= until:
+            async with aclosing(self._answers(until)) as answers:
+                async for page in answers:
+                    if done := self._is_end(page):
                         break
-            done = done or self._stager.next_page == self._fetch.pages.end
+                    has_gaps = page.goes_on and page.rows < self._extent.page_size
+                    mark = repeats.mark(page.rows, page.digest)
+                    await self._stager.add(page.data, page.rows, mark, page.row_mark, has_gaps=has_gaps)
+            done = done or self._stager.next_page == self._pages.end
+            if done:
+                await self._look_beyond()
         except SourceFault as fault:
-            if fault.transient:
-                await self._stager.secure()
+            await self._stager.secure()
+            # Where the source answers all the same, the trouble is with this page and does not pass with time.
+            fault.transient = fault.transient and not await self._source.answers()
+            fault.notes = [FetchProgress(range=self._pages.number, rows=self._stager.rows)]
             raise
+        except ComeBack as later:
+            await self._stager.secure()
+            return self._report(done=False, wait=later.wait)
         except NewColumns as found:
             return self._report(done=True, new_columns=await self._survey(found))
         await (self._stager.finish() if done else self._stager.secure())
         return self._report(done=done)
 
-    def _report(self, *, done: bool, new_columns: list[str] | None = None) -> RangeReport:
+    def _report(self, *, done: bool, new_columns: list[str] | None = None, wait: Wait | None = None) -> RangeReport:
         return RangeReport(
-            number=self._fetch.pages.number,
+            number=self._pages.number,
             rows=self._stager.rows,
             done=done,
             new_columns=new_columns or [],
             left_out=self._encoder.reader.newly_left_out,
+            warnings=self._warnings,
+            wait=wait,
         )
 
     def _is_end(self, page: EncodedPage) -> bool:
-        """Where no total is told, the pages themselves say which one is the last."""
-        return self._fetch.pages.end is None and self._fetch.probe.extent.is_last(page.rows)
+        """Where no total is told, an empty page is the end, unless it says that more follows."""
+        if self._pages.end is not None:
+            return False
+        if not page.rows and not page.goes_on:
+            return True
+        plan.require_an_end(self._extent.named(self._stager.next_page), self._stager.marks)
+        return False
+
+    async def _look_beyond(self) -> None:
+        """Behind the last page of a source that tells a total, unless that page shows by itself that it is the last.
+
+        A source that answers an error there, or the last page once more, has no more rows.
+        """
+        end = self._pages.end
+        if end is None or end != plan.page_count(self._extent.total or 0, self._extent.page_size):
+            return
+        if not self._extent.is_full_at_the_end:
+            return
+        try:
+            beyond = await self._source.read(end, self._extent.page_size, self._encoder.encode, self._fetch.tries)
+        except NewColumns as found:
+            raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(end)) from None
+        except SourceFault as fault:
+            if not says_nothing_is_there(fault):
+                raise
+            self._warnings.append(
+                f"The total of {self._extent.total} rows is here; whether more follow could not be seen, as the page "
+                f"behind the last row was refused: {fault.record.message}"
+            )
+            return
+        if repeats.mark(beyond.rows, beyond.digest) not in self._stager.marks:
+            self._extent.check_beyond(beyond.rows)
 
     async def _survey(self, found: NewColumns) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""
+        number = self._stager.next_page
         if self._fetch.order.columns is not Columns.OPEN:
-            raise new_column_fault(found, self._fetch.probe.shape.columns)
+            raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(number))
         names = dict.fromkeys(found.names)
         known = set(self._fetch.probe.shape.columns)
-        number = self._stager.next_page + 1
-        while self._fetch.pages.end is None or number < self._fetch.pages.end:
-            page = await self._source.read(number, self._fetch.probe.extent.page_size, first_look)
+        number += 1
+        marks: list[str] = []
+        while self._pages.end is None or number < self._pages.end:
+            page = await self._source.read(number, self._extent.page_size, first_look)
+            if self._pages.end is None:
+                marks.append(repeats.mark(page.rows, blake2b(page.text).hexdigest()))
+                plan.require_an_end(self._extent.named(number), marks)
+                repeats.require_news(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
-            if not page.rows and self._fetch.pages.end is None:
+            if not page.rows and not page.goes_on and self._pages.end is None:
                 break
             number += 1
         return list(names)
 
-    async def _pages(self) -> AsyncGenerator[EncodedPage]:
-        """The pages still to come; while one is worked on, the next is on its way."""
-        number, end = self._stager.next_page, self._fetch.pages.end
+    async def _answers(self, until: float) -> AsyncGenerator[EncodedPage]:
+        """The pages still to come; while one is worked on, the next is on its way.
+
+        One at least: who comes late would never come further otherwise. What is asked for is waited for.
+        """
+        number, end = self._stager.next_page, self._pages.end
         upcoming = self._ask(number) if end is None or number < end else None
         try:
             while upcoming is not None:
                 page = await upcoming
                 number += 1
+                is_over = time.monotonic() >= until
                 # Where the end is not known, asking ahead would ask for a page that nobody wants.
-                upcoming = self._ask(number) if end is not None and number < end else None
+                upcoming = self._ask(number) if end is not None and number < end and not is_over else None
                 yield page
-                if end is None:
+                if end is None and not is_over:
                     upcoming = self._ask(number)
         finally:
             if upcoming is not None:
                 upcoming.cancel()
-                with suppress(asyncio.CancelledError, SourceFault, NewColumns):
+                with suppress(asyncio.CancelledError, SourceFault, NewColumns, ComeBack):
                     await upcoming
 
     def _ask(self, number: int) -> asyncio.Task[EncodedPage]:
-        extent = self._fetch.probe.extent
+        named = self._extent.named(number)
 
         def parse(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
-            extent.check(number, page.rows, page.total)
+            if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
+                page = replace(page, row_mark=repeats.mark_rows(row_texts(body)))
+            self._extent.check(number, page.rows, page.total, goes_on=page.goes_on)
+            self._seen.check(named, repeats.mark(page.rows, page.digest))
             return page
 
-        return asyncio.create_task(self._source.read(number, extent.page_size, parse))
+        async def ask() -> EncodedPage:
+            page = await self._source.read(number, self._extent.page_size, parse, self._fetch.tries)
+            self._seen.add(named, repeats.mark(page.rows, page.digest))
+            return page
+
+        return asyncio.create_task(ask())

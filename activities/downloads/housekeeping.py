@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import update
 from sqlmodel import col, select
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
@@ -44,13 +43,7 @@ class DownloadHousekeeping:
             )
             rows = (await session.exec(due.order_by(col(Download.expires_at)).limit(BATCH))).all()
         for row in rows:
-            order = DownloadOrder.model_validate(row.request)
-            # First the bytes: a row that says expired while the file lies there would never be looked at again.
-            await self._objects.delete_prefix(places.files(order))
-            async with self._database.session() as session:
-                values = {"state": State.EXPIRED, "file": None}
-                await session.exec(update(Download).where(col(Download.task_id) == row.task_id).values(**values))
-                await catalogue.tell(self._database, session, order, State.EXPIRED)
+            await catalogue.remove(self._database, self._objects, DownloadOrder.model_validate(row.request))
             activity.heartbeat()
         return Kept(expired=len(rows), more=len(rows) == BATCH)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import JsonValue
 
-from activities.downloads.source import Source, source_of
+from activities.downloads.source import Source, says_nothing_is_there, source_of
 from activities.downloads.staged import GatheredRows
 from domain.downloads import sinks
+from domain.downloads.asking import Tries
 from domain.downloads.excel import checking
 from domain.downloads.excel.drawing import TableDrawing
 from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.template import ROW_HEAD_NAMES
-from domain.downloads.pages import FirstLook, first_look
+from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.shape import Shape, ShapedReader
@@ -34,41 +36,174 @@ class Look:
     sample: GatheredRows
 
 
-async def look(services: Services, order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str]) -> Look:
+async def look(
+    services: Services,
+    order: DownloadOrder,
+    drawing: TableDrawing | None,
+    more_columns: list[str],
+    tries: Tries | None = None,
+) -> Look:
     """Learn what a source has, and how its table is to look.
 
     Args:
+        services: The process' clients.
         order: For the table.
         drawing: What the request says of how it looks, if it is for a book; what the source answers goes before it.
         more_columns: Columns that rows were seen to have beyond those of the first page.
+        tries: What came of the tries before a wait.
     """
-    first = await _first(source_of(services, order), order)
+    source = source_of(services, order)
+    first, extent = await _First(source, order, tries).seen()
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
         drawing = _merged(drawing, first)
     shape = shape_of(order.type, first, drawing)
     _require_usable(shape.columns)
-    # Rows that came with the request are one page, whatever their number.
-    page_size = order.page_size if order.inline_key is None else max(1, first.total or 0)
-    extent = Extent(total=first.total, page_size=page_size, gaps_allowed=order.force_continue)
     encoded = sinks.sink_for(order).page(ShapedReader(shape).read(first.text).rows)
     probe = Probe(extent=extent, shape=shape, row_bytes=len(encoded) / max(1, first.rows))
     return Look(probe, drawing, GatheredRows(encoded, first.rows, shape))
 
 
-async def _first(source: Source, order: DownloadOrder) -> FirstLook:
-    """One row tells the total and what surrounds the rows, the first page the columns and what a row weighs."""
-    first = await source.read(0, 1, first_look)
-    if first.total == 0 and first.rows:
-        raise SourceFault(
-            "source_bad_total",
-            f"The source tells a total of 0 and answers {first.rows} rows.",
-            "Answer the number of all rows that match.",
+class _First:
+    """The first questions to a source, and what they tell of its size.
+
+    One row tells the total and what surrounds the rows, the first page the columns and what a row weighs. Where that
+    page is not as full as it should be, one or two more show why: because the source caps its pages, because it filters
+    them, or because there is no more.
+    """
+
+    def __init__(self, source: Source, order: DownloadOrder, tries: Tries | None) -> None:
+        self._source = source
+        self._order = order
+        self._tries = tries
+        self._size = order.page_size
+
+    async def seen(self) -> tuple[FirstLook, Extent]:
+        """The first page with what was told around it, and the extent."""
+        if self._order.inline_key is not None:
+            # Rows that came with the request are one page, whatever their number.
+            first = await self._look(0, self._size)
+            _require_room(first)
+            return first, self._extent(first, page_size=max(1, first.total or 0))
+        around, first = await self._look(0, 1), await self._look(0, self._size)
+        if _differ(around, first):
+            before = around.total, first.total
+            around, first = await self._look(0, 1), await self._look(0, self._size)
+            _require_one_total(around, first, before, self._size)
+        first = replace(
+            first,
+            total=around.total if first.total is None else first.total,
+            template=around.template,
+            header=around.header,
+            footer=around.footer,
+            goes_on=first.goes_on or around.goes_on,
         )
-    if first.total is not None and first.total <= 1:
-        return first
-    page = await source.read(0, order.page_size, first_look)
-    return replace(page, template=first.template, header=first.header, footer=first.footer, total=first.total)
+        if self._order.first_page:
+            await self._require_no_page_before(first)
+        if first.rows > self._size:
+            return first, self._whole(first)
+        _require_room(first)
+        return await self._uncapped(first)
+
+    async def _look(self, page: int, page_size: int) -> FirstLook:
+        return await self._source.read(page, page_size, first_look, self._tries)
+
+    def _extent(self, first: FirstLook, **differences: Any) -> Extent:
+        extent = Extent(
+            total=first.total,
+            page_size=self._size,
+            gaps_allowed=self._order.force_continue or first.goes_on,
+            first_page=self._order.first_page,
+        )
+        return extent.model_copy(update=differences)
+
+    def _whole(self, first: FirstLook) -> Extent:
+        """All rows in one answer, whatever was asked for: that is all there is if the total says so."""
+        if first.total != first.rows:
+            told = "no total" if first.total is None else f"a total of {first.total}"
+            raise SourceFault(
+                "source_page_size",
+                f"The first page holds {first.rows} rows where page_size {self._size} was asked for; it tells {told}.",
+                "Make the source honour `page` and `page_size`, or answer all rows at once with `total`.",
+            )
+        return self._extent(first, page_size=max(1, first.rows), is_whole=True)
+
+    async def _uncapped(self, first: FirstLook) -> tuple[FirstLook, Extent]:
+        """The extent in pages that the source really answers."""
+        should = self._size if first.total is None else min(self._size, first.total)
+        if not first.rows or first.rows >= should:
+            return first, self._extent(first)
+        if first.total is None or self._order.force_continue or first.goes_on:
+            return first, (await self._capped(first) or self._extent(first))
+        # It tells that there are more rows, and gives no more at a time.
+        return first, self._extent(first, page_size=first.rows)
+
+    async def _require_no_page_before(self, first: FirstLook) -> None:
+        """A source that counts from 1 answers page 0 as page 1, with nothing, or with an error."""
+        try:
+            before = await self._source.read(-1, self._size, row_texts, self._tries)
+        except SourceFault as fault:
+            if says_nothing_is_there(fault):
+                return
+            raise
+        if before and before != row_texts(first.text):
+            raise SourceFault(
+                "source_first_page",
+                f"The request says that the first page is 1, and page 0 has {len(before)} rows that page 1 has not.",
+                "Leave `first_page` out: the source counts from 0.",
+            )
+
+    async def _capped(self, first: FirstLook) -> Extent | None:
+        """Whether a page that may rightly be short is short because the source caps its pages.
+
+        Then pages of the size that it gives are asked for: else it would have more pages than its total says, or, where
+        it reckons with the size that was asked for, would leave out what lies between.
+        """
+        smaller = await self._source.read(1, first.rows, row_texts, self._tries)
+        if not smaller:
+            return None
+        rows = set(row_texts(first.text))
+        if rows.issuperset(smaller):
+            # The source filters what it has paged: these rows were on the first page, too.
+            return None
+        following = await self._source.read(1, self._size, row_texts, self._tries)
+        if rows.union(following).issuperset(smaller) and following != smaller:
+            return None
+        return self._extent(first, page_size=first.rows)
+
+
+def _differ(one: FirstLook, other: FirstLook) -> bool:
+    """Whether two answers tell different totals; a source may tell it only once."""
+    return None not in (one.total, other.total) and one.total != other.total
+
+
+def _require_one_total(
+    one_row: FirstLook, page: FirstLook, before: tuple[int | None, int | None], page_size: int
+) -> None:
+    """See that the total neither depends on how many rows are asked for, nor changes each time."""
+    if not _differ(one_row, page):
+        return
+    if before == (one_row.total, page.total):
+        raise _bad_total(f"a total of {one_row.total} with page_size 1 and of {page.total} with page_size {page_size}")
+    raise SourceFault(
+        "source_total_changed",
+        f"The source told totals of {before[0]}, {before[1]}, {one_row.total} and {page.total}, one after another.",
+        "Start the download again, with filters that no new row can match (e.g. a closed period).",
+    )
+
+
+def _require_room(first: FirstLook) -> None:
+    """See that the total is at least that of the rows which are there."""
+    if first.total is not None and first.total < first.rows:
+        raise _bad_total(f"a total of {first.total} and answers {first.rows} rows")
+
+
+def _bad_total(told: str) -> SourceFault:
+    return SourceFault(
+        "source_bad_total",
+        f"The source tells {told}.",
+        "Answer the number of all rows that match, whatever `page_size` is, or leave `total` out.",
+    )
 
 
 def _merged(drawing: TableDrawing, first: FirstLook) -> TableDrawing:

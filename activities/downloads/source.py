@@ -7,9 +7,11 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Protocol, TypeVar
 
 from domain import egress
+from domain.downloads.asking import Rules, Tries, Wait
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
@@ -21,7 +23,10 @@ from infra.settings import DownloadSettings
 T = TypeVar("T")
 
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-RETRY_AFTER_MAX_SECONDS = 300.0
+# Whoever waits for longer gives its place to others meanwhile.
+KEPT_PLACE_SECONDS = 1.0
+LONG_BYTES = 256 * 1024
+SAID_MAX_BYTES = 300
 
 
 def source_of(services: Services, order: DownloadOrder) -> Source:
@@ -32,7 +37,8 @@ def source_of(services: Services, order: DownloadOrder) -> Source:
         raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
     sealed = order.source_headers
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-    return Source(services.settings.downloads, _Url(services, services.sealer.open(order.source_url), headers))
+    pages = _Url(services, services.sealer.open(order.source_url), headers)
+    return Source(services.settings.downloads, pages, order.first_page)
 
 
 class Pages(Protocol):
@@ -42,40 +48,84 @@ class Pages(Protocol):
         """The body of one page."""
 
 
+def says_nothing_is_there(fault: SourceFault) -> bool:
+    """Whether a source answers like this where it has no page; what cannot be read may well hold rows."""
+    return fault.record.code in ("source_status", "source_refused", "source_no_data")
+
+
+class ComeBack(Exception):
+    """A page is to be asked for again, but later than whoever asks may keep its place."""
+
+    def __init__(self, wait: Wait) -> None:
+        self.wait = wait
+        super().__init__(f"in {wait.seconds:g} s")
+
+
 class Source:
-    """Pages, each asked for until it is right, or until that makes no sense any more."""
+    """Pages, each asked for until it is right, or until that makes no sense any more.
 
-    def __init__(self, settings: DownloadSettings, pages: Pages) -> None:
-        self._settings = settings
+    Args:
+        settings: How patient we are.
+        pages: Answers them.
+        first_page: What the source calls its first page.
+    """
+
+    def __init__(self, settings: DownloadSettings, pages: Pages, first_page: int = 0) -> None:
+        self._rules = Rules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
         self._pages = pages
+        self._first_page = first_page
 
-    async def read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
-        """Fetch a page and parse it, with growing pauses between at most `page_retries` retries.
+    async def read(self, page: int, page_size: int, parse: Callable[[bytes], T], tries: Tries | None = None) -> T:
+        """Fetch a page and parse it; where that fails, again after a pause.
+
+        Args:
+            page: Counted from 0.
+            page_size: How many rows it may hold.
+            parse: Makes something of the answer, or says what is wrong with it.
+            tries: What came of earlier tries, perhaps at another page.
 
         Raises:
             SourceFault: It stayed wrong, or is wrong in a way that no retry mends.
+            ComeBack: It may be right, but not soon.
         """
-        for attempt in range(self._settings.page_retries + 1):
+        number = page + self._first_page
+        if tries is None or (tries.page, tries.page_size) != (number, page_size):
+            tries = Tries(page=number, page_size=page_size)
+        while True:
             try:
-                result = parse(await self._pages.body(page, page_size))
+                result = await self._once(number, page_size, parse)
             except SourceFault as fault:
                 metrics.PAGES.labels("fault").inc()
-                if not fault.transient:
-                    raise
-                if attempt == self._settings.page_retries:
-                    raise _given_up(fault, page, attempt) from None
-                await asyncio.sleep(self._pause(fault, attempt))
+                pause = tries.pause_after(fault, self._rules)
+                if pause is None:
+                    raise tries.given_up(fault) from None
+                tries = tries.after(fault)
+                log.get(__name__).info(
+                    "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=tries.made
+                )
+                if pause > KEPT_PLACE_SECONDS:
+                    raise ComeBack(Wait(tries=tries, seconds=pause)) from None
+                await asyncio.sleep(pause)
             else:
                 metrics.PAGES.labels("done").inc()
                 return result
-        raise AssertionError("the loop above returns or raises")
 
-    def _pause(self, fault: SourceFault, attempt: int) -> float:
-        pause: float = self._settings.retry_pause_seconds * 2**attempt
-        if fault.retry_after_seconds is not None:
-            pause = max(pause, min(fault.retry_after_seconds, RETRY_AFTER_MAX_SECONDS))
-        log.get(__name__).info("page_retry", code=fault.record.code, pause_seconds=pause, retry=attempt + 1)
-        return pause
+    async def answers(self) -> bool:
+        """Whether the source answers at all right now."""
+        try:
+            await self._pages.body(self._first_page, 1)
+        except SourceFault:
+            return False
+        return True
+
+    async def _once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+        body = await self._pages.body(number, page_size)
+        try:
+            # What is long to read must not hold up who else lives in this process.
+            return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+        except SourceFault as fault:
+            fault.doubtful = not fault.transient
+            raise
 
 
 class _Inline:
@@ -116,44 +166,51 @@ class _Url:
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
             )
-        if answer.status != 200:
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return b""
+        if answer.status != HTTPStatus.OK:
             raise _refused(answer, page)
         return answer.body
 
 
 def _refused(answer: Answer, page: int) -> SourceFault:
     transient = answer.status in RETRY_STATUSES
-    redirected = 300 <= answer.status < 400
-    if redirected:
+    if 300 <= answer.status < 400:
         hint = "Redirects are not followed: give the address that answers directly."
+    elif answer.status in (401, 403):
+        hint = "Send what the source wants to know of us as `headers`, e.g. Authorization; it may have run out."
     elif transient:
         hint = "The source was busy or failing: try again later, or ask its owner."
     else:
-        hint = "Open the URL with page=0&page_size=1 added; it must answer 200 and JSON."
+        hint = "Open the URL with page and page_size added; it must answer 200 and JSON."
     return SourceFault(
         "source_status",
-        f"The source answered {answer.status} for page {page}.",
+        f"The source answered {answer.status} for page {page}{_said(answer)}.",
         hint,
         transient=transient,
-        retry_after_seconds=_retry_after(answer),
+        doubtful=not transient,
+        is_busy=answer.status == 429,
+        retry_after_seconds=_retry_after(answer) if answer.status in (429, 503) else None,
     )
 
 
+def _said(answer: Answer) -> str:
+    """What the source says of its refusal, if a person can read it."""
+    text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
+    if not text or text.startswith("<") or not text.isprintable():
+        return ""
+    return f": “{text}”" if len(answer.body) <= SAID_MAX_BYTES else f": “{text}…”"
+
+
 def _retry_after(answer: Answer) -> float | None:
-    """Seconds that a Retry-After header asks for, in either of its forms."""
-    value = answer.headers.get("Retry-After", "")
+    """Seconds that a Retry-After header asks for, in either of its forms; None where it makes no sense."""
+    value = answer.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         return None
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-
-
-def _given_up(fault: SourceFault, page: int, retries: int) -> SourceFault:
-    record = fault.record
-    message = f"Page {page} failed {retries + 1} times; at last: {record.message}"
-    return SourceFault(record.code, message, record.hint, transient=True)

@@ -52,6 +52,9 @@ class Stager:
         self.ledger = ledger
         self.rows = ledger.rows
         self.next_page = ledger.next_page
+        self.marks = list(ledger.marks)
+        self.row_marks = list(ledger.row_marks)
+        self.has_gaps = ledger.has_gaps
         self._gathered: list[_Piece] = []
         self._gathered_bytes = 0
         if ledger.tail is not None:
@@ -67,10 +70,24 @@ class Stager:
         """Put the head of the file before the first page."""
         self._gather(head)
 
-    async def add(self, encoded: bytes, rows: int) -> None:
-        """Take the next page; upload a part when enough is there, secure the rest when it is time."""
+    async def add(
+        self, encoded: bytes, rows: int, mark: str = "", row_mark: str | None = None, *, has_gaps: bool = False
+    ) -> None:
+        """Take the next page; upload a part when enough is there, secure the rest when it is time.
+
+        Args:
+            encoded: Its rows as they are staged.
+            rows: How many.
+            mark: What is to be remembered of it.
+            row_mark: What is to be remembered of its rows, if it is one of the first pages.
+            has_gaps: Whether it has fewer rows than it should, and says that more follow.
+        """
         self.rows += rows
         self.next_page += 1
+        self.marks.append(mark)
+        if row_mark is not None:
+            self.row_marks.append(row_mark)
+        self.has_gaps |= has_gaps
         self._gather(encoded)
         metrics.ROWS.inc(rows)
         while self._gathered_bytes >= staging.CUT_BYTES and await self._cut():
@@ -147,7 +164,16 @@ class Stager:
     ) -> None:
         before = self.ledger.tail
         self.ledger = self.ledger.model_copy(
-            update={"parts": parts, "tail": tail, "next_page": next_page, "rows": rows, "rendered": rendered}
+            update={
+                "parts": parts,
+                "tail": tail,
+                "next_page": next_page,
+                "rows": rows,
+                "rendered": rendered,
+                "marks": self.marks[: next_page - self._fetch.pages.first],
+                "row_marks": self.row_marks[: next_page - self._fetch.pages.first],
+                "has_gaps": self.has_gaps,
+            }
         )
         key = places.ledger(self._order, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())

@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.downloads import assembly, binding, books, catalogue, opening
 from activities.downloads.fetching import Fetching
-from activities.downloads.source import source_of
+from activities.downloads.source import ComeBack, source_of
 from activities.downloads.stager import BookStager, Stager, resumed
 from domain.downloads import places, plan, sinks
 from domain.downloads.excel.drawing import Drawing
@@ -26,6 +26,7 @@ from domain.downloads.steps import (
     BindOrder,
     FetchOrder,
     FinishOrder,
+    Looked,
     Opening,
     Probe,
     ProbeOrder,
@@ -60,20 +61,13 @@ class DownloadSteps:
         await quotas.hold_active(self._database, record.order)
 
     @activity.defn(name="download_probe")
-    async def probe(self, ask: ProbeOrder) -> Opening:
+    async def probe(self, ask: ProbeOrder) -> Looked:
         """Learn totals and columns; keep what is staged if that is allowed, else open new uploads."""
-        order, earlier = ask.order, ask.earlier
         async with beating():
-            looks = [await self._look(order, table, ask.columns.get(table, [])) for table in range(order.table_count)]
-            probes, drawing = [look.probe for look in looks], _drawing(order, looks)
-            books.require_room(order, drawing, probes)
-            if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
-                return earlier.model_copy(update={"resumed": True})
-            if drawing is not None and not ask.one_fetcher:
-                probes[0].books = await books.planned(order, drawing, probes[0], looks[0].sample)
-            # An attempt that died after it opened an upload left it behind, too.
-            await self._wipe(order)
-            return await self._open(order, drawing, probes)
+            try:
+                return Looked(opening=await self._opening(ask))
+            except ComeBack as later:
+                return Looked(wait=later.wait)
 
     @activity.defn(name="download_fetch_range")
     async def fetch_range(self, fetch: FetchOrder) -> RangeReport:
@@ -89,7 +83,7 @@ class DownloadSteps:
                     until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                 )
         extent = fetch.probe.extent
-        if report.done and not report.new_columns and extent.exact:
+        if report.done and not report.new_columns and extent.exact and not stager.has_gaps:
             expected = plan.rows_of_range(fetch.pages, extent.total or 0, extent.page_size)
             if report.rows != expected:
                 raise StagingError(f"range {report.number} staged {report.rows} rows, not {expected}")
@@ -134,15 +128,29 @@ class DownloadSteps:
             self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
         )
 
+    async def _opening(self, ask: ProbeOrder) -> Opening:
+        order, earlier = ask.order, ask.earlier
+        looks = [await self._look(ask, table) for table in range(order.table_count)]
+        probes, drawing = [look.probe for look in looks], _drawing(order, looks)
+        books.require_room(order, drawing, probes)
+        if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
+            return earlier.model_copy(update={"resumed": True})
+        if drawing is not None and not ask.one_fetcher:
+            probes[0].books = await books.planned(order, drawing, probes[0], looks[0].sample)
+        # An attempt that died after it opened an upload left it behind, too.
+        await self._wipe(order)
+        return await self._open(order, drawing, probes)
+
     async def _stager(self, fetch: FetchOrder) -> Stager:
         ledger, gathered = await resumed(self._objects, fetch)
         if fetch.archive:
             return BookStager(self._objects, fetch, ledger, gathered, self._presses)
         return Stager(self._objects, fetch, ledger, gathered)
 
-    async def _look(self, order: DownloadOrder, table: int, more: list[str]) -> opening.Look:
+    async def _look(self, ask: ProbeOrder, table: int) -> opening.Look:
+        order, more = ask.order, ask.columns.get(table, [])
         drawing = order.drawing.tables[table] if order.drawing is not None else None
-        return await opening.look(self._services, order.for_table(table), drawing, more)
+        return await opening.look(self._services, order.for_table(table), drawing, more, ask.tries)
 
     async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""

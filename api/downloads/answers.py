@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, computed_field
 from api.models import Answer
 from domain.downloads import places
 from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.status import Phase, State, Status, StoredFile
+from domain.downloads.status import Phase, State, Status, StoredFile, Trouble
 from domain.faults import FaultRecord
 from infra.tables.downloads import Download
 
@@ -49,6 +49,7 @@ class DownloadAnswer(ListedDownload):
 
     rows: int = Field(description="rows fetched so far, or that the file has")
     phase: Phase
+    trouble: Trouble | None = Field(default=None, description="what is being tried again, while it is")
     fetchers: int | None = Field(default=None, description="how many fetch in parallel; null while nothing is fetched")
     rows_per_second: int | None = Field(default=None, description="on average since it began; null before that")
 
@@ -97,6 +98,7 @@ def of_run(project_id: str, task_id: str, kept: Asked, status: Status, created_a
         fetchers=status.fetchers or None,
         processings=status.processings,
         fault=status.fault,
+        trouble=status.trouble,
         created_at=created_at,
         started_at=status.started_at,
         rows_per_second=_speed(status.rows, status.started_at, datetime.now(UTC)),

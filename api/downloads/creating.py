@@ -138,6 +138,7 @@ def _source(call: Call, table: Table, task_id: str, index: int) -> TableSource:
     seal = call.services.sealer.seal
     return TableSource(
         source_url=seal(table.source_url) if table.source_url else None,
+        source_headers=seal(json.dumps(table.headers)) if table.headers else None,
         inline_key=places.inline(call.project_id, task_id, index) if table.data is not None else None,
     )
 
@@ -153,16 +154,19 @@ def _order(
         file_name=clean_file_name(name, EXTENSIONS[body.type]),
         created_at=now,
         source_url=sources[0].source_url if len(sources) == 1 else None,
-        source_headers=seal(json.dumps(body.headers)) if body.headers else None,
+        source_headers=sources[0].source_headers if len(sources) == 1 else None,
         inline_key=sources[0].inline_key if len(sources) == 1 else None,
         tables=sources if len(sources) > 1 else [],
         type=body.type,
         operator_id=body.operator_id,
         page_size=body.page_size,
         callback=seal(body.callback) if body.callback else None,
+        public_base=call.services.settings.api.public_base,
         encoding=body.encoding,
         columns=body.columns,
         force_continue=body.force_continue,
+        first_page=body.first_page,
+        allow_repeats=body.allow_repeats,
         guard_formulas=body.formula_guard,
         time_zone=body.time_zone,
         drawing=tables.drawing(body, asked) if body.type is FileType.EXCEL else None,

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from api.downloads.fields import TABLES_MAX, Summaries, Summary, TableData, Title, Titles, Url
+from api.downloads.headers import Headers
 from api.models import Request
 from domain.downloads.excel.drawing import Multi
 from domain.downloads.excel.sheet_names import NAME_MAX_UNITS
@@ -56,6 +57,7 @@ class SheetRequest(TableRegions):
         description="without `[]:*?/\\` and unlike the others; by default Sheet1, Sheet2, …",
     )
     source_url: Url | None = None
+    headers: Headers | None = Field(default=None, description="sent with every request to this source; kept encrypted")
     data: TableData | None = None
 
 

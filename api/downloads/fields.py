@@ -6,9 +6,10 @@ import zoneinfo
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from api import forms
+from api.downloads.headers import Headers
 
 URL_MAX_CHARACTERS = 4_000
 ROWS_MAX = 100_000
@@ -47,6 +48,20 @@ Title = Annotated[str, Field(max_length=200)]
 Summary = Annotated[str, Field(max_length=8_000)]
 Url = Annotated[str, Field(min_length=1, max_length=URL_MAX_CHARACTERS)]
 
+
+def _as_text(value: Any) -> Any:
+    """Many systems number their users."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _none_of_nothing(value: Any) -> Any:
+    """Many systems send an empty text where they have no value."""
+    return None if value == "" else value
+
+
+OperatorId = Annotated[str, Field(max_length=64), BeforeValidator(_as_text)]
+Callback = Annotated[Url | None, BeforeValidator(_none_of_nothing)]
+
 _Key = Annotated[str, Field(max_length=1_000)]
 Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
 Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
@@ -67,6 +82,10 @@ Summaries = Annotated[
 ]
 Urls = Annotated[
     Annotated[Url, forms.tag(0)] | Annotated[list[Url | None], _ForEach, forms.tag(1)],
+    forms.Told(forms.one_or_many),
+]
+HeadersOfSources = Annotated[
+    Annotated[Headers, forms.tag(0)] | Annotated[list[Headers | None], _ForEach, forms.tag(1)],
     forms.Told(forms.one_or_many),
 ]
 Data = Annotated[

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from api.downloads.excel import ExcelRequest
-from api.downloads.fields import Data, TimeZone, Url, Urls
-from api.downloads.headers import Headers
+from api.downloads.fields import Callback, Data, HeadersOfSources, OperatorId, TimeZone, Urls
 from api.models import Request
 from domain.downloads.request import (
     EXPIRES_IN_SECONDS_DEFAULT,
@@ -28,19 +27,27 @@ class Export(Request):
     """What to export, from where, and into what."""
 
     source_url: Urls | None = Field(
-        default=None, description="asked as it is, with `page` (from 0) and `page_size` added; or send `data`"
+        default=None, description="asked as it is, with `page` and `page_size` added; or send `data`"
     )
     data: Data | None = Field(
         default=None,
         description="the rows themselves, instead of a `source_url`; an object holds the rows of each row head",
     )
-    headers: Headers | None = Field(default=None, description="sent with every request to the source; kept encrypted")
+    headers: HeadersOfSources | None = Field(
+        default=None,
+        description="sent with every request to the source; kept encrypted. Sources at several hosts have an array "
+        "with an entry for each table",
+    )
     page_size: int = Field(
         default=PAGE_SIZE_DEFAULT, ge=PAGE_SIZE_MIN, le=PAGE_SIZE_MAX, description="rows asked for at a time"
     )
+    first_page: int = Field(default=0, ge=0, le=1, description="what the source calls its first page")
     force_continue: bool = Field(
-        default=False, description="a short or an empty page does not end the data: go on to the total"
+        default=False,
+        description="pages may hold fewer rows than asked for, and all of them fewer than the total: the source "
+        "filters after it has paged",
     )
+    allow_repeats: bool = Field(default=False, description="two pages may have the same rows")
     columns: Columns = Field(
         default=Columns.CLOSED, description="whether a key that comes up late is an error or one more column"
     )
@@ -52,8 +59,8 @@ class Export(Request):
     )
     time_zone: TimeZone = Field(default="UTC", description="IANA name, for dates in spreadsheets")
     project_id: str | None = Field(default=None, max_length=64, description="your own, if you send it at all")
-    operator_id: str | None = Field(default=None, max_length=64, description="who asked for it, on your side")
-    callback: Url | None = Field(default=None, description="told when the download ends, by a signed webhook")
+    operator_id: OperatorId | None = Field(default=None, description="who asked for it, on your side")
+    callback: Callback | None = Field(default=None, description="told when the download ends, by a signed webhook")
     expires_in: int = Field(
         default=EXPIRES_IN_SECONDS_DEFAULT,
         ge=EXPIRES_IN_MIN_SECONDS,

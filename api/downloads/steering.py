@@ -8,6 +8,7 @@ from http import HTTPStatus
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.downloads import catalogue
 from api import quotas
 from api.downloads import answers, starting
 from api.downloads.answers import DownloadAnswer
@@ -16,7 +17,7 @@ from api.downloads.room import TaskPath, board, routes
 from api.routes import Access, Call
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import Phase, State
-from domain.faults import Conflict, Exhausted, FaultRecord
+from domain.faults import Conflict, Exhausted
 from infra.tables.downloads import Download
 from workflows import downloads
 from workflows.downloads import DownloadWorkflow
@@ -36,10 +37,27 @@ async def cancel(call: Call, path: TaskPath) -> DownloadAnswer:
     return await _cancel(call, path.task_id)
 
 
-@routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, status=HTTPStatus.ACCEPTED)
+@routes.delete("/v1/downloads/{task_id}", access=Access.PROJECT, problems={"download_not_over": Conflict})
 async def delete(call: Call, path: TaskPath) -> DownloadAnswer:
-    """Cancel a download; the same as `POST …/cancel`."""
-    return await _cancel(call, path.task_id)
+    """Remove the file of a download that is over, before its time.
+
+    Its links lead nowhere from then on, and its state becomes `expired`. Of one that failed, what waits for a retry
+    goes. One that runs is cancelled first, by `POST …/cancel`.
+    """
+    answer = await board(call).read(call.project_id, path.task_id)
+    if not answer.state.final:
+        raise Conflict(
+            "download_not_over",
+            f"This download is {answer.state}; only one that is over can be removed.",
+            f"Cancel it first: POST /v1/downloads/{path.task_id}/cancel.",
+        )
+    row = await board(call).row(call.project_id, path.task_id)
+    if answer.state is State.FAILED:
+        return await _cancel(call, path.task_id)
+    if row is not None and answer.state is State.SUCCEEDED:
+        await catalogue.remove(call.services.database, call.services.objects, DownloadOrder.model_validate(row.request))
+        board(call).forget(call.project_id, path.task_id)
+    return await board(call).read(call.project_id, path.task_id)
 
 
 @routes.post(
@@ -82,14 +100,13 @@ async def _cancel(call: Call, task_id: str) -> DownloadAnswer:
 
 async def _process_again(call: Call, row: Download, order: DownloadOrder) -> None:
     """By a signal, if the run still waits for one; else by a new run."""
-    if row.fault is not None and FaultRecord.model_validate(row.fault).retryable:
-        try:
-            await _handle(call, row.task_id).signal(DownloadWorkflow.retry)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-        else:
-            return
+    try:
+        await _handle(call, row.task_id).signal(DownloadWorkflow.retry)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    else:
+        return
     await starting.start(call.services, order, again=True)
 
 

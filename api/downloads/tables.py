@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from yarl import URL
 
 from api import reading
 from api.downloads import drawings
@@ -18,7 +21,9 @@ from domain.downloads.excel import checking, sheet_names
 from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
 from domain.downloads.request import FileType
 
-SOURCES = ("source_url", "data")
+_HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
+
+SOURCES = ("source_url", "data", "headers")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Table:
     """One table of a request."""
 
     source_url: str | None
+    headers: dict[str, str] | None
     data: TableData | None
     drawing: TableDrawing
     paths: dict[str, str]
@@ -78,7 +84,7 @@ def _of_lists(body: NewDownload, index: int) -> Table:
 
 def _table(said: NewDownload | SheetRequest, paths: dict[str, str], sheet: str | None = None, **own: Any) -> Table:
     values = {field: own.get(field, getattr(said, field)) for field in SOURCES + REGIONS}
-    return Table(values["source_url"], values["data"], drawings.table(values, sheet), paths)
+    return Table(values["source_url"], values["headers"], values["data"], drawings.table(values, sheet), paths)
 
 
 def _listed(body: NewDownload) -> dict[str, list[Any]]:
@@ -126,7 +132,7 @@ def _uneven(body: NewDownload) -> Iterator[FieldProblem]:
 
 
 def _lists_alone(body: NewDownload) -> Iterator[FieldProblem]:
-    for field in ("source_url", "title", "summary"):
+    for field in ("source_url", "headers", "title", "summary"):
         if isinstance(getattr(body, field), list):
             yield FieldProblem(
                 path=field, message="it is an array, one entry for each table; send `multi`, or one value."
@@ -145,12 +151,24 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
         if isinstance(table.data, dict) and body.type is not FileType.EXCEL:
             message = "an object of row lists belongs to row heads, which only Excel has; send an array of rows."
             yield FieldProblem(path=table.paths["data"], message=message)
-    if body.headers is not None and all(table.source_url is None for table in tables):
-        message = "it has headers for a source, but the rows come as data; send one of them."
-        yield FieldProblem(path="", message=message)
+        if table.headers is not None and table.source_url is None and not isinstance(body.headers, dict):
+            yield FieldProblem(path=table.paths["headers"], message=_HEADERS_WITHOUT_SOURCE)
+    if isinstance(body.headers, dict):
+        origins = sorted({_origin(table.source_url) for table in tables if table.source_url is not None})
+        if not origins:
+            yield FieldProblem(path="", message=_HEADERS_WITHOUT_SOURCE)
+        if len(origins) > 1:
+            message = f"they would go to {len(origins)} hosts ({', '.join(origins)[:200]}); send an array."
+            yield FieldProblem(path="headers", message=message)
     if len(tables) > 1 and body.type is not FileType.EXCEL:
         message = f"a {body.type} file holds one table, and {len(tables)} are asked for; send excel, or ask for each."
         yield FieldProblem(path="type", message=message)
+
+
+def _origin(url: str) -> str:
+    with suppress(ValueError):
+        return str(URL(url).origin())
+    return url
 
 
 def _of_looks(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:

@@ -20,7 +20,7 @@ from domain.orders import places as orders
 from infra import temporal
 from infra.database import Database
 from infra.services import Services
-from workflows import downloads, fetching, tasks, transfers, webhooks
+from workflows import downloads, fetching, making, tasks, transfers, webhooks
 
 TIMEOUT: Final = timedelta(seconds=2)
 SEEN_WITHIN: Final = timedelta(minutes=2)
@@ -29,7 +29,7 @@ SEEN_WITHIN: Final = timedelta(minutes=2)
 QUEUES: Final = {
     downloads.QUEUE: Room.DOWNLOADS,
     fetching.FETCH_QUEUE: Room.DOWNLOADS,
-    downloads.RENDER_QUEUE: Room.DOWNLOADS,
+    making.RENDER_QUEUE: Room.DOWNLOADS,
     webhooks.QUEUE: Room.DOWNLOADS,
     transfers.QUEUE: Room.TRANSFERS,
     transfers.FILE_QUEUE: Room.TRANSFERS,

@@ -29,18 +29,6 @@ async def cancel_job(call: Call, path: JobPath) -> JobAnswer:
     return await _cancel_job(call, path)
 
 
-@routes.delete(
-    "/v1/transfers/jobs/{job_id}",
-    access=Access.PROJECT,
-    slashes="job_id",
-    status=HTTPStatus.ACCEPTED,
-    problems=_PROBLEMS,
-)
-async def delete_job(call: Call, path: JobPath) -> JobAnswer:
-    """Cancel a job; the same as `POST …/cancel`."""
-    return await _cancel_job(call, path)
-
-
 @routes.post(
     "/v1/transfers/{task_id}/cancel",
     access=Access.PROJECT,
@@ -54,18 +42,6 @@ async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
     Its target becomes Failed with the reason `cancelled`, in a moment or when the window ends, and so do other tasks of
     the same target in the same job. One that has ended stays as it is.
     """
-    return await _cancel(call, path)
-
-
-@routes.delete(
-    "/v1/transfers/{task_id}",
-    access=Access.PROJECT,
-    slashes="task_id",
-    status=HTTPStatus.ACCEPTED,
-    problems=_PROBLEMS,
-)
-async def delete(call: Call, path: TaskPath) -> TaskAnswer:
-    """Cancel a task; the same as `POST …/cancel`."""
     return await _cancel(call, path)
 
 

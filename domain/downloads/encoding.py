@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from domain.downloads import pages
@@ -9,6 +10,8 @@ from domain.downloads.flat import Finder
 from domain.downloads.shape import Shape, ShapedReader
 from domain.downloads.sinks import Sink
 from domain.faults import SourceFault
+
+DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,15 @@ class EncodedPage:
     total: int | None
     rows: int
     data: bytes
+    goes_on: bool = False
+    """Whether the answer says that more pages follow, however few rows this one has."""
+    row_mark: str | None = None
+    """What is to be remembered of its rows, if it is one of the first pages."""
+
+    @property
+    def digest(self) -> str:
+        """The same for pages with the same rows."""
+        return hashlib.blake2b(self.data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 class PageEncoder:
@@ -45,14 +57,14 @@ class PageEncoder:
         if self._is_grouped:
             return None
         try:
-            total, data = pages.opened(body)
+            page = pages.opened(body)
         except SourceFault:
             return None
-        grid = self._finder.find(data)
+        grid = self._finder.find(page.data)
         if grid is None:
             return None
-        return EncodedPage(total, grid.rows, self._sink.flat(grid, self._places))
+        return EncodedPage(page.total, grid.rows, self._sink.flat(grid, self._places), page.goes_on)
 
     def _by_cells(self, body: bytes) -> EncodedPage:
         page = self.reader.read(body)
-        return EncodedPage(page.total, len(page.rows), self._sink.page(page.rows))
+        return EncodedPage(page.total, len(page.rows), self._sink.page(page.rows), page.goes_on)

@@ -10,22 +10,14 @@ from typing import Any
 
 import msgspec
 
-from domain.downloads import utf8
+from domain.downloads.envelope import NULL, is_true, require_success, text_of, total_of, unwrapped
 from domain.faults import SourceFault
 
 Row = tuple[msgspec.Raw, ...]
 _Cells = dict[str, msgspec.Raw]
 
-_NULL = msgspec.Raw(b"null")
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
-_SURROGATE = re.compile(rb"\\u[dD]")
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
-_SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
-_PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
 class Page(msgspec.Struct):
@@ -33,6 +25,8 @@ class Page(msgspec.Struct):
 
     total: int | None
     rows: list[Row]
+    goes_on: bool = False
+    """Whether the answer says that more pages follow, however few rows this one has."""
 
 
 class NewColumns(Exception):
@@ -44,25 +38,14 @@ class NewColumns(Exception):
         super().__init__(f"{', '.join(names)} at {place}")
 
 
-class _Wrapped(msgspec.Struct):
-    """A page as it comes, or as a source wraps it: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
-
-    total: msgspec.Raw = _NULL
-    data: msgspec.Raw = _NULL
-    status: Any = None
-    msg: Any = None
-    template: msgspec.Raw = _NULL
-    header: msgspec.Raw = _NULL
-    footer: msgspec.Raw = _NULL
-
-
 class _Maps(msgspec.Struct):
     """A page with its rows as maps."""
 
     data: list[_Cells]
-    total: msgspec.Raw = _NULL
+    total: msgspec.Raw = NULL
     status: Any = None
     msg: Any = None
+    force_continue: Any = None
 
 
 class PageReader:
@@ -80,51 +63,45 @@ class PageReader:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns.
         """
-        text = _text(body)
+        text = text_of(body)
         try:
             return self._page(text)
-        except SourceFault as fault:
-            # The first page was right, so this one may well be when it is asked for again.
-            fault.transient = True
-            raise
         except msgspec.DecodeError:
             return self._explain(text)
 
     def _by_struct(self) -> Callable[[bytes], Page]:
         """Rows as structs: the fast way, and the decoder itself refuses keys that are no columns."""
         names = {f"c{n}": name for n, name in enumerate(self.columns)}
-        fields = [(field, msgspec.Raw, _NULL) for field in names]
+        fields = [(field, msgspec.Raw, NULL) for field in names]
         row = msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False)
-        outside = [("total", msgspec.Raw, _NULL), ("status", Any, None), ("msg", Any, None)]
+        outside = [("total", msgspec.Raw, NULL), ("status", Any, None), ("msg", Any, None)]
+        outside += [("force_continue", Any, None)]
         page = msgspec.defstruct("Page", [("data", list[row]), *outside], gc=False)  # type: ignore[valid-type]
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         as_tuple = msgspec.structs.astuple
 
         def read(text: bytes) -> Page:
             decoded = decoder.decode(text)
-            _require_success(decoded.status, decoded.msg)
-            return Page(_total(bytes(decoded.total)), [as_tuple(row) for row in decoded.data])
+            require_success(decoded, text, has_rows=bool(decoded.data))
+            goes_on = is_true(decoded.force_continue)
+            return Page(total_of(bytes(decoded.total)), [as_tuple(row) for row in decoded.data], goes_on)
 
         return read
 
     def _by_key(self, text: bytes) -> Page:
         """Rows as maps: for the rare keys that cannot name a field."""
         page = msgspec.json.decode(text, type=_Maps)
-        _require_success(page.status, page.msg)
+        require_success(page, text, has_rows=bool(page.data))
         known = set(self.columns)
         for place, cells in enumerate(page.data):
             if cells.keys() - known:
                 raise NewColumns([name for name in _keys(page.data) if name not in known], f"data[{place}]")
-        rows = [tuple(cells.get(name, _NULL) for name in self.columns) for cells in page.data]
-        return Page(_total(bytes(page.total)), rows)
+        rows = [tuple(cells.get(name, NULL) for name in self.columns) for cells in page.data]
+        return Page(total_of(bytes(page.total)), rows, is_true(page.force_continue))
 
     def _explain(self, text: bytes) -> Page:
         """The page was not read at once: it is wrapped, or wrong, and then the sentence says how."""
-        try:
-            inner = _unwrapped(text)
-        except SourceFault as fault:
-            fault.transient = True
-            raise
+        inner = unwrapped(text)
         try:
             return self._page(msgspec.json.encode(inner))
         except msgspec.ValidationError as error:
@@ -142,6 +119,8 @@ class FirstLook:
     columns: list[str]
     rows: int
     text: bytes
+    goes_on: bool = False
+    """Whether the answer says that more pages follow, however few rows this one has."""
     grouped: bool = False
     """Whether its rows stand in groups, one for each row head."""
     template: Any = None
@@ -155,7 +134,7 @@ def first_look(body: bytes) -> FirstLook:
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    inner = _unwrapped(_text(body))
+    inner = unwrapped(text_of(body))
     grouped = bytes(inner.data).startswith(b"{") and bytes(inner.data) != b"{}"
     try:
         if grouped:
@@ -166,10 +145,11 @@ def first_look(body: bytes) -> FirstLook:
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
     return FirstLook(
-        _total(bytes(inner.total)),
+        total_of(bytes(inner.total)),
         _keys(rows),
         len(rows),
         body,
+        is_true(inner.force_continue),
         grouped,
         template=msgspec.json.decode(inner.template),
         header=msgspec.json.decode(inner.header),
@@ -182,43 +162,61 @@ class Groups(msgspec.Struct):
 
     total: msgspec.Raw
     data: dict[str, msgspec.Raw]
+    goes_on: bool
 
 
 def groups_of(body: bytes) -> Groups:
     """The groups of a page, out of its envelope if it has one.
 
     Raises:
-        SourceFault: It is not what the protocol says, and may be when it is asked for again.
+        SourceFault: It is not what the protocol says.
     """
+    inner = unwrapped(text_of(body))
     try:
-        inner = _unwrapped(_text(body))
         data = {} if bytes(inner.data) == b"[]" else msgspec.json.decode(inner.data, type=dict[str, msgspec.Raw])
-    except SourceFault as fault:
-        fault.transient = True
-        raise
     except msgspec.ValidationError as error:
-        bad_row = _row_fault(error)
-        bad_row.transient = True
-        raise bad_row from None
-    return Groups(inner.total, data)
+        raise _row_fault(error) from None
+    return Groups(inner.total, data, is_true(inner.force_continue))
 
 
-def opened(body: bytes) -> tuple[int | None, bytes]:
-    """The total of a page, if it tells one, and its rows: valid JSON that nobody has looked at yet.
+class Opened(msgspec.Struct):
+    """A page whose rows nobody has looked at yet: they are valid JSON."""
+
+    total: int | None
+    data: bytes
+    goes_on: bool
+
+
+def opened(body: bytes) -> Opened:
+    """A page, out of its envelope if it has one.
 
     Raises:
         SourceFault: It is not what the protocol says.
     """
-    page = _unwrapped(_text(body))
-    return _total(bytes(page.total)), bytes(page.data)
+    page = unwrapped(text_of(body))
+    return Opened(total_of(bytes(page.total)), bytes(page.data), is_true(page.force_continue))
 
 
-def new_column_fault(found: NewColumns, columns: Sequence[str]) -> SourceFault:
+def row_texts(body: bytes) -> list[bytes]:
+    """The rows of a page as texts that can be compared.
+
+    Raises:
+        SourceFault: It is not what the protocol says.
+    """
+    data = opened(body).data
+    if data.startswith(b"{"):
+        groups = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
+        return [bytes(row) for rows in groups.values() for row in rows]
+    return [bytes(row) for row in msgspec.json.decode(data, type=list[msgspec.Raw])]
+
+
+def new_column_fault(found: NewColumns, columns: Sequence[str], page: int) -> SourceFault:
     """What a key that appears too late is to the user, unless new columns were asked for."""
     keys = ", ".join(f"`{name}`" for name in found.names)
     return SourceFault(
         "source_new_column",
-        f"The key {keys} appears at {found.place} but on no row of the first page, which has: {', '.join(columns)}.",
+        f"The key {keys} appears on page {page} at {found.place} but on no row of the first page, "
+        f"which has: {', '.join(columns)}.",
         'Give every row the same keys, with null where there is no value, or ask for `"columns": "open"`.',
     )
 
@@ -232,76 +230,6 @@ def _maps(data: msgspec.Raw) -> list[_Cells]:
 
 def _keys(rows: Sequence[_Cells]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def _text(body: bytes) -> bytes:
-    """The body as text that the decoder takes.
-
-    It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
-    character in any encoding; encoders write it for text that was cut in the middle.
-    """
-    if not utf8.is_valid(body):
-        fault = _not_json(body, "it is not UTF-8")
-        fault.transient = True
-        raise fault
-    first_escape = body.find(b"\\")
-    if first_escape < 0 or not _SURROGATE.search(body, first_escape):
-        return body
-    return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
-
-
-def _unwrapped(text: bytes) -> _Wrapped:
-    """The page itself, out of its envelope if it has one."""
-    try:
-        page = msgspec.json.decode(text, type=_Wrapped)
-        _require_success(page.status, page.msg)
-        if bytes(page.data).startswith(b"{") and bytes(page.total) == b"null":
-            inner = msgspec.json.decode(page.data, type=_Wrapped)
-            page = inner if bytes(inner.data) != b"null" else page
-    except msgspec.ValidationError:
-        raise SourceFault(
-            "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
-        ) from None
-    except msgspec.DecodeError as error:
-        raise _not_json(text, str(error)) from None
-    if bytes(page.data) in (b"null", b"{}", b"[]") and bytes(page.total).strip(b'"') == b"0":
-        # Some languages cannot tell an empty list from an empty map, or from nothing.
-        page.data = msgspec.Raw(b"[]")
-    if bytes(page.data) == b"null":
-        raise SourceFault("source_no_data", "The source's answer has no `data`.", _PROTOCOL)
-    return page
-
-
-def _require_success(status: Any, msg: Any) -> None:
-    """A source that wraps its answers tells its failures in the envelope, with a status of 200 on the wire."""
-    if msg is None or status in _SUCCESSES:
-        return
-    raise SourceFault(
-        "source_refused",
-        f"The source answered status {str(status)[:20]} in its envelope: {_excerpt(str(msg).encode())}.",
-        "Mend the request that the URL makes, or ask the source's owner.",
-    )
-
-
-def _not_json(text: bytes, why: str) -> SourceFault:
-    return SourceFault(
-        "source_not_json",
-        f"The source did not answer JSON ({why}): {_excerpt(text)}.",
-        "Check the URL in a terminal; it must answer application/json in UTF-8.",
-    )
-
-
-def _total(raw: bytes) -> int | None:
-    text = raw.decode().strip('"')
-    if text == "null":
-        return None
-    if not re.fullmatch(r"[0-9]{1,15}", text):
-        raise SourceFault(
-            "source_bad_total",
-            f"The source's `total` is {_excerpt(raw)}, not a whole number of rows.",
-            "Answer the number of all rows that match, from 0 up.",
-        )
-    return int(text)
 
 
 def _place(error: msgspec.ValidationError) -> str:
@@ -323,8 +251,3 @@ def _row_fault(error: msgspec.ValidationError) -> SourceFault:
         f"A row of the source is not an object: {place} ({error}).",
         'Answer every row as an object, e.g. {"id": 1, "name": "…"}.',
     )
-
-
-def _excerpt(body: bytes, limit: int = 80) -> str:
-    text = body[: limit * 4].decode(errors="replace").strip()
-    return f"“{text[:limit]}…”" if len(text) > limit else f"“{text}”"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ConfigDict
 
 from domain.faults import SourceFault
 
+REQUESTS_MAX = 20_000
+"""Of pages without an end that is known beforehand."""
+EMPTY_PAGES_MAX = 50
+"""In a row, of a source that says each time that more follows."""
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
 MAX_FETCHERS = 5
@@ -38,6 +44,8 @@ class Extent(BaseModel):
     Args:
         total: Rows in all; None where the source does not tell.
         gaps_allowed: Pages may hold fewer rows than they should, because the source filters after it has paged.
+        is_whole: The source answers all rows at once, whatever page is asked for.
+        first_page: What the source calls its first page; here pages are counted from 0.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,37 +53,90 @@ class Extent(BaseModel):
     total: int | None
     page_size: int
     gaps_allowed: bool = False
+    is_whole: bool = False
+    first_page: int = 0
 
     @property
     def exact(self) -> bool:
         """Whether the number of rows is known before they are fetched."""
         return self.total is not None and not self.gaps_allowed
 
-    def check(self, number: int, rows: int, told_total: int | None) -> None:
+    def named(self, number: int) -> int:
+        """What the source calls a page."""
+        return number + self.first_page
+
+    @property
+    def is_full_at_the_end(self) -> bool:
+        """Whether the last page is as full as any, so that only one more page shows whether the total is right."""
+        return bool(self.total) and not self.is_whole and (self.total or 0) % self.page_size == 0
+
+    def check(self, number: int, rows: int, told_total: int | None, *, goes_on: bool = False) -> None:
         """See that a page is what it should be.
 
+        Args:
+            number: Of the page, from 0.
+            rows: How many it holds.
+            told_total: What it says there are in all.
+            goes_on: Whether it says that more follows, however few it holds.
+
         Raises:
-            SourceFault: It tells another total, or holds too few rows or too many; asking again may help.
+            SourceFault: It tells another total, or holds too few rows or too many.
         """
         if self.total is not None and told_total not in (None, self.total):
             raise SourceFault(
                 "source_total_changed",
-                f"Page {number} told a total of {told_total}, the first page {self.total}.",
+                f"Page {self.named(number)} told a total of {told_total}, the first page {self.total}.",
                 "Start the download again, with filters that no new row can match (e.g. a closed period).",
-                transient=True,
+                doubtful=True,
             )
         most = self.page_size if self.total is None else rows_of_page(number, self.total, self.page_size)
-        if rows > most or (rows < most and self.exact):
+        if rows > most or (rows < most and self.exact and not goes_on):
+            told = "no total" if self.total is None else f"total {self.total}"
             raise SourceFault(
                 "source_page_size",
-                f"Page {number} holds {rows} rows; total {self.total} and page_size {self.page_size} ask for {most}.",
-                "Make the source honour `page` (from 0) and `page_size`, in a stable order.",
-                transient=True,
+                f"Page {self.named(number)} holds {rows} rows; {told} and page_size {self.page_size} ask for {most}.",
+                "Make the source honour `page` and `page_size`, in a stable order; if it filters after "
+                "it has paged, send `force_continue`: true.",
+                doubtful=True,
             )
 
-    def is_last(self, rows: int) -> bool:
-        """Where no total is told: whether a page with so many rows is the last one."""
-        return rows == 0 if self.gaps_allowed else rows < self.page_size
+    def check_beyond(self, rows: int) -> None:
+        """See that the page behind the last one is empty.
+
+        Raises:
+            SourceFault: It has rows: the total is none of all rows.
+        """
+        if rows:
+            beyond = self.named(page_count(self.total or 0, self.page_size))
+            raise SourceFault(
+                "source_bad_total",
+                f"The source tells a total of {self.total}, and page {beyond}, behind its last row, holds {rows} rows.",
+                "Answer the number of all rows that match, not of those on the page; or leave `total` out.",
+            )
+
+
+def require_an_end(requests: int, marks: Sequence[str]) -> None:
+    """See that a source without a total may still come to an end.
+
+    Args:
+        requests: How many pages were asked for.
+        marks: What is remembered of them; nothing of an empty one.
+
+    Raises:
+        SourceFault: It has too many pages, or goes on saying that more follow.
+    """
+    if requests >= REQUESTS_MAX:
+        raise SourceFault(
+            "source_too_long",
+            f"The source tells no total, and page {requests:,} was not the last one; {REQUESTS_MAX:,} are allowed.",
+            "Answer `total`, ask for larger pages by `page_size`, or ask for less at a time.",
+        )
+    if not any(marks[-EMPTY_PAGES_MAX:]) and len(marks) >= EMPTY_PAGES_MAX:
+        raise SourceFault(
+            "source_endless",
+            f"The source answered {EMPTY_PAGES_MAX} empty pages in a row, and says `force_continue` on each.",
+            "Say `force_continue` only while rows follow; answer an empty page without it at the end.",
+        )
 
 
 def page_count(total: int, page_size: int) -> int:

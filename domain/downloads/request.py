@@ -57,6 +57,7 @@ class TableSource(BaseModel):
     """Where the rows of one of several tables come from: one of the two."""
 
     source_url: Sealed | None = None
+    source_headers: Sealed | None = None
     inline_key: str | None = None
 
 
@@ -77,9 +78,15 @@ class DownloadOrder(BaseModel):
     operator_id: str | None = None
     page_size: int = PAGE_SIZE_DEFAULT
     callback: Sealed | None = None
+    public_base: str = ""
+    """Scheme and host under which callers know us, for links in what they are told."""
     encoding: Encoding = Encoding.UTF_8_BOM
     columns: Columns = Columns.CLOSED
     force_continue: bool = False
+    first_page: int = 0
+    """What the source calls its first page."""
+    allow_repeats: bool = False
+    """Whether two pages may have the same rows."""
     guard_formulas: bool = True
     time_zone: str = "UTC"
     drawing: Drawing | None = None
@@ -125,6 +132,7 @@ class DownloadOrder(BaseModel):
                 "tables": [],
                 "drawing": None,
                 "source_url": source.source_url,
+                "source_headers": source.source_headers,
                 "inline_key": source.inline_key,
             }
         )

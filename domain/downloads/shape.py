@@ -74,6 +74,7 @@ class ShapedReader:
         """Rows that stand in groups; the name of the group becomes their last cell."""
         groups = groups_of(body)
         page = self._rows(b'{"total":%b,"data":[]}' % bytes(groups.total))
+        page.goes_on = groups.goes_on
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
             page.rows += [row + head for row in self._rows(b'{"data":%b}' % bytes(rows)).rows]

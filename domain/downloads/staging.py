@@ -74,6 +74,12 @@ class Ledger(BaseModel):
     rows: int = 0
     parts: list[PartRecord] = []
     tail: TailRecord | None = None
+    marks: list[str] = []
+    """What is remembered of its pages, to notice those that come again."""
+    row_marks: list[str] = []
+    """What is remembered of the rows of its first pages."""
+    has_gaps: bool = False
+    """Whether a page had fewer rows than it should, and said that more follow."""
     rendered: Rendered | None = None
     """The books of all its rows, if it is one whose rows need not be staged."""
 

@@ -55,6 +55,16 @@ class Phase(StrEnum):
     DONE = "done"
 
 
+class Trouble(BaseModel):
+    """What a running download is being kept up by: something that is tried again."""
+
+    code: str
+    message: str
+    tries: int
+    """How often it was tried in vain."""
+    next_try_at: datetime
+
+
 class Status(BaseModel):
     """What the workflow answers when asked; the API adds the rows that running fetchers report."""
 
@@ -68,6 +78,8 @@ class Status(BaseModel):
     processings: int = 0
     started_at: datetime | None = None
     fault: FaultRecord | None = None
+    trouble: Trouble | None = None
+    """What is being tried again, if anything is."""
 
 
 class FetchProgress(BaseModel):

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from domain.downloads.asking import Tries, Wait
 from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.plan import Extent, PageRange
 from domain.downloads.request import DownloadOrder
@@ -54,6 +55,8 @@ class Course(BaseModel):
     """When the time that it is allowed began to run."""
     processings: int = 0
     reruns: int = 0
+    resets: int = 0
+    """How often it began again because the source changed meanwhile."""
     is_fetching: bool = False
     """Whether the current processing has looked at the source and is fetching."""
     opening: Opening | None = None
@@ -63,6 +66,8 @@ class Course(BaseModel):
     """Columns of each table that rows were seen to have beyond those of its first page."""
     left_out: list[str] = []
     """Keys that rows were seen to have beyond those of the first page, and that no template shows."""
+    warnings: list[str] = []
+    """What a reader of the file should know of its source."""
     widenings: int = 0
     expirations: int = 0
     done: list[int] = []
@@ -86,6 +91,15 @@ class ProbeOrder(BaseModel):
     """Columns of each table that rows were seen to have beyond those of its first page."""
     one_fetcher: bool = False
     """Whether a single range has all rows."""
+    tries: Tries | None = None
+    """What came of the tries before a wait."""
+
+
+class Looked(BaseModel):
+    """What the first look told, or when to look again."""
+
+    opening: Opening | None = None
+    wait: Wait | None = None
 
 
 class FetchOrder(BaseModel):
@@ -99,6 +113,8 @@ class FetchOrder(BaseModel):
     slice_seconds: float
     archive: str = ""
     """The upload that the books of the range go to; without it, its rows are staged."""
+    tries: Tries | None = None
+    """What came of the tries before a wait."""
     minds_gaps: bool = True
     """Whether a long time since something was staged means that the download starts again."""
 
@@ -111,6 +127,10 @@ class RangeReport(BaseModel):
     done: bool
     new_columns: list[str] = []
     left_out: list[str] = []
+    warnings: list[str] = []
+    """What a reader of the file should know of its source."""
+    wait: Wait | None = None
+    """Where a page is to be asked for again, but not at once."""
 
 
 class AssembleOrder(BaseModel):
@@ -120,6 +140,10 @@ class AssembleOrder(BaseModel):
     opening: Opening
     ranges: list[int]
     """How many each table has."""
+    pages: list[list[int]]
+    """The first page of each range of each table."""
+    warnings: list[str] = []
+    """What fetchers have to say of the source."""
 
 
 class Assembled(BaseModel):
@@ -131,6 +155,10 @@ class Assembled(BaseModel):
     """What fetchers have rendered already: then that is all."""
     archive: str = ""
     """The upload that the books go to as parts of an archive, where they are large enough."""
+    warnings: list[str] = []
+    """What a reader of the file should know of its source."""
+    has_gaps: bool = False
+    """Whether pages had fewer rows than they should, and said that more follow."""
 
 
 class RenderOrder(BaseModel):
@@ -150,6 +178,8 @@ class BindOrder(BaseModel):
     rendered: list[Rendered]
     archive: str = ""
     left_out: list[str]
+    warnings: list[str] = []
+    has_gaps: bool = False
 
     @property
     def books(self) -> list[Book]:
@@ -171,6 +201,8 @@ class FinishOrder(BaseModel):
     outcome: Outcome
     processings: int
     fetchers: int
+    rows: int = 0
+    """How many were fetched."""
 
 
 class Manifest(StoredFile):

@@ -71,9 +71,14 @@ class Stack:
         self.record.save()
         return port
 
-    async def add(self, *parts: Part) -> None:
-        """Supervise more processes; returns when they serve. They stop before those that were there."""
+    @asynccontextmanager
+    async def adding(self, *parts: Part) -> AsyncIterator[None]:
+        """Supervise more processes until the block ends; it begins when all of them serve."""
         await self.supervisor.start(*parts)
+        try:
+            yield
+        finally:
+            await self.supervisor.stop_parts(*parts)
 
     def kill(self, name: str) -> None:
         """SIGKILL a part; it is started again on the same port."""

@@ -53,6 +53,13 @@ class Supervisor:
             # One sentence about the first part that failed helps more than a tree of all.
             raise failures.exceptions[0] from None
 
+    async def stop_parts(self, *parts: Part) -> None:
+        """Stop the group of these parts, which were started together, and forget it."""
+        names = {part.name for part in parts}
+        [group] = [group for group in self._groups if {keeper.part.name for keeper in group} == names]
+        self._groups.remove(group)
+        await asyncio.gather(*(keeper.stop() for keeper in group))
+
     async def stop(self) -> None:
         """Stop everything, the last started first."""
         while self._groups:

@@ -65,7 +65,7 @@ class Tokens:
     @property
     def good(self) -> str:
         """The one that is good now."""
-        return f"token-{self.generation}"
+        return f"token-of-this-shop-{self.generation}"
 
     def admits(self, token: str) -> bool:
         """Whether a request with this token passes, which uses it."""

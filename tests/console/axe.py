@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Page
+
+from tests.support.requirements import NPM
 
 VERSION = "4.14.1"
 SHA512 = "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
@@ -51,11 +51,9 @@ async def grave_faults(page: Page, axe: str, only: Sequence[str] = EVERYTHING) -
 
 
 def _fetch(folder: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("axe-core comes by npm, and there is none: accessibility is not checked")
+    npm = NPM.require()
     command = [npm, "pack", f"axe-core@{VERSION}", "--silent", "--pack-destination", str(folder)]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=FETCH_SECONDS, cwd=folder)
     except (subprocess.SubprocessError, OSError):
-        pytest.skip(f"axe-core {VERSION} cannot be fetched from here: accessibility is not checked")
+        NPM.miss(f"axe-core {VERSION} cannot be fetched by npm from here")

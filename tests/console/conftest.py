@@ -1,6 +1,6 @@
 """Fixtures of the console's tests: one house and one Chromium a session, and pages that watch themselves.
 
-They run one after the other in one process (`tests/scheduling.py`). Without Chromium they are skipped with one line.
+They run one after the other in one process (`tests/support/scheduling.py`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from infra.embedded import Stack
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in
 from tests.console.house import Console, Project
-from tests.orders import Orders
+from tests.support.orders import Orders
+from tests.support.requirements import CHROMIUM
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Where the browser is."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("the console is tested in Chromium, and there is none: apt-get install chromium")
-    return path
+    return CHROMIUM.require()
 
 
 @pytest.fixture(scope="session")

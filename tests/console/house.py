@@ -24,13 +24,14 @@ from sims.oss.server import Oss, running_oss
 from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver
 from sims.source import Source, running_source
-from tests import orders, stack, transfers
-from tests.door import Door, opened
-from tests.exports import Exports, Working, working
-from tests.orders import Orders
-from tests.queues import Tasks
-from tests.transfers import Transfers
-from tests.unit import module_peers
+from tests.support import modules as module_peers
+from tests.support import orders, stack, transfers
+from tests.support.api import ApiClient, running_api
+from tests.support.downloads import Downloads
+from tests.support.orders import Orders
+from tests.support.tasks import Tasks
+from tests.support.transfers import Transfers
+from tests.support.worker import RunningWorker, running_worker
 
 UI = "http://temporal.example.com"
 
@@ -48,8 +49,8 @@ class Project:
 class Console:
     """Everything that runs, and each room's own helper for it."""
 
-    door: Door
-    worker: Working
+    api_client: ApiClient
+    worker: RunningWorker
     source: Source
     receiver: Receiver
     platforms: Platforms
@@ -60,12 +61,12 @@ class Console:
     @property
     def address(self) -> str:
         """Where the API serves; pages are at `/console` below it."""
-        return self.door.address
+        return self.api_client.address
 
     @property
     def admin_key(self) -> str:
         """The key that sees all projects."""
-        return self.door.settings.api.admin_key.get_secret_value()
+        return self.api_client.settings.api.admin_key.get_secret_value()
 
     @property
     def services(self) -> Services:
@@ -75,24 +76,24 @@ class Console:
     async def make_project(self, name: str = "") -> Project:
         """Another tenant."""
         name = name or f"project-{secrets.token_hex(4)}"
-        project_id, key = await self.door.make_project(name)
+        project_id, key = await self.api_client.make_project(name)
         return Project(project_id, key, name)
 
-    def exports(self, project: Project) -> Exports:
+    def exports(self, project: Project) -> Downloads:
         """Downloads of a project."""
-        return Exports(self.door, self.source, self.services, project.project_id, project.key, self.worker)
+        return Downloads(self.api_client, self.source, self.services, project.project_id, project.key, self.worker)
 
     def transfers(self, project: Project) -> Transfers:
         """Transfers of a project; put a file into the store before it is asked for."""
-        return Transfers(self.door, self.world, self.disks, self.worker, project.project_id, project.key)
+        return Transfers(self.api_client, self.world, self.disks, self.worker, project.project_id, project.key)
 
     def orders(self, project: Project) -> Orders:
         """Orders of platforms: all projects share these, so a test gives its own a name of its own."""
-        return Orders(self.door, self.platforms, self.services, project.project_id, project.key)
+        return Orders(self.api_client, self.platforms, self.services, project.project_id, project.key)
 
     def tasks(self, project: Project, task_type: str = "video") -> Tasks:
         """Tasks of a project."""
-        return Tasks(self.door, project.key, self.worker, task_type)
+        return Tasks(self.api_client, project.key, self.worker, task_type)
 
 
 @asynccontextmanager
@@ -109,15 +110,15 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
         oss = await held.enter_async_context(running_oss(folder))
         port = held.enter_context(claiming({})).claim("api")
         settings = _settings(parts, database_url, folder, port)
-        settings = transfers.tuned(settings, gse, folder)
-        settings = orders.tuned(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")
+        settings = transfers.with_gse(settings, gse, folder)
+        settings = orders.with_platforms(settings, platforms.base, own_address=f"http://127.0.0.1:{port}")
         settings = _opened_to(settings, [source.base, receiver.base], oss, folder)
         with pytest.MonkeyPatch.context() as patch:
             # Only while clients connect: other tests of this process have namespaces of their own.
             await _own_namespace(parts, patch)
-            door = await held.enter_async_context(opened(settings, port=port))
-            worker = await held.enter_async_context(working(door.settings))
-        yield Console(door, worker, source, receiver, platforms, world, disks, oss)
+            api_client = await held.enter_async_context(running_api(settings, port=port))
+            worker = await held.enter_async_context(running_worker(api_client.settings))
+        yield Console(api_client, worker, source, receiver, platforms, world, disks, oss)
 
 
 async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
@@ -148,6 +149,6 @@ def _opened_to(settings: Settings, bases: Sequence[str], oss: Oss, folder: Path)
         update={
             "guard": settings.guard.model_copy(update={"allow": allow}),
             "downloads": settings.downloads.model_copy(update=quick),
-            "addresses": module_peers.settings(oss.base, folder, batch=500, retries=0),
+            "addresses": module_peers.module_settings(oss.base, folder, batch=500, retries=0),
         }
     )

@@ -15,7 +15,7 @@ from infra.database import Database
 from infra.pubsub import Message
 from sims.oss.scenario import Action, Rule, Scenario
 from tests.console.house import Console
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 SIGNED = {"who": "setup", "reason": "a test begins"}
 MESSAGE_MAX_BYTES = 1_000_000
@@ -40,7 +40,7 @@ class Operators:
 
     async def ask(self, method: str, path: str, **options: Any) -> Any:
         """What the room answers an operator."""
-        reply = await self.console.door.as_admin(method, f"/v1/addresses/{path}", **options)
+        reply = await self.console.api_client.as_admin(method, f"/v1/addresses/{path}", **options)
         assert reply.status < 300, reply.body
         return reply.body
 

@@ -15,11 +15,12 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright, 
 
 from infra import log, migrate
 from infra.embedded import embedded
-from tests import stack as parts
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in, visiting
 from tests.console.house import Console
 from tests.console.showcase import IN_TAB, Showcase, arrived, furnish, keep_busy
+from tests.support import stack as parts
+from tests.support.requirements import CHROMIUM
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
 WIDE, NARROW = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=780)
@@ -32,9 +33,9 @@ WATCHED_MS = 90_000
 async def main() -> None:
     """Start everything, furnish it, look at each page."""
     log.configure("ERROR")
-    chromium = shutil.which("chromium")
+    chromium = CHROMIUM.find()
     if chromium is None:
-        raise SystemExit("There is no chromium here: apt-get install chromium.")
+        raise SystemExit(f"{CHROMIUM.mark}: apt-get install {CHROMIUM.packages}")
     folder = Path(tempfile.mkdtemp(prefix="haulage-pictures-"))
     try:
         async with AsyncExitStack() as held:

@@ -12,8 +12,8 @@ from sqlmodel import col
 
 from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.scenario import Faults, Scenario
-from tests.orders import Orders, since
-from tests.stack import eventually
+from tests.support.orders import Orders, since
+from tests.support.waiting import eventually
 
 SPAN_SECONDS = 3_600
 SLICE = timedelta(minutes=10)
@@ -43,8 +43,8 @@ class Shop:
     async def newest(self) -> str:
         """The page of its newest order, as the API writes it."""
         headers = {"Authorization": f"Bearer {self.orders.key}"}
-        address = f"{self.orders.door.address}/v1/orders?platform={self.number}&limit=1"
-        async with self.orders.door.session.get(address, headers=headers) as answer:
+        address = f"{self.orders.api_client.address}/v1/orders?platform={self.number}&limit=1"
+        async with self.orders.api_client.session.get(address, headers=headers) as answer:
             return await answer.text()
 
     async def fail(self) -> int:

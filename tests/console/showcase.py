@@ -19,12 +19,12 @@ from domain.addresses.operations import Module
 from infra.tables.addresses import AddressMessage, LogicalDelete
 from sims.gse.scenario import Action, Rule, Scenario
 from sims.platforms import scenario as platforms
-from tests import transfers
 from tests.console.house import Console, Project
 from tests.console.operators import Operators
-from tests.orders import since
-from tests.queues import FAILED, SUCCESS
-from tests.stack import eventually
+from tests.support import transfers
+from tests.support.orders import since
+from tests.support.tasks import FAILED, SUCCESS
+from tests.support.waiting import eventually
 
 PLATFORM, TROUBLED = "taobao-3021", "shop-eu-17"
 RUNNING_ROWS = 60_000
@@ -66,7 +66,7 @@ class Showcase:
     async def end(self, console: Console) -> None:
         """Stop what still runs."""
         path = f"/v1/downloads/{self.running}/cancel"
-        assert (await console.door.ask("POST", path, key=self.project.key)).status == 202
+        assert (await console.api_client.ask("POST", path, key=self.project.key)).status == 202
 
 
 async def arrived(page: Page, shown: Shown) -> None:

@@ -12,8 +12,8 @@ from yarl import URL
 
 from tests.console.browsing import PATIENCE_MS, Troubles
 from tests.console.house import Console, Project
-from tests.exports import expected, parsed
-from tests.stack import eventually
+from tests.support.downloads import expected_rows, parse_csv
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -55,7 +55,7 @@ async def test_the_form_makes_a_file(page: Page, console: Console) -> None:
     await expect(state(page)).to_have_text("Ready")
     await expect(page.get_by_role("region", name="File")).to_contain_text("1,200 rows")
     file = await fetched(page, await page.get_by_role("link", name="Download", exact=True).last.get_attribute("href"))
-    assert parsed(file) == expected(SEED, range(1_200))
+    assert parse_csv(file) == expected_rows(SEED, range(1_200))
 
 
 async def test_the_browser_saves_the_file(page: Page, console: Console, project: Project) -> None:
@@ -98,7 +98,7 @@ async def test_progress_moves_by_itself(page: Page, console: Console, project: P
 
 async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: Console, project: Project) -> None:
     """Why it failed stands first, what was tried behind a fold; and the button that mends it makes the file."""
-    source = console.source.url(rows=900, seed=SEED, faults="404", only_page=3, fail_first=1, tag=project.name)
+    source = console.source.url(rows=900, seed=SEED, faults="404", only_page=3, fail_first=2, tag=project.name)
     failed = await console.exports(project).run(source, page_size=100)
     await page.goto(f"/console/downloads/{failed['task_id']}")
 
@@ -113,7 +113,7 @@ async def test_a_failure_is_told_in_a_sentence_and_mended(page: Page, console: C
     await page.get_by_role("button", name="Try again").click()
     await expect(state(page)).to_have_text("Ready")
     await expect(why).to_have_count(0)
-    assert parsed(await console.exports(project).file(failed["task_id"])) == expected(SEED, range(900))
+    assert parse_csv(await console.exports(project).file(failed["task_id"])) == expected_rows(SEED, range(900))
 
 
 async def test_cancelling_asks_first(page: Page, console: Console, project: Project) -> None:
@@ -215,7 +215,7 @@ async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Pr
     """The form says the API's own sentence, keeps what was typed, and shows the quota full."""
     troubles.expect("429 POST /v1/downloads")
     exports = console.exports(project)
-    limit = console.door.settings.downloads.quotas.project.active
+    limit = console.api_client.settings.downloads.quotas.project.active
     slow = console.source.url(rows=100_000, delay_ms=200)
     running = [await exports.start(slow, page_size=100) for _ in range(limit)]
     await page.goto("/console/downloads/new")
@@ -226,7 +226,7 @@ async def test_a_used_up_quota_is_told(page: Page, console: Console, project: Pr
     await expect(page.get_by_label("Address of the source")).to_have_value(console.source.url(rows=1))
     await expect(page.get_by_role("listitem").filter(has_text="Not finished")).to_contain_text(f"{limit} of {limit}")
     for task_id in running:
-        await console.door.ask("POST", f"/v1/downloads/{task_id}/cancel", key=project.key)
+        await console.api_client.ask("POST", f"/v1/downloads/{task_id}/cancel", key=project.key)
 
 
 async def test_faults_stand_at_their_fields(page: Page, console: Console, troubles: Troubles) -> None:
@@ -261,7 +261,7 @@ async def test_rows_that_are_typed_in_keep_their_digits(page: Page, console: Con
     await expect(state(page)).to_have_text("Ready")
     task_id = urlsplit(page.url).path.rpartition("/")[2]
     file = await console.exports(project).file(task_id)
-    assert parsed(file) == [["id", "n"], ["12345678901234567890", "1.10"]]
+    assert parse_csv(file) == [["id", "n"], ["12345678901234567890", "1.10"]]
 
 
 async def test_the_same_by_curl_is_the_request_that_is_sent(page: Page, console: Console) -> None:
@@ -289,7 +289,7 @@ async def test_the_admin_sees_every_project_s(admin_page: Page, console: Console
     await row.get_by_role("link").click()
     await expect(heading(admin_page)).to_have_text(done["file_name"])
     link = await admin_page.locator(".file-actions a").get_attribute("href")
-    assert parsed(await fetched(admin_page, link)) == expected(SEED, range(7))
+    assert parse_csv(await fetched(admin_page, link)) == expected_rows(SEED, range(7))
     await expect(admin_page.get_by_role("link", name="In Temporal")).to_have_attribute(
         "href", f"http://temporal.example.com/namespaces/{console.services.engine.namespace}/workflows/"
         f"download%3A{project.project_id}%3A{done['task_id']}",

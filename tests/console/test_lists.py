@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, Route, expect
 from tests.console.catalogue import fill
 from tests.console.house import Console, Project
 from tests.console.shops import make_shop
-from tests.orders import Orders
+from tests.support.orders import Orders
 
 pytestmark = pytest.mark.stack
 

@@ -15,7 +15,7 @@ from playwright.async_api import Page, Route, expect
 from api.console import files
 from tests.console.house import Console, Project
 from tests.console.operators import Operators
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 

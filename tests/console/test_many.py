@@ -13,8 +13,8 @@ from tests.console.browsing import Troubles
 from tests.console.catalogue import fill
 from tests.console.house import Console, Project
 from tests.console.shops import confirm, make_shop, write_ledger
-from tests.orders import Orders
-from tests.stack import eventually
+from tests.support.orders import Orders
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 

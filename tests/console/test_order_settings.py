@@ -12,7 +12,7 @@ from sims.platforms.scenario import Scenario
 from tests.console.browsing import Troubles
 from tests.console.house import Project
 from tests.console.shops import SPAN_SECONDS, confirm, make_shop
-from tests.orders import Orders, since
+from tests.support.orders import Orders, since
 
 pytestmark = pytest.mark.stack
 

@@ -12,8 +12,8 @@ from sims.platforms.scenario import Faults
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
 from tests.console.shops import Shop, confirm, facts, make_shop, write_ledger
-from tests.orders import Orders
-from tests.stack import eventually
+from tests.support.orders import Orders
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -60,10 +60,18 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
 
     hole = admin_page.locator(".holes li")
     await expect(hole).to_have_count(1)
-    await hole.get_by_role("button", name="Show on the time line").click()
+    show = hole.get_by_role("button", name="Show on the time line")
+    async with admin_page.expect_response(re.compile("/timeline")):
+        await show.focus()
+    await expect(show).to_be_focused()
+    await admin_page.keyboard.press("Enter")
     await expect(admin_page).to_have_url(re.compile("from=.*to="))
     await expect(admin_page.locator(".line-card").get_by_role("status")).to_contain_text("1 hole")
-    await line.get_by_role("button", name=re.compile("Failed")).focus()
+    failed = line.get_by_role("button", name=re.compile("Failed"))
+    async with admin_page.expect_response(re.compile("/timeline")):
+        await failed.focus()
+    # It was drawn anew meanwhile, and who stands on a part by the keyboard still stands there.
+    await expect(failed).to_be_focused()
     await admin_page.keyboard.press("Enter")
     await expect(admin_page.get_by_role("tab", name="Slices")).to_have_attribute("aria-selected", "true")
     rows = admin_page.get_by_role("table").locator("tbody tr")

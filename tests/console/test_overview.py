@@ -75,7 +75,7 @@ async def test_the_admin_sees_queues_and_the_way_to_temporal(admin_page: Page, c
     await expect(queues.get_by_role("row").filter(has_text="downloads").first).to_be_visible()
     links = admin_page.get_by_role("link", name="In Temporal")
     await expect(links).to_have_count(5)
-    ui = console.door.settings.engine.ui_url
+    ui = console.api_client.settings.engine.ui_url
     assert str(await links.first.get_attribute("href")).startswith(f"{ui}/namespaces/")
 
 

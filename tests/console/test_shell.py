@@ -92,9 +92,9 @@ async def test_a_revoked_key_ends_the_session_of_an_open_page(
     troubles.expect("401 GET /v1/overview/events")
     await page.goto("/console")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-    listed = await console.door.as_admin("GET", f"/v1/projects/{project.project_id}/keys")
+    listed = await console.api_client.as_admin("GET", f"/v1/projects/{project.project_id}/keys")
     key_id = listed.body["items"][0]["key_id"]
-    await console.door.as_admin("DELETE", f"/v1/projects/{project.project_id}/keys/{key_id}")
+    await console.api_client.as_admin("DELETE", f"/v1/projects/{project.project_id}/keys/{key_id}")
 
     await expect(page.get_by_label("API key")).to_be_focused()
 
@@ -154,6 +154,7 @@ async def test_the_admin_sees_projects_by_their_names(admin_page: Page, console:
     later = await console.make_project()
     done = await console.exports(later).run(console.source.url(rows=3), file_name=f"of {later.name}")
     await admin_page.get_by_label("File", exact=True).fill(later.name)
+    await expect(admin_page.locator("data-list tbody tr")).to_have_count(1)
     await expect(admin_page.locator("data-list tbody tr")).to_contain_text(later.name + later.project_id)
     await admin_page.locator("data-list tbody tr").get_by_role("link").click()
     await expect(admin_page.get_by_role("heading", level=1)).to_have_text(done["file_name"])

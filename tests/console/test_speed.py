@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from statistics import median
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -10,12 +11,14 @@ from playwright.async_api import Browser, Page, expect
 from tests.console.browsing import Troubles, signed_in
 from tests.console.catalogue import fill
 from tests.console.house import Console, Project
+from tests.support.pace import measure_pace
 
 pytestmark = pytest.mark.stack
 
 FIRST_PAGE_MAX_BYTES = 150_000
 INTERACTIVE_MAX_MS = 1_000
 VISITS = 5
+ROUNDS_MAX = 6
 MANY, FEW = 100_000, 100
 PAGE_ROWS_MAX = 200
 SLOWER_MAX = 1.5
@@ -45,8 +48,9 @@ async def test_the_first_page_is_small_and_soon_there(
     browser: Browser, console: Console, project: Project, troubles: Troubles
 ) -> None:
     """A browser that knows nothing of us loads at most 150 KB, and shows the overview within a second."""
-    milliseconds = []
+    milliseconds, pace = [], 1.0
     for _ in range(VISITS):
+        pace = max(pace, measure_pace())
         async with signed_in(browser, console.address, project.key, troubles) as page:
             await page.add_init_script(NOTE_HEADING)
             await page.goto("/console")
@@ -54,7 +58,7 @@ async def test_the_first_page_is_small_and_soon_there(
             milliseconds.append(await page.evaluate(INTERACTIVE))
             wire_bytes = await page.evaluate(WIRE)
     assert 20_000 < wire_bytes <= FIRST_PAGE_MAX_BYTES
-    assert min(milliseconds) <= INTERACTIVE_MAX_MS, milliseconds
+    assert median(milliseconds) <= INTERACTIVE_MAX_MS * pace, milliseconds
 
 
 async def test_a_long_list_is_as_fast_as_a_short_one(browser: Browser, console: Console, troubles: Troubles) -> None:
@@ -67,11 +71,15 @@ async def test_a_long_list_is_as_fast_as_a_short_one(browser: Browser, console: 
             await fill(console, project, rows)
             pages[rows] = await held.enter_async_context(signed_in(browser, console.address, project.key, troubles))
             await pages[rows].add_init_script(NOTE_ROWS)
-        # In turn, so that whatever else this machine does disturbs both alike.
-        for rows, page in list(pages.items()) * VISITS:
-            times[rows].append(await until_rows(page))
-            assert await page.locator("data-list tbody tr").count() <= PAGE_ROWS_MAX
-    assert min(times[MANY]) <= SLOWER_MAX * min(times[FEW]), times
+        # In turn, so that whatever else this machine does disturbs both alike; what it still does to one evens out over
+        # more visits, and what is slow by itself does not.
+        for _ in range(ROUNDS_MAX):
+            for rows, page in list(pages.items()) * VISITS:
+                times[rows].append(await until_rows(page))
+                assert await page.locator("data-list tbody tr").count() <= PAGE_ROWS_MAX
+            if median(times[MANY]) <= SLOWER_MAX * median(times[FEW]):
+                return
+    raise AssertionError(f"the longer list took longer: {times}")
 
 
 async def until_rows(page: Page) -> float:

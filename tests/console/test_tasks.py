@@ -10,8 +10,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.console.browsing import Troubles, signed_in
 from tests.console.house import Console, Project
-from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good
-from tests.stack import eventually
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -40,7 +40,7 @@ def of_type(queue: Tasks, part: str = "") -> str:
 
 async def ended(queue: Tasks, task: Json, status: int, **fields: str) -> str:
     """A held task that has ended, and is in the archive."""
-    good(await queue.set(task, status, **fields))
+    await queue.set(task, status, **fields)
 
     async def is_archived() -> bool:
         return bool((await queue.task(task["task_id"]))["archived"])
@@ -94,7 +94,7 @@ async def test_a_task_is_found_by_its_id(page: Page, queue: Tasks) -> None:
     """What happened to it, what was put in, to the last digit, and what workers said of it."""
     task_id = await queue.create(user_id="shop-7", task_content=f'{{"id":{EXACT}}}', task_stage="cut")
     [held] = await queue.hold()
-    good(await queue.set(held, PENDING, crt_retry_num=1, schedule_log="out of memory\nat frame 7"))
+    await queue.set(held, PENDING, crt_retry_num=1, schedule_log="out of memory\nat frame 7")
     await page.goto(ROOM)
     await page.get_by_label("Find a task by its id").fill(task_id)
     await page.get_by_role("button", name="Open").click()
@@ -113,7 +113,7 @@ async def test_a_task_shows_what_was_tried(page: Page, queue: Tasks) -> None:
     task_id = await queue.create(task_stage="cut")
     for number in range(12):
         [held] = await queue.hold()
-        good(await queue.set(held, PENDING, task_stage="mail" if number == 10 else "cut"))
+        await queue.set(held, PENDING, task_stage="mail" if number == 10 else "cut")
     await page.goto(f"{ROOM}/tasks/{task_id}")
     steps = page.locator(".history li")
 
@@ -178,7 +178,7 @@ async def test_a_held_task_is_put_back(page: Page, queue: Tasks) -> None:
     await confirm(page, "without counting as failed", "Put back")
 
     await expect(page.locator(".lead")).to_contain_text("Pending")
-    assert (await queue.set(held, SUCCESS))["code"] == 8041
+    assert (await queue.try_set(held, SUCCESS))["code"] == 8041
     assert (await queue.task(task_id))["crt_retry_num"] == 0
 
 
@@ -233,7 +233,7 @@ async def test_one_that_changed_hands_takes_no_other_with_it(page: Page, queue: 
     await page.goto(f"{ROOM}/tasks/{first['task_id']}")
     await page.get_by_role("button", name="Put back").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
-    good(await queue.set(first, PENDING))
+    await queue.set(first, PENDING)
     [second] = await queue.hold()
     await confirm(page, "1 is taken from its worker", "Put back")
 

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from sims.gse.scenario import Action, Rule
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
-from tests.transfers import CONTENT, QUICK, Transfers, job_of, sha256
+from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, sha256
 
 pytestmark = pytest.mark.stack
 

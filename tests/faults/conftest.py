@@ -1,24 +1,37 @@
-"""Fixtures of the fault tests: a whole house of their own, with real processes to kill."""
+"""Fixtures of the fault tests: what may be killed, and the count of kills."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from cli.house import House, house
-from infra.settings import Settings
+from tests.support.deployment import Deployment, Deployments
+from tests.support.kills import RECORD, Killer, KillRecord
 
 
-@pytest.fixture(scope="module")
-async def running() -> AsyncIterator[House]:
-    """Everything that `haulage up` starts, in a temporary folder."""
-    folder = Path(tempfile.mkdtemp(prefix="haulage-faults-"))
-    try:
-        async with house(Settings().model_copy(update={"data_dir": folder})) as everything:
-            yield everything
-    finally:
-        shutil.rmtree(folder)
+@pytest.fixture
+async def deployment(deployments: Deployments, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
+    """Return the processes that the tests of this test process share.
+
+    `@pytest.mark.deployment(section={"field": value}, why="…")` starts them anew with other settings.
+    """
+    marker = request.node.get_closest_marker("deployment")
+    changes = {name: value for name, value in marker.kwargs.items() if name != "why"} if marker else {}
+    deployment = await deployments.get(changes)
+    yield deployment
+    await deployment.rest()
+
+
+@pytest.fixture
+def killer(deployment: Deployment, request: pytest.FixtureRequest) -> Killer:
+    """Return what kills parts of the deployment, and counts for the summary at the end of the run."""
+    record = request.node.stash[RECORD] = KillRecord(request.node.nodeid)
+    return Killer(record, deployment)
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """Return the test's own random numbers; the run's seed, which is printed, gives the same again."""
+    return random.Random(f"{request.config.getoption('randomly_seed')}/{request.node.nodeid}")

@@ -3,137 +3,145 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
+import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import asyncpg
 import pytest
 
-from activities.addresses.applying import operation
-from domain.addresses import messages
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, Outcome
+from domain.addresses.operations import Module
 from sims.oss.scenario import Action, Rule, Scenario
-from tests import address_fleet
-from tests.address_fleet import Fleet
-from tests.address_oracle import Book
-from tests.stack import eventually
+from tests.support.address_log import AddressLog, Rows
+from tests.support.deployment import Deployment
+from tests.support.kills import Killer
+from tests.support.waiting import eventually
 
-SECRET = "a-secret-of-sixteen-or-more"
 VICTIMS = ("worker-1", "engine", "database", "api-1")
-MESSAGES, AT_A_TIME = 400, 20
+MESSAGES, AT_A_TIME, TURNS_MAX = 150, 20, 4
+UPRNS = 60
 # Calls that are slow, and some that are lost, so that a kill finds work under way.
 ROUGH = (Rule(action=Action.SLOW, seconds=0.05), Rule(action=Action.LOST, fraction=0.05))
 
 Said = tuple[Topic, dict[str, Any]]
 
-
-async def _publish(fleet: Fleet, number: str, said: Said) -> None:
-    """Push a message until it is taken."""
-    topic, payload = said
-    data = base64.b64encode(json.dumps(payload).encode()).decode()
-    envelope = {"message": {"messageId": number, "data": data}, "subscription": "projects/p/subscriptions/s"}
-    url = f"{fleet.running.api}/v1/addresses/events/{topic}?token={SECRET}"
-
-    async def taken() -> bool:
-        try:
-            async with fleet.session.post(url, json=envelope) as answer:
-                return answer.status == 204
-        except aiohttp.ClientError:
-            return False
-
-    await eventually(taken)
+_bases = itertools.count(1_000, 1_000)
 
 
-async def _publish_all(fleet: Fleet, said: Sequence[Said]) -> None:
-    """Several at a time; each tenth twice."""
+@pytest.fixture
+def log(deployment: Deployment) -> AddressLog:
+    """Return the share of the test: UPRNs that no other test has."""
+    base = next(_bases)
+    return AddressLog(deployment, range(base, base + UPRNS))
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_kill_loses_no_change_and_repeats_none(
+    log: AddressLog, killer: Killer, chance: random.Random, victim: str
+) -> None:
+    """A1, A5, A9, A10, A12: SIGKILL in the middle of intake and cycles, and once more later."""
+    changes = Changes(log.uprns, chance)
+    log.deployment.oss.set(Scenario(seed=chance.randrange(2**32), rules=ROUGH))
+    await log.resume()
+    for share in (chance.uniform(0.05, 0.3), chance.uniform(0.4, 0.8)):
+        for _ in range(TURNS_MAX):
+            if await _kill_amid(log, killer, victim, share, changes):
+                break
+
+    rows = await log.settle()
+
+    wanted = sorted(_number(log, number) for number in range(changes.made))
+    logged = sorted(row["msg_no"] for row in rows.values())
+    needed = {str(id_) for id_, row in rows.items() if row["superseded_by"] is None}
+    applied = {module: log.applied(module, rows) for module in Module}
+    lost = len(set(wanted) - set(logged)) + sum(len(needed - set(each)) for each in applied.values())
+    killer.close(lost=lost, doubled=sum(len(each) - len(set(each)) for each in applied.values()))
+    assert killer.record.kills == 2, "kills came when all was done"
+    assert logged == wanted
+    for module in Module:
+        assert len(applied[module]) == len(set(applied[module])), module
+        assert needed <= set(applied[module]), module
+        assert log.states(module) == log.expected(applied[module], rows), module
+        assert log.states(module) == log.states(Module.ED), module
+
+
+class Changes:
+    """Makes all addresses come to be, some exchange their UPRNs, others go and come again."""
+
+    def __init__(self, uprns: Sequence[int], chance: random.Random) -> None:
+        self.made = 0
+        self._uprns = uprns
+        self._chance = chance
+
+    def make(self, count: int) -> dict[int, Said]:
+        """Return the next changes by their numbers."""
+        numbers = range(self.made, self.made + count)
+        self.made += count
+        return {number: self._change(number) for number in numbers}
+
+    def _change(self, number: int) -> Said:
+        uprns, chance, half = self._uprns, self._chance, len(self._uprns) // 2
+        if number < len(uprns):
+            return _create(uprns[number], chance)
+        match chance.choices(("create", "swap", "delete"), (7, 2, 1))[0]:
+            case "create":
+                return _create(chance.choice(uprns), chance)
+            case "swap":
+                one, other = chance.sample(uprns[:half], 2)
+                return Topic.SWAP, {"uprn_1": one, "uprn_2": other}
+            case _:
+                return Topic.DELETE, {"uprn": chance.choice(uprns[half:])}
+
+
+async def _kill_amid(log: AddressLog, killer: Killer, victim: str, share: float, changes: Changes) -> bool:
+    """Publish more changes and kill when this share of them is done; say whether some were not."""
+    said = changes.make(MESSAGES)
+    numbers = {_number(log, number) for number in said}
+
+    async def is_there() -> bool:
+        return await _share_done(log, numbers) >= share
+
+    async def is_under_way() -> bool:
+        return await _share_done(log, numbers) < 1
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_publish_all(log, said))
+        killing = group.create_task(killer.try_kill(victim, begun=is_there, under_way=is_under_way))
+    return killing.result()
+
+
+def _create(uprn: int, chance: random.Random) -> Said:
+    record = {"n": chance.randint(0, 99)}
+    return Topic.CREATE_UPDATE, {"uprn": uprn, "address_id": 1_000_000 + uprn, "record": record}
+
+
+async def _publish_all(log: AddressLog, said: Mapping[int, Said]) -> None:
+    """Push several at a time; each tenth twice."""
     places = asyncio.Semaphore(AT_A_TIME)
 
     async def one(number: int) -> None:
         async with places:
-            await _publish(fleet, f"m{number}", said[number])
-            if number % 10 == 0:
-                await _publish(fleet, f"m{number}", said[number])
+            for _ in range(2 if number % 10 == 0 else 1):
+                await log.push(_number(log, number), *said[number])
 
-    await asyncio.gather(*(one(number) for number in range(len(said))))
-
-
-async def _share_done(fleet: Fleet) -> float:
-    """Which share of the messages is done."""
-    done = [row for row in (await fleet.rows()).values() if row["proc_flag"] == "Y"]
-    return len(done) / MESSAGES
+    await asyncio.gather(*(one(number) for number in said))
 
 
-@pytest.fixture
-async def fleet() -> AsyncIterator[Fleet]:
-    """One that is pushed to."""
-    async with address_fleet.fleet({"PUSH__SECRET": SECRET}) as running:
-        yield running
+def _number(log: AddressLog, number: int) -> str:
+    return f"m{log.uprns.start}-{number}"
 
 
-def changes(chance: random.Random) -> list[Said]:
-    """All addresses come to be, some exchange their UPRNs, others go and come again."""
-    uprns = list(range(1, 61))
-    said = [_create(uprn, chance) for uprn in uprns]
-    while len(said) < MESSAGES:
-        match chance.choices(("create", "swap", "delete"), (7, 2, 1))[0]:
-            case "create":
-                said.append(_create(chance.choice(uprns), chance))
-            case "swap":
-                one, other = chance.sample(uprns[:30], 2)
-                said.append((Topic.SWAP, {"uprn_1": one, "uprn_2": other}))
-            case _:
-                said.append((Topic.DELETE, {"uprn": chance.choice(uprns[30:])}))
-    return said
+async def _share_done(log: AddressLog, numbers: Collection[str]) -> float:
+    """Return which share of some messages is done; while the database is away, ask until it is back."""
 
+    async def read() -> list[Rows]:
+        try:
+            return [await log.rows()]
+        except (OSError, asyncpg.PostgresError) as error:
+            raise AssertionError(str(error)) from error
 
-def _create(uprn: int, chance: random.Random) -> Said:
-    return Topic.CREATE_UPDATE, {"uprn": uprn, "address_id": 1_000 + uprn, "record": {"n": chance.randint(0, 99)}}
-
-
-@pytest.mark.parametrize("victim", VICTIMS)
-async def test_kill_loses_no_change_and_repeats_none(fleet: Fleet, victim: str, request: pytest.FixtureRequest) -> None:
-    """A1, A5, A9, A10, A12: SIGKILL in the middle of intake and cycles, and once more later."""
-    seed = request.config.getoption("randomly_seed")
-    chance = random.Random(f"{seed}/{victim}")
-    said = changes(chance)
-    fleet.oss.set(Scenario(seed=seed, rules=ROUGH))
-    publishing = asyncio.create_task(_publish_all(fleet, said))
-    for share in (chance.uniform(0.05, 0.3), chance.uniform(0.4, 0.8)):
-        await eventually(partial(_is_done, fleet, share), timeout=120)
-        fleet.running.stack.kill(victim)
-        await fleet.running.stack.ready(victim)
-    await publishing
-
-    rows = await fleet.settled()
-
-    assert sorted(row["msg_no"] for row in rows.values()) == sorted(f"m{number}" for number in range(MESSAGES))
-    wanted = {str(id_) for id_, row in rows.items() if row["superseded_by"] is None}
-    for module in Module:
-        applied = fleet.oss.modules[module].applied()
-        assert len(applied) == len(set(applied)), module
-        assert wanted <= set(applied), module
-        assert fleet.states(module) == _expected(applied, rows), module
-        assert fleet.states(module) == fleet.states(Module.ED), module
-
-
-async def _is_done(fleet: Fleet, share: float) -> bool:
-    try:
-        return await _share_done(fleet) >= share
-    except (OSError, asyncpg.PostgresError):
-        return False
-
-
-def _expected(applied: Sequence[str], rows: dict[int, asyncpg.Record]) -> dict[int, tuple[int, Any]]:
-    """What plain Python makes of what a module applied, in the order in which it did."""
-    book = Book()
-    for op_id in applied:
-        row = rows[int(op_id)]
-        said = messages.parse(Topic(row["topic"]), json.loads(row["payload"]))
-        assert book.apply(operation(row["id"], said)) is Outcome.APPLIED, (op_id, book)
-    return book.live
+    [rows] = await eventually(read)
+    done = [row for row in rows.values() if row["msg_no"] in numbers and row["proc_flag"] == "Y"]
+    return len(done) / len(numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,19 +16,18 @@ from activities.addresses.inbox import LOCK
 from cli.house import worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.settings import AddressSettings
 from sims.pubsub.broker import Broker, Subscription
 from sims.pubsub.scenario import Scenario
-from sims.pubsub.server import PubSubSim, running_pubsub
-from tests import address_fleet
-from tests.address_fleet import PATIENCE_SECONDS, Fleet
-from tests.pubsub import PROJECT, Publisher, create_update, delete, publisher, swap
-from tests.stack import eventually
+from tests.support.address_log import PATIENCE_SECONDS, AddressLog
+from tests.support.deployment import Deployment
+from tests.support.kills import Killer
+from tests.support.pubsub import create_update, delete, swap
+from tests.support.waiting import eventually
 
 # Either worker may have the intake of a topic.
 VICTIMS = {"workers": worker_names(), "engine": ["engine"], "database": ["database"]}
 ADDRESSES = 40
-DEADLINE_SECONDS = 2
+FIRST_UPRN, UPRNS_EACH = 1_000_000, 1_000
 POISON = b"{}"
 
 _WAITING = f"""
@@ -40,25 +38,26 @@ _WAITING = f"""
 
 @dataclass
 class Scene:
-    """A house that pulls, from whom, and what was published."""
+    """A deployment that pulls, and what was published to it by one test."""
 
-    fleet: Fleet
-    sim: PubSubSim
-    publisher: Publisher
+    deployment: Deployment
+    log: AddressLog
     readable: set[tuple[str, str]] = field(default_factory=set)
     poison: set[tuple[str, str]] = field(default_factory=set)
-    firsts: itertools.count[int] = field(default_factory=lambda: itertools.count(1, ADDRESSES))
+    delivered_before: int = 0
+    turn: int = 0
 
     async def publish(self) -> None:
         """New addresses, of which some exchange their UPRNs and others go; and in each topic what nobody can read."""
-        first = next(self.firsts)
+        first = self.log.uprns.start + self.turn * ADDRESSES
+        self.turn += 1
         uprns = range(first, first + ADDRESSES)
-        await self._published(Topic.CREATE_UPDATE, *(create_update(uprn, 1_000 + uprn) for uprn in uprns))
+        await self._published(Topic.CREATE_UPDATE, *(create_update(uprn, 1_000_000 + uprn) for uprn in uprns))
         await self._published(Topic.SWAP, *(swap(uprn, uprn + 1) for uprn in uprns[:20:2]))
         await self._published(Topic.DELETE, *(delete(uprn) for uprn in uprns[20:30]))
 
     async def _published(self, topic: Topic, *said: dict[str, Any]) -> None:
-        *readable, poison = await self.publisher.publish(topic, *said, POISON)
+        *readable, poison = await self.deployment.publisher.publish(topic, *said, POISON)
         self.readable |= {(topic, each) for each in readable}
         self.poison.add((topic, poison))
 
@@ -67,9 +66,14 @@ class Scene:
         await eventually(lambda: not any(each.waiting for each in self.subscriptions), timeout=PATIENCE_SECONDS)
 
     @property
+    def broker(self) -> Broker:
+        """Where the messages wait."""
+        return self.deployment.pubsub.broker
+
+    @property
     def subscriptions(self) -> list[Subscription]:
         """What the three topics have still to deliver."""
-        return list(self.sim.broker.subscriptions.values())
+        return list(self.broker.subscriptions.values())
 
     @property
     def is_overdue(self) -> bool:
@@ -79,21 +83,22 @@ class Scene:
 
     @property
     def delivered(self) -> int:
-        """How often messages were delivered."""
-        return sum(each.delivered for each in self.subscriptions)
+        """How often messages of this test were delivered."""
+        return sum(each.delivered for each in self.subscriptions) - self.delivered_before
+
+
+_firsts = itertools.count(FIRST_UPRN, UPRNS_EACH)
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    """All three topics, at rest."""
-    subscriptions = AddressSettings().pubsub.subscriptions
-    names = (subscriptions.swap, subscriptions.create_update, subscriptions.delete)
-    async with running_pubsub(Broker(Scenario(wait_seconds=0.5))) as sim, publisher(sim.base) as publishing:
-        for topic, name in zip(Topic, names, strict=True):
-            await publishing.subscribe(topic, name, ackDeadlineSeconds=DEADLINE_SECONDS)
-        own = {"PUBSUB__PROJECT": PROJECT, "PUBSUB__BASE_URL": sim.base, "PUBSUB__PULL_MAX": "7"}
-        async with address_fleet.fleet(own) as fleet:
-            yield Scene(fleet, sim, publishing)
+async def scene(deployment: Deployment) -> Scene:
+    """Return all three topics, at rest; cycles run."""
+    first = next(_firsts)
+    scene = Scene(deployment, AddressLog(deployment, range(first, first + UPRNS_EACH)))
+    scene.delivered_before = scene.delivered
+    scene.broker.scenario = Scenario(wait_seconds=0.5)
+    await scene.log.resume()
+    return scene
 
 
 Moment = Callable[[Scene], AbstractAsyncContextManager[None]]
@@ -102,7 +107,7 @@ Moment = Callable[[Scene], AbstractAsyncContextManager[None]]
 @asynccontextmanager
 async def pulled_and_not_committed(scene: Scene) -> AsyncIterator[None]:
     """Whoever has pulled messages waits for the lock under which they are written."""
-    holder, watcher = [await asyncpg.connect(scene.fleet.database_url) for _ in range(2)]
+    holder, watcher = [await scene.deployment.connect_database() for _ in range(2)]
     try:
         await holder.execute("SELECT pg_advisory_lock($1)", LOCK)
         await scene.publish()
@@ -123,7 +128,7 @@ async def pulled_and_not_committed(scene: Scene) -> AsyncIterator[None]:
 @asynccontextmanager
 async def committed_and_not_acknowledged(scene: Scene) -> AsyncIterator[None]:
     """Nobody hears the acknowledgements that are sent."""
-    broker = scene.sim.broker
+    broker = scene.broker
     before = broker.hung
     broker.scenario = broker.scenario.model_copy(update={"hang_acks": True})
     try:
@@ -137,26 +142,32 @@ async def committed_and_not_acknowledged(scene: Scene) -> AsyncIterator[None]:
 MOMENTS: tuple[Moment, ...] = (pulled_and_not_committed, committed_and_not_acknowledged)
 
 
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("victim", VICTIMS)
-async def test_a_kill_of_the_intake_loses_no_message_and_repeats_none(scene: Scene, victim: str) -> None:
+async def test_a_kill_of_the_intake_loses_no_message_and_repeats_none(
+    scene: Scene, killer: Killer, victim: str
+) -> None:
     """Not in the log and its history, not in quarantine, and not in any module."""
     await scene.publish()
     await scene.acknowledged()
     for moment in MOMENTS:
         async with moment(scene):
-            for name in VICTIMS[victim]:
-                scene.fleet.running.stack.kill(name)
-            await asyncio.gather(*(scene.fleet.running.stack.ready(name) for name in VICTIMS[victim]))
+            # The moment lasts until it is left: each kill hits messages that are held up between two steps.
+            await killer.kill(*VICTIMS[victim], under_way=lambda: any(each.waiting for each in scene.subscriptions))
             await eventually(lambda: scene.is_overdue)
         await scene.acknowledged()
-    rows = await scene.fleet.settled()
+    rows = await scene.log.settle()
 
-    assert sorted((row["topic"], row["msg_no"]) for row in rows.values()) == sorted(scene.readable)
-    quarantined = await scene.fleet.fetch("SELECT topic, msg_no FROM addr_sync_quarantine")
-    assert sorted((row["topic"], row["msg_no"]) for row in quarantined) == sorted(scene.poison)
+    logged = sorted((row["topic"], row["msg_no"]) for row in rows.values())
+    quarantined = await scene.deployment.fetch("SELECT topic, msg_no FROM addr_sync_quarantine")
+    refused = sorted(each for row in quarantined if (each := (row["topic"], row["msg_no"])) in scene.poison)
+    applied = {module: scene.log.applied(module, rows) for module in Module}
+    killer.close(
+        lost=len(scene.readable - set(logged)) + len(scene.poison - set(refused)),
+        doubled=len(logged) - len(set(logged)) + sum(len(each) - len(set(each)) for each in applied.values()),
+    )
+    assert logged == sorted(scene.readable)
+    assert refused == sorted(scene.poison)
     assert scene.delivered > len(scene.readable) + len(scene.poison)
     for module in Module:
-        applied = scene.fleet.oss.modules[module].applied()
-        assert len(applied) == len(set(applied)), module
-        assert scene.fleet.states(module) == scene.fleet.states(Module.ED), module
+        assert len(applied[module]) == len(set(applied[module])), module
+        assert scene.log.states(module) == scene.log.states(Module.ED), module

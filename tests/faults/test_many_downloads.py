@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -15,93 +17,134 @@ import pytest
 from python_calamine import CalamineWorkbook
 from yarl import URL
 
-from cli.house import House
 from infra.objects import ObjectStore
 from sims import rows as sample
-from tests.exports import as_text, expected, parsed
-from tests.faults.client import Client, client
-from tests.stack import eventually
+from tests.support.caller import Caller, running_caller
+from tests.support.deployment import Deployment
+from tests.support.downloads import expected_rows, parse_csv, to_csv_text
+from tests.support.kills import Killer
+from tests.support.waiting import eventually
 
-PROJECTS, DOWNLOADS_EACH = 20, 10
+PROJECTS, DOWNLOADS_EACH, GOING_ON = 20, 10, 4
 ROWS = 1_000
 VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database", "store")
-# So many that they last as long as the downloads, and an end, as on a busy machine each costs more than its pause.
-KILLS, KILL_EVERY_SECONDS = 12, 4.0
+KILLS, KILL_EVERY_SECONDS = 7, 3.0
 PART_BYTES = 16 * 1024 * 1024
 
 
+@dataclass
+class Work:
+    """What is asked for while parts are killed."""
+
+    open: set[str] = field(default_factory=set)
+    """The tasks that have not ended."""
+    is_over: bool = False
+    """Whether all kills are made."""
+
+
 async def test_two_hundred_downloads_of_twenty_projects_all_end_right(
-    running: House, request: pytest.FixtureRequest
+    deployment: Deployment, killer: Killer, chance: random.Random
 ) -> None:
     """With a kill every few seconds nothing is lost, doubled or left over."""
-    chance = random.Random(f"{request.config.getoption('randomly_seed')}/many")
+    work = Work()
     async with AsyncExitStack() as stack:
-        callers = [await stack.enter_async_context(client(running)) for _ in range(PROJECTS)]
-        wreaking = asyncio.create_task(_wreak(running, chance))
-        try:
-            files = await asyncio.gather(*(_download_all(running, caller, n) for n, caller in enumerate(callers)))
-        finally:
-            wreaking.cancel()
+        callers = [await stack.enter_async_context(running_caller(deployment)) for _ in range(PROJECTS)]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_kill_all(killer, work, chance))
+            downloading = [
+                group.create_task(_download_all(deployment, caller, n, work)) for n, caller in enumerate(callers)
+            ]
+        files = {seed: data for task in downloading for seed, data in task.result().items()}
 
-    for n, downloaded in enumerate(files):
-        for number, data in enumerate(downloaded):
-            seed = n * DOWNLOADS_EACH + number
-            if _kind(number) == "csv":
-                assert parsed(data) == expected(seed, range(ROWS)), f"download {number} of project {n}"
-            else:
-                ids = [
-                    row[0] for row in CalamineWorkbook.from_filelike(io.BytesIO(data)).get_sheet_by_index(0).to_python()
-                ]
-                assert ids[1:] == [sample.row(seed, row)["id"] for row in range(ROWS)], f"{number} of project {n}"
-    await running.stack.ready("store")
-    store = ObjectStore(running.settings.objects)
+    wrong = {seed: _compare(seed, data) for seed, data in files.items()}
+    keys = await _stored_keys(deployment, {caller.project_id for caller in callers})
+    killer.close(
+        lost=sum(lost for lost, _ in wrong.values()),
+        doubled=sum(doubled for _, doubled in wrong.values()) + len(keys) - 2 * len(files),
+    )
+    assert len(files) >= PROJECTS * DOWNLOADS_EACH
+    assert {seed: each for seed, each in wrong.items() if each != (0, 0)} == {}
+    assert len(keys) == 2 * len(files)
+    assert {key.partition("/")[0] for key in keys} == {"files"}
+
+
+def _compare(seed: int, data: bytes) -> tuple[int, int]:
+    """Count the source's rows that a file lacks or has differently, and those that it has more than once."""
+    if _kind(seed) == "csv":
+        rows: list[tuple[object, ...]] = [tuple(row) for row in parse_csv(data)]
+        wanted: list[tuple[object, ...]] = [tuple(row) for row in expected_rows(seed, range(ROWS))]
+    else:
+        sheet = CalamineWorkbook.from_filelike(io.BytesIO(data)).get_sheet_by_index(0).to_python()
+        rows = [(row[0],) for row in sheet[1:]]
+        wanted = [(sample.row(seed, row)["id"],) for row in range(ROWS)]
+    doubled = len(rows) - len(set(rows))
+    return (0 if rows == wanted else max(1, len(set(wanted) - set(rows)))), doubled
+
+
+async def _stored_keys(deployment: Deployment, projects: set[str]) -> list[str]:
+    """List what lies in the store of these projects, uploads that are still open included."""
+    await deployment.ready("store")
+    store = ObjectStore(deployment.settings.objects)
     try:
-        projects = {caller.project_id for caller in callers}
         keys = [each.key for each in await store.list("")] + [each.key for each in await store.list_uploads("")]
-        ours = [key for key in keys if key.split("/")[1] in projects]
-        assert len(ours) == 2 * PROJECTS * DOWNLOADS_EACH
-        assert {key.partition("/")[0] for key in ours} == {"files"}
     finally:
         await store.close()
+    return [key for key in keys if key.split("/")[1] in projects]
 
 
-async def _download_all(running: House, caller: Client, project: int) -> list[bytes]:
-    seeds = range(project * DOWNLOADS_EACH, (project + 1) * DOWNLOADS_EACH)
-    urls = [f"{running.source}/rows?rows={ROWS}&seed={seed}&delay_ms=30" for seed in seeds]
+async def _download_all(deployment: Deployment, caller: Caller, project: int, work: Work) -> dict[int, bytes]:
+    """Ask for downloads, all at once; some projects then ask for one after the other until all kills are made."""
+    seeds = itertools.count(project, PROJECTS)
+    task_ids = {}
+    for _ in range(DOWNLOADS_EACH):
+        seed = next(seeds)
+        task_ids[seed] = await _start(deployment, caller, seed, work)
+    files = {seed: await _finish(caller, task_id, work) for seed, task_id in task_ids.items()}
+    while project < GOING_ON and not work.is_over:
+        seed = next(seeds)
+        files[seed] = await _finish(caller, await _start(deployment, caller, seed, work), work)
+    return files
+
+
+async def _start(deployment: Deployment, caller: Caller, seed: int, work: Work) -> str:
+    url = f"{deployment.source}/rows?rows={ROWS}&seed={seed}&delay_ms=30"
     # A request whose answer was lost is repeated, and must not start a second download.
-    task_ids = await asyncio.gather(
-        *(caller.start(url, page_size=100, key=f"{project}/{n}", type=_kind(n)) for n, url in enumerate(urls))
-    )
-    for task_id in task_ids:
-        status = await caller.ended(task_id)
-        assert (status["state"], status["rows"]) == ("succeeded", ROWS), status
-    return [await caller.file(task_id) for task_id in task_ids]
+    task_id = await caller.start(url, page_size=100, key=f"many/{seed}", type=_kind(seed))
+    work.open.add(task_id)
+    return task_id
 
 
-def _kind(number: int) -> str:
+async def _finish(caller: Caller, task_id: str, work: Work) -> bytes:
+    status = await caller.ended(task_id)
+    work.open.discard(task_id)
+    assert (status["state"], status["rows"]) == ("succeeded", ROWS), status
+    return await caller.file(task_id)
+
+
+async def _kill_all(killer: Killer, work: Work, chance: random.Random) -> None:
+    """Kill each part once, and some again."""
+    try:
+        victims = (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS)))
+        await killer.kill_each(victims, every_seconds=KILL_EVERY_SECONDS, under_way=lambda: bool(work.open))
+    finally:
+        work.is_over = True
+
+
+def _kind(seed: int) -> str:
     """Some of the files are books."""
-    return "excel" if number % 3 == 2 else "csv"
-
-
-async def _wreak(running: House, chance: random.Random) -> None:
-    """Kill a part every few seconds, and the next only when the last one serves again."""
-    for _ in range(KILLS):
-        await asyncio.sleep(KILL_EVERY_SECONDS)
-        victim = chance.choice(VICTIMS)
-        running.stack.kill(victim)
-        await running.stack.ready(victim)
+    return "excel" if seed % 3 == 2 else "csv"
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(running: House, tmp_path: Path) -> None:
+async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(deployment: Deployment, tmp_path: Path) -> None:
     """1 GB through the public API, resumed across `kill -9` of both, equals its source cell by cell."""
     rows = 8_500_000
-    async with client(running) as caller:
-        task_id = await caller.start(f"{running.source}/rows?rows={rows}&seed=1", page_size=1000)
+    async with running_caller(deployment) as caller:
+        task_id = await caller.start(f"{deployment.source}/rows?rows={rows}&seed=1", page_size=1000)
         for victim, share in (("worker-1", 0.2), ("engine", 0.4), ("worker-2", 0.6), ("store", 0.8)):
             await caller.until(task_id, lambda status, at=share: status["rows"] >= at * rows, patience_seconds=600)  # type: ignore[misc]
-            running.stack.kill(victim)
+            deployment.kill(victim)
         status = await caller.ended(task_id, patience_seconds=600)
         assert (status["state"], status["rows"]) == ("succeeded", rows), status
         assert status["bytes"] > 1_000_000_000
@@ -133,21 +176,21 @@ def _first_difference(path: Path, rows: int) -> int | None:
         next(lines)
         count = 0
         for n, cells in enumerate(lines):
-            if cells != [as_text(value) for value in sample.row(1, n).values()]:
+            if cells != [to_csv_text(value) for value in sample.row(1, n).values()]:
                 return n
             count += 1
     return None if count == rows else count
 
 
-async def test_another_projects_thousand_do_not_delay_a_single_one(running: House) -> None:
+async def test_another_projects_thousand_do_not_delay_a_single_one(deployment: Deployment) -> None:
     """While one project's fetchers queue, another's small export takes its turn at once."""
-    async with client(running) as greedy, client(running) as modest:
-        slow = f"{running.source}/rows?rows=1000000&delay_ms=100"
+    async with running_caller(deployment) as greedy, running_caller(deployment) as modest:
+        slow = f"{deployment.source}/rows?rows=1000000&delay_ms=100"
         task_ids = [await greedy.start(f"{slow}&seed={n}", page_size=100) for n in range(DOWNLOADS_EACH)]
         await eventually(lambda: greedy.is_fetching(task_ids[0]))
 
         began = asyncio.get_running_loop().time()
-        status = await modest.ended(await modest.start(f"{running.source}/rows?rows=1000&seed=1", page_size=100))
+        status = await modest.ended(await modest.start(f"{deployment.source}/rows?rows=1000&seed=1", page_size=100))
         seconds = asyncio.get_running_loop().time() - began
         for task_id in task_ids:
             await greedy.call("POST", f"/v1/downloads/{task_id}/cancel", 202)

@@ -5,30 +5,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from cli.house import House, api_names, house
-from infra.settings import Settings
-from tests import task_checker
-from tests.faults.client import PAUSE_SECONDS, client
-from tests.task_checker import FINAL, Count, Holding, Notes, Saying
+from cli.house import api_names
+from tests.support import task_checker
+from tests.support.caller import PAUSE_SECONDS, running_caller
+from tests.support.deployment import Deployment
+from tests.support.kills import Killer
+from tests.support.task_checker import FINAL, Count, Holding, Notes, Saying
+from tests.support.waiting import eventually
 
 VICTIMS = (*api_names(), "worker-1", "worker-2", "engine", "database")
-KILLS, KILL_EVERY_SECONDS = 8, 2.5
+KILLS, KILL_EVERY_SECONDS = 8, 2.0
 PRODUCERS, TASKS_EACH, WORKERS = 6, 60, 8
 LEASE_SECONDS = 6
 LANE_TASKS = 60
 LANES_MIN = PRODUCERS * TASKS_EACH // LANE_TASKS
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 100.0
 TYPE = "video"
 COUNTED = ("task_count", "pending", "running", "success", "failed")
 
@@ -37,9 +36,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A house with two API processes and small lanes, and a project there."""
+    """A deployment with two API processes and small lanes, and a project there."""
 
-    house: House
+    deployment: Deployment
     doors: tuple[str, ...]
     session: aiohttp.ClientSession
     notes: Notes = field(default_factory=Notes)
@@ -47,9 +46,9 @@ class Scene:
 
     async def ask(self, method: str, route: str, **options: Any) -> Json | None:
         """What either door answers; None if it breaks off, or says that a part is down."""
-        door = self.doors[next(self.turns) % len(self.doors)]
+        api_client = self.doors[next(self.turns) % len(self.doors)]
         try:
-            async with self.session.request(method, f"{door}/v1/{route}", **options) as answer:
+            async with self.session.request(method, f"{api_client}/v1/{route}", **options) as answer:
                 body: Json = await answer.json(content_type=None)
         except (aiohttp.ClientError, ConnectionError, ValueError):
             return None
@@ -73,27 +72,23 @@ class Creates:
 
     sent: int = 0
     answered: int = 0
+    is_over: bool = False
+    """Whether all kills are made."""
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    """Everything that `haulage up` starts."""
-    folder = Path(tempfile.mkdtemp(prefix="haulage-faults-"))
-    try:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("HAULAGE_TASKS__LANE_MAX_TASKS", str(LANE_TASKS))
-            async with house(Settings().model_copy(update={"data_dir": folder})) as running, client(running) as caller:
-                doors = tuple(running.stack.addresses[name] for name in api_names())
-                async with aiohttp.ClientSession(headers=caller.session.headers) as session:
-                    yield Scene(running, doors, session)
-    finally:
-        shutil.rmtree(folder)
+async def scene(deployment: Deployment) -> AsyncIterator[Scene]:
+    """Return a project of its own, and both doors to it."""
+    doors = tuple(deployment.house.stack.addresses[name] for name in api_names())
+    async with running_caller(deployment) as caller, aiohttp.ClientSession(headers=caller.session.headers) as session:
+        yield Scene(deployment, doors, session)
 
 
-@pytest.mark.timeout(420)
-async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(scene: Scene, request: pytest.FixtureRequest) -> None:
+@pytest.mark.deployment(tasks={"lane_max_tasks": LANE_TASKS}, why="small lanes roll within a few hundred tasks")
+async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(
+    scene: Scene, killer: Killer, chance: random.Random
+) -> None:
     """With a kill every few seconds, over rolling lanes, two API processes, and callers that repeat what broke off."""
-    chance = random.Random(f"{request.config.getoption('randomly_seed')}/tasks")
     config = {"task_type": TYPE, "max_processing_time": LEASE_SECONDS, "max_retry_num": 100, "max_retry_interval": 1}
     assert (await scene.insist("POST", "register_task_type", json={"task_type_data": config}))["code"] == 0
 
@@ -103,7 +98,7 @@ async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(scene: Scene, 
         for _ in range(WORKERS):
             people.create_task(_work(scene, random.Random(chance.random()), done))
         async with asyncio.TaskGroup() as makers:
-            makers.create_task(_wreak(scene.house, chance))
+            makers.create_task(_kill_all(scene, killer, creates, chance))
             for number in range(PRODUCERS):
                 makers.create_task(_produce(scene, creates, random.Random(chance.random()), number))
         await _ended(scene)
@@ -113,16 +108,19 @@ async def test_each_task_ends_once_and_is_nobody_else_s_meanwhile(scene: Scene, 
     scene.notes.found = [(task["task_id"], task["status"]) for task in listed["task_list"]]
     scene.notes.counted = await scene.insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
     scene.notes.counted = {name: scene.notes.counted[name] for name in COUNTED}
-    assert len(scene.notes.created) == PRODUCERS * TASKS_EACH
+    wrong = task_checker.violations(scene.notes)
+    killer.close(lost=len(set(scene.notes.created.values()) - dict(scene.notes.found).keys()), doubled=len(wrong))
+    assert len(scene.notes.created) >= PRODUCERS * TASKS_EACH
     assert max(int(task_id.rpartition("_")[2]) for task_id in scene.notes.created.values()) >= LANES_MIN
     # Leases ran out, of workers that were never heard of again or whose answers got lost.
     assert len(scene.notes.holdings) > len(scene.notes.found)
-    assert task_checker.violations(scene.notes) == []
+    assert wrong == []
 
 
 async def _produce(scene: Scene, creates: Creates, chance: random.Random, number: int) -> None:
-    """Create tasks under names of one's own, each until it is answered."""
-    for turn in range(TASKS_EACH):
+    """Create tasks under names of one's own, each until it is answered, until all kills are made."""
+    turn = 0
+    while turn < TASKS_EACH or not creates.is_over:
         name = f"order-{number}-{turn}"
         data = {"task_type": TYPE, "task_id": name, "user_id": f"user-{number}", "task_content": name}
         creates.sent += 1
@@ -130,7 +128,9 @@ async def _produce(scene: Scene, creates: Creates, chance: random.Random, number
         assert answer["code"] == 0, answer
         creates.answered += 1
         scene.notes.created[name] = answer["task_id"]
-        await asyncio.sleep(chance.uniform(0.5, 1.5) * KILL_EVERY_SECONDS * KILLS / TASKS_EACH)
+        turn += 1
+        pause = KILL_EVERY_SECONDS * KILLS / TASKS_EACH if turn < TASKS_EACH else 1.0
+        await asyncio.sleep(chance.uniform(0.5, 1.5) * pause)
 
 
 async def _work(scene: Scene, chance: random.Random, done: asyncio.Event) -> None:
@@ -177,17 +177,29 @@ async def _count(scene: Scene, creates: Creates, done: asyncio.Event) -> None:
 
 async def _ended(scene: Scene) -> None:
     """Wait until no task is left to do."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            counts = await scene.insist("GET", "get_task_counts_by_type", params={"task_type": TYPE})
-            if not counts["pending"] + counts["running"]:
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
+    query = {"task_type": TYPE}
+
+    async def is_over() -> bool:
+        counts = await scene.insist("GET", "get_task_counts_by_type", params=query)
+        return not counts["pending"] + counts["running"]
+
+    try:
+        await eventually(is_over, PATIENCE_SECONDS)
+    except AssertionError as error:
+        listed = await scene.insist("GET", "get_task_list", params={**query, "limit": 2_000})
+        open_ = [task for task in listed["task_list"] if task["status"] not in FINAL]
+        raise AssertionError(f"{len(open_)} tasks never ended: {open_[:5]}") from error
 
 
-async def _wreak(running: House, chance: random.Random) -> None:
-    """Kill a part every few seconds, and the next only when the last one serves again."""
-    for victim in (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS))):
-        await asyncio.sleep(KILL_EVERY_SECONDS)
-        running.stack.kill(victim)
-        await running.stack.ready(victim)
+async def _kill_all(scene: Scene, killer: Killer, creates: Creates, chance: random.Random) -> None:
+    """Kill each part once, and some again."""
+
+    def is_under_way() -> bool:
+        ended = {said.task_id for said in scene.notes.sayings if said.is_taken and said.status in FINAL}
+        return bool(set(scene.notes.created.values()) - ended)
+
+    try:
+        victims = (*VICTIMS, *chance.choices(VICTIMS, k=KILLS - len(VICTIMS)))
+        await killer.kill_each(victims, every_seconds=KILL_EVERY_SECONDS, under_way=is_under_way)
+    finally:
+        creates.is_over = True

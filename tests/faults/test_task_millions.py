@@ -14,12 +14,13 @@ import aiohttp
 import psutil
 import pytest
 
-from cli.house import House, api_names, worker_names
+from cli.house import api_names, worker_names
 from haulage.tasks import NewTask, Result, Status, Tasks, TaskType
 from infra import log
 from infra.embedded import engine
-from tests.faults.client import client
-from tests.stack import eventually
+from tests.support.caller import running_caller
+from tests.support.deployment import Deployment
+from tests.support.waiting import eventually
 
 FEW = 5_000
 MANY = pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(2_400)])
@@ -55,9 +56,9 @@ class Queue:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("total", [FEW, MANY])
-async def test_a_million_tasks_go_through_one_type(running: House, total: int) -> None:
+async def test_a_million_tasks_go_through_one_type(deployment: Deployment, total: int) -> None:
     """Created, held and ended at the same time; at the end the archive has them all and only the last lane is open."""
-    async with queue(running, "through") as queued:
+    async with queue(deployment, "through") as queued:
         async with asyncio.TaskGroup() as people:
             people.create_task(_create(queued, total))
             for _ in range(WORKERS):
@@ -65,44 +66,45 @@ async def test_a_million_tasks_go_through_one_type(running: House, total: int) -
         counts = await queued.tasks.counts(queued.type)
         assert (counts.task_count, counts.success, counts.pending, counts.running) == (total, total, 0, 0)
         await eventually(lambda: _lanes(queued, 1))
-        _check_bounds(running, queued, total)
+        _check_bounds(deployment, queued, total)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("total", [FEW, MANY])
-async def test_a_million_tasks_are_pending_at_once(running: House, total: int) -> None:
+async def test_a_million_tasks_are_pending_at_once(deployment: Deployment, total: int) -> None:
     """They wait in lanes; the most urgent of all is found first, and each task by its id."""
-    async with queue(running, "pending") as queued:
+    async with queue(deployment, "pending") as queued:
         await _create(queued, total)
         tasks = queued.tasks
         urgent = await tasks.create(NewTask(task_type=queued.type, task_priority=86_400))
         counts = await tasks.counts(queued.type)
         assert (counts.task_count, counts.pending) == (total + 1, total + 1)
+        await eventually(lambda: _knows_first(deployment, queued, urgent))
         first = await tasks.hold(queued.type, limit=1)
         assert [each.task_id for each in first] == [urgent]
         for task_id in queued.ids[:: total // 200]:
             assert (await tasks.get(task_id)).status is Status.PENDING
-        _check_bounds(running, queued, total)
+        _check_bounds(deployment, queued, total)
 
 
 @asynccontextmanager
-async def queue(running: House, name: str) -> AsyncIterator[Queue]:
+async def queue(deployment: Deployment, name: str) -> AsyncIterator[Queue]:
     """A project of its own and its type; memory and a task are looked at all the time."""
-    async with client(running) as caller:
+    async with running_caller(deployment) as caller:
         key = caller.session.headers["Authorization"].removeprefix("Bearer ")
-        async with Tasks(running.api, key) as tasks:
+        async with Tasks(deployment.api, key) as tasks:
             type_ = f"{name}{secrets.token_hex(4)}"
             await tasks.register(TaskType(task_type=type_, schedule_limit=BATCH, max_processing_time=600))
-            queued = Queue(type_, tasks, caller.session, engine_bytes=_engine_bytes(running))
+            queued = Queue(type_, tasks, caller.session, engine_bytes=_engine_bytes(deployment))
             async with asyncio.TaskGroup() as group:
-                looking = group.create_task(_look(running, queued))
+                looking = group.create_task(_look(deployment, queued))
                 yield queued
                 looking.cancel()
 
 
-async def _look(running: House, queued: Queue) -> None:
+async def _look(deployment: Deployment, queued: Queue) -> None:
     while True:
-        pids = running.stack.pids()
+        pids = deployment.pids
         used = [psutil.Process(pids[name]).memory_info().rss for name in (*api_names(), *worker_names())]
         queued.peak_mb = max(queued.peak_mb, max(used) / MEGABYTE)
         if queued.ids:
@@ -138,13 +140,23 @@ async def _work(queued: Queue, total: int) -> None:
             return
 
 
+async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bool:
+    """Say whether all API processes must know by now in which lane the most urgent task is: lanes tell it in turns."""
+    first = """
+        SELECT pos, now() - updated_at > interval '1 second' AS is_known FROM task_heads
+        WHERE type = $1 AND next_order_time IS NOT NULL ORDER BY next_order_time LIMIT 1
+        """
+    [row] = await deployment.fetch(first, queued.type)
+    return bool(row["is_known"] and row["pos"] == int(urgent.rpartition("_")[2]))
+
+
 async def _lanes(queued: Queue, expected: int) -> bool:
     async with queued.session.get("/v1/get_task_lanes", params={"task_type": queued.type}) as answer:
         return len((await answer.json())["lane_list"]) <= expected
 
 
-def _check_bounds(running: House, queued: Queue, total: int) -> None:
-    grown = _engine_bytes(running) - queued.engine_bytes
+def _check_bounds(deployment: Deployment, queued: Queue, total: int) -> None:
+    grown = _engine_bytes(deployment) - queued.engine_bytes
     half = len(queued.looks) // 2
     early, late = (median(looks) if looks else 0.0 for looks in (queued.looks[:half], queued.looks[half:]))
     figures = {"peak_mb": queued.peak_mb, "engine_bytes": grown, "look_early": early, "look_late": late}
@@ -154,6 +166,6 @@ def _check_bounds(running: House, queued: Queue, total: int) -> None:
     assert late < SLOWER_MAX * early + LITTLE_SECONDS
 
 
-def _engine_bytes(running: House) -> int:
-    folder = running.settings.data_dir / engine.NAME
+def _engine_bytes(deployment: Deployment) -> int:
+    folder = deployment.data_dir / engine.NAME
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -14,9 +14,9 @@ from infra import services
 from infra.embedded import Stack
 from infra.settings import Settings
 from sims.receiver import running_receiver
-from tests.deliveries import Deliveries, make_order, reaching, start, verified
-from tests.door import opened
-from tests.stack import eventually
+from tests.support.api import running_api
+from tests.support.waiting import eventually
+from tests.support.webhooks import Webhooks, make_order, start, verified, with_receiver
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,11 +52,11 @@ async def test_a_killed_worker_s_delivery_arrives(
 ) -> None:
     """Another worker goes on with the ladder; an attempt that nobody booked is made again under the same id."""
     async with running_receiver() as receiver:
-        settings = reaching(settings, receiver, retry_pauses_seconds=[10.0])
+        settings = with_receiver(settings, receiver, retry_pauses_seconds=[10.0])
         environment |= stack.environment(settings, namespace)
-        async with opened(settings) as door, services.connect(settings) as held:
-            project_id, key = await door.make_project()
-            deliveries = Deliveries(door, receiver, held, project_id, key)
+        async with running_api(settings) as api_client, services.connect(settings) as held:
+            project_id, key = await api_client.make_project()
+            deliveries = Webhooks(api_client, receiver, held, project_id, key)
             secret = await deliveries.rotate(0)
             order = make_order(held.sealer, project_id, receiver.url(answers=answers, delay_ms=delay_ms))
             await start(held.engine, order)

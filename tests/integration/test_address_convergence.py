@@ -22,9 +22,9 @@ from infra.pubsub import Message
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss, running_oss
-from tests.exports import working
-from tests.unit import module_peers
-from tests.unit.module_peers import call_fault
+from tests.support import modules as module_peers
+from tests.support.modules import call_fault
+from tests.support.worker import running_worker
 from workflows.addresses import AddressCycle, AddressDrift
 
 pytestmark = pytest.mark.stack
@@ -91,9 +91,11 @@ async def test_modules_agree_when_all_are_well_again(
     dice = random.Random(seed)
     async with running_oss(tmp_path) as oss:
         oss.set(Scenario(seed=seed, rules=FAULTS))
-        peers = module_peers.settings(oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0)
+        peers = module_peers.module_settings(
+            oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0
+        )
         addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
-        async with working(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
             engine = running.services.engine
             incoming, inbox = Publisher(dice).messages(MESSAGES), Inbox(database, 10_000)
             for start in range(0, len(incoming), 50):

@@ -16,7 +16,7 @@ from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult, Outcome
 from infra.embedded import Stack
-from tests.address_world import Fault, Modules, World
+from tests.support.address_world import Fault, Modules, World
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

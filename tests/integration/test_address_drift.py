@@ -20,8 +20,8 @@ from infra.modules import ModuleFailure, Modules
 from infra.objects import ObjectStore
 from infra.tables.addresses import AddressMessage, ArchivedMessage
 from sims.oss.scenario import Action
-from tests.unit.module_peers import call_fault, modules
-from tests.unit.module_tables import swap, upsert
+from tests.support.module_tables import swap, upsert
+from tests.support.modules import call_fault, running_modules
 
 pytestmark = pytest.mark.stack
 
@@ -48,7 +48,7 @@ def message(number: int, uprn: int, **more: Any) -> dict[str, Any]:
 
 async def test_modules_that_agree_have_no_drift(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
     """The report counts what was compared."""
-    async with modules(tmp_path, batch=500) as (_, client):
+    async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
 
@@ -63,7 +63,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
         session.add(ArchivedMessage(id=901, proc_flag="Y", **message(1, 1)))
         session.add(ArchivedMessage(id=902, proc_flag="Y", **message(2, 1)))
         session.add(AddressMessage(proc_flag="N", **message(3, 2)))
-    async with modules(tmp_path, batch=500) as (oss, client):
+    async with running_modules(tmp_path, batch=500) as (oss, client):
         await fill(client)
         oss.modules["od"].forget([101])
         oss.modules["wfm"].spoil([102])
@@ -93,7 +93,7 @@ async def test_what_agrees_at_the_second_look_did_not_differ(
     database: Database, objects: ObjectStore, tmp_path: Path
 ) -> None:
     """Modules are read while cycles run."""
-    async with modules(tmp_path, batch=500) as (_, client):
+    async with running_modules(tmp_path, batch=500) as (_, client):
         await fill(client)
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply(module, [swap(50, 3, 4)])
@@ -116,7 +116,7 @@ async def test_more_differences_than_fit_are_counted(
 ) -> None:
     """The workbook has the first of them."""
     monkeypatch.setattr(reporting, "SHOWN_MAX", 5)
-    async with modules(tmp_path, batch=500) as (oss, client):
+    async with running_modules(tmp_path, batch=500) as (oss, client):
         await fill(client)
         oss.modules["ed"].spoil(range(111, 121))
         report: DriftReport = await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
@@ -127,7 +127,7 @@ async def test_more_differences_than_fit_are_counted(
 
 async def test_a_module_that_is_away_makes_no_report(database: Database, objects: ObjectStore, tmp_path: Path) -> None:
     """It would look as if it had lost everything."""
-    async with modules(tmp_path, call_fault(Action.ERROR, modules=frozenset({"od"}))) as (_, client):
+    async with running_modules(tmp_path, call_fault(Action.ERROR, modules=frozenset({"od"}))) as (_, client):
         with pytest.raises(ModuleFailure, match="Module od answered GET"):
             await ActivityEnvironment().run(DriftReporting(database, objects, client).report, ORDER)
 

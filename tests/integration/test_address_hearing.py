@@ -19,10 +19,10 @@ from infra.embedded import Stack
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import running_oss
-from tests.address_world import Fault, World
-from tests.exports import working
-from tests.unit import module_peers
-from tests.unit.module_peers import call_fault
+from tests.support import modules as module_peers
+from tests.support.address_world import Fault, World
+from tests.support.modules import call_fault
+from tests.support.worker import running_worker
 from workflows.addresses import AddressCycle
 
 pytestmark = pytest.mark.stack
@@ -212,9 +212,9 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
 ) -> None:
     """Over HTTP: the module answered nothing until long after the last message."""
     async with running_oss(tmp_path) as oss:
-        peers = module_peers.settings(oss.base, tmp_path, retries=0, timeout_seconds=5, breaker_seconds=0)
+        peers = module_peers.module_settings(oss.base, tmp_path, retries=0, timeout_seconds=5, breaker_seconds=0)
         addresses = peers.model_copy(update={"retries": 1})
-        async with working(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
             engine, inbox = running.services.engine, World(settings.database)
 
             async def run(*said: Said) -> None:

@@ -19,8 +19,8 @@ from domain.addresses.messages import Topic
 from infra.database import Database
 from infra.pubsub import Message
 from infra.tables.addresses import AddressMessage, MessageKey, QuarantinedMessage
-from tests.pubsub import create_update, delete, many, swap
-from tests.stack import eventually
+from tests.support.pubsub import create_update, delete, many, swap
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 

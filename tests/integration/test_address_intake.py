@@ -19,9 +19,9 @@ from infra.pubsub import PubSub, PubSubFailure
 from infra.settings import Settings
 from infra.tables.addresses import AddressMessage, QuarantinedMessage
 from sims.pubsub.scenario import Scenario
-from tests.exports import working
-from tests.pubsub import PubSubWorld, create_update, delete, many, pubsub_world, swap
-from tests.stack import eventually
+from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows.addresses import AddressIntake, keeping
 
 pytestmark = pytest.mark.stack
@@ -49,7 +49,7 @@ def named(topic: Topic, ids: Sequence[str]) -> list[tuple[str, str]]:
     return [(topic, each) for each in ids]
 
 
-async def until_all_acknowledged(world: PubSubWorld) -> None:
+async def until_all_acknowledged(world: Intake) -> None:
     """Wait until Pub/Sub has nothing left to deliver."""
     await eventually(lambda: world.waiting == 0)
 
@@ -60,7 +60,7 @@ async def test_each_message_is_in_the_log_once(settings: Settings, database: Dat
     scenario = Scenario(
         seed=seed, reorder=20, duplicate=0.2, delay=0.1, drop_acks=0.1, fail=0.05, wait_seconds=0.2, delay_seconds=0.3
     )
-    async with pubsub_world(settings, scenario, pull_max=50) as world, working(world.settings, QUEUES):
+    async with running_intake(settings, scenario, pull_max=50) as world, running_worker(world.settings, QUEUES):
         publish = world.publisher.publish
         good = named(Topic.CREATE_UPDATE, await publish(Topic.CREATE_UPDATE, *many(300)))
         good += named(Topic.SWAP, await publish(Topic.SWAP, *(swap(n, n + 1) for n in range(1, 101))))
@@ -86,7 +86,7 @@ async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
         await acknowledge(pubsub, subscription, ack_ids)
 
     monkeypatch.setattr(PubSub, "acknowledge", fail_first)
-    async with pubsub_world(settings, deadline_seconds=0.5) as world, working(world.settings, QUEUES):
+    async with running_intake(settings, deadline_seconds=0.5) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.CREATE_UPDATE, *many(20))
         await until_all_acknowledged(world)
 
@@ -108,7 +108,7 @@ async def test_what_cannot_be_written_is_given_back_at_once(
         return await take_in(inbox, delivered)
 
     monkeypatch.setattr(Inbox, "take_in", fail_first)
-    async with pubsub_world(settings, deadline_seconds=600) as world, working(world.settings, QUEUES):
+    async with running_intake(settings, deadline_seconds=600) as world, running_worker(world.settings, QUEUES):
         ids = await world.publisher.publish(Topic.DELETE, delete(1), delete(2))
         await until_all_acknowledged(world)
 
@@ -119,8 +119,8 @@ async def test_what_cannot_be_written_is_given_back_at_once(
 async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Settings, database: Database) -> None:
     """A pull that waits for messages does not keep it from stopping, and the next one goes on with the same runs."""
     scenario = Scenario(wait_seconds=60)
-    async with pubsub_world(settings, scenario, deadline_seconds=5) as world:
-        async with working(world.settings, QUEUES) as running:
+    async with running_intake(settings, scenario, deadline_seconds=5) as world:
+        async with running_worker(world.settings, QUEUES) as running:
             first = await world.publisher.publish(Topic.DELETE, delete(1))
             await until_all_acknowledged(world)
             engine = running.services.engine
@@ -129,7 +129,7 @@ async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Setti
             await running.stop()
             assert time.monotonic() - begun < GRACEFUL_SECONDS
         second = await world.publisher.publish(Topic.DELETE, delete(2))
-        async with working(world.settings, QUEUES):
+        async with running_worker(world.settings, QUEUES):
             await until_all_acknowledged(world)
             assert await _runs(await temporal.connect()) == runs
 
@@ -144,7 +144,10 @@ async def _runs(engine: Client) -> list[str | None]:
 async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of each slice: what was new, what had come before, what could not be read."""
     monkeypatch.setattr(keeping, "Topic", [])  # the worker starts none of its own
-    async with pubsub_world(settings, Scenario(wait_seconds=0.1)) as world, working(world.settings, QUEUES) as running:
+    async with (
+        running_intake(settings, Scenario(wait_seconds=0.1)) as world,
+        running_worker(world.settings, QUEUES) as running,
+    ):
         await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"), create_update(2), b"?")
         await world.publisher.publish(Topic.CREATE_UPDATE, create_update(1, event_id="e"))
         handle = await running.services.engine.start_workflow(
@@ -163,7 +166,7 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
 
 async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> None:
     """An installation that is pushed to starts none, and one that was switched over ends those that run."""
-    async with working(settings, QUEUES) as running:
+    async with running_worker(settings, QUEUES) as running:
         taken = await running.services.engine.execute_workflow(
             AddressIntake.run, IntakeOrder(topic=Topic.SWAP), id="intake-test", task_queue=places.INTAKE_QUEUE
         )

@@ -18,7 +18,7 @@ from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
 from infra.embedded import Stack
-from tests.stack import own_database
+from tests.support.stack import own_database
 
 pytestmark = pytest.mark.stack
 

@@ -26,10 +26,12 @@ from haulage.address_module import Connection
 from infra.embedded import Stack
 from infra.modules import Modules
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
-from tests import module_page
-from tests.address_oracle import Book
-from tests.stack import eventually, own_database
-from tests.unit.module_tables import delete, purge, swap, upsert
+from tests.support import module_page
+from tests.support.address_oracle import ModuleOracle
+from tests.support.module_tables import delete, purge, swap, upsert
+from tests.support.requirements import MARIADB
+from tests.support.stack import own_database
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -86,8 +88,8 @@ async def on_mysql(socket: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Own
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[Path | None]:
     """The socket of a MariaDB, where one is installed: as near to MySQL as this gets."""
-    installer, daemon = shutil.which("mariadb-install-db"), shutil.which("mariadbd")
-    if not installer or not daemon:
+    daemon, installer = MARIADB.find(), shutil.which("mariadb-install-db")
+    if not daemon or not installer:
         yield None
         return
     folder = Path(tempfile.mkdtemp(prefix="haulage-mariadb-"))
@@ -114,7 +116,7 @@ async def owned(
 ) -> AsyncIterator[Owned]:
     """A database with the tables of the page, and with orders."""
     if request.param == "MySQL" and not mariadb:
-        pytest.skip("no MariaDB is installed")
+        MARIADB.miss()
     if mariadb:
         await eventually(mariadb.exists)
     monkeypatch.setenv("MODULE_TOKEN", "s3cret")
@@ -160,7 +162,7 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 @pytest.mark.parametrize("batch", [1, 500])
 async def test_the_example_does_what_the_oracle_does(owned: Owned, tmp_path: Path, batch: int) -> None:
     """Any history, with repeats, one operation at a time."""
-    dice, book = random.Random(11), Book()
+    dice, book = random.Random(11), ModuleOracle()
     history = _history(dice, 150)
     repeated = [each for operation in history for each in [operation] * dice.choice((1, 1, 2))]
 

@@ -28,12 +28,12 @@ from infra.pubsub import Message
 from infra.settings import Settings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import Oss, running_oss
-from tests.door import Door, Reply, opened
-from tests.exports import working
 from tests.integration.test_address_purging import listed
-from tests.stack import eventually
-from tests.unit import module_peers
-from tests.unit.module_tables import upsert
+from tests.support import modules as module_peers
+from tests.support.api import ApiClient, Reply, running_api
+from tests.support.module_tables import upsert
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack
@@ -47,16 +47,16 @@ DRIFT = "/v1/addresses/drift"
 class Office:
     """The API, a worker of the queue of addresses, and the modules."""
 
-    door: Door
+    api_client: ApiClient
     oss: Oss
 
     async def post(self, path: str, **body: Any) -> Reply:
         """Order something."""
-        return await self.door.as_admin("POST", path, **({"json": body} if body else {}))
+        return await self.api_client.as_admin("POST", path, **({"json": body} if body else {}))
 
     async def get(self, path: str, **query: str) -> Reply:
         """Ask for something."""
-        return await self.door.as_admin("GET", path, params=query)
+        return await self.api_client.as_admin("GET", path, params=query)
 
     async def ended(self, path: str) -> dict[str, Any]:
         """What was ordered, once it has ended."""
@@ -72,10 +72,10 @@ class Office:
 async def office(settings: Settings, folder: Path) -> AsyncIterator[Office]:
     """Modules that take batches."""
     async with running_oss(folder) as oss:
-        addresses = module_peers.settings(oss.base, folder, batch=500, retries=0)
+        addresses = module_peers.module_settings(oss.base, folder, batch=500, retries=0)
         tuned = settings.model_copy(update={"addresses": addresses})
-        async with working(tuned, [places.QUEUE]), opened(tuned) as door:
-            yield Office(door, oss)
+        async with running_worker(tuned, [places.QUEUE]), running_api(tuned) as api_client:
+            yield Office(api_client, oss)
 
 
 @pytest.fixture
@@ -87,10 +87,12 @@ async def house(settings: Settings, tmp_path: Path) -> AsyncIterator[Office]:
 
 async def test_cycles_are_paused_and_resumed(settings: Settings, database: Database) -> None:
     """The schedule says by whom and why, and so does the audit."""
-    async with opened(settings) as door:
-        paused = await door.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
-        seen = await door.as_admin("GET", "/v1/addresses/cycle")
-        resumed = await door.as_admin("POST", "/v1/addresses/cycle/resume", json={**SIGNED, "reason": "all is well"})
+    async with running_api(settings) as api_client:
+        paused = await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
+        seen = await api_client.as_admin("GET", "/v1/addresses/cycle")
+        resumed = await api_client.as_admin(
+            "POST", "/v1/addresses/cycle/resume", json={**SIGNED, "reason": "all is well"}
+        )
         schedule = (await temporal.connect()).get_schedule_handle(places.SCHEDULE)
 
         async def woken() -> bool:
@@ -111,9 +113,9 @@ async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None
     """What a look wrote would undo a pause that came after it had read how the schedule stands."""
     schedule = await schedules.ensure(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
-    async with opened(settings) as door:
-        await door.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
-        seen = await door.as_admin("GET", "/v1/addresses/cycle")
+    async with running_api(settings) as api_client:
+        await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
+        seen = await api_client.as_admin("GET", "/v1/addresses/cycle")
     after = await schedule.describe()
     await schedule.delete()
 
@@ -137,11 +139,15 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
     house.oss.set(Scenario())
     assert (await resuming).status == 200
 
-    async def over() -> bool:
-        return not (await house.get("/v1/addresses/cycle")).body["running"]
+    # The schedule would begin another cycle after this one.
+    assert (await house.post("/v1/addresses/cycle/pause", **SIGNED)).status == 200
 
-    await eventually(over)
-    assert (await house.get("/v1/addresses/cycle")).body["progress"] is None
+    async def is_over() -> bool:
+        seen = (await house.get("/v1/addresses/cycle")).body
+        assert bool(seen["running"]) == bool(seen["progress"]), seen
+        return not seen["running"]
+
+    await eventually(is_over)
     await (await schedules.ensure(await temporal.connect(), 3_600)).delete()
     assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
     assert progress["cycle_id"].endswith("-1")
@@ -179,7 +185,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(house: Office, data
 
 async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) -> None:
     """An address that one module lacks is in it."""
-    async with Modules(house.door.settings.addresses) as client:
+    async with Modules(house.api_client.settings.addresses) as client:
         for module in (Module.ED, Module.IM, Module.WFM):
             await client.apply(module, [upsert(1, 7, 1)])
 
@@ -199,15 +205,15 @@ async def test_modules_are_compared_and_the_workbook_is_linked(house: Office) ->
 
 async def test_a_comparison_that_ended_without_a_report_says_why(settings: Settings) -> None:
     """Here somebody has ended it."""
-    async with opened(settings) as door:
-        report = (await door.as_admin("POST", DRIFT)).body["report"]
-        running = await door.as_admin("GET", f"{DRIFT}/{report}")
+    async with running_api(settings) as api_client:
+        report = (await api_client.as_admin("POST", DRIFT)).body["report"]
+        running = await api_client.as_admin("GET", f"{DRIFT}/{report}")
         await (await temporal.connect()).get_workflow_handle(places.drift_id(report)).terminate(reason="too busy today")
 
-        failed = await door.as_admin("GET", f"{DRIFT}/{report}")
+        failed = await api_client.as_admin("GET", f"{DRIFT}/{report}")
 
         async def shown() -> list[Any]:
-            listed = (await door.as_admin("GET", DRIFT)).body["items"]
+            listed = (await api_client.as_admin("GET", DRIFT)).body["items"]
             return [(each["report"], each["progress"], each["different"]) for each in listed]
 
         # The engine finds workflows a moment after they began.
@@ -232,11 +238,11 @@ async def test_the_guide_asks_for_what_there_is(settings: Settings) -> None:
     guide = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "operate-addresses.md").read_text()
     calls = [shlex.split(line, comments=True)[1:] for line in re.findall(r"^ask .+$", guide, re.MULTILINE)]
     replies = []
-    async with opened(settings) as door:
+    async with running_api(settings) as api_client:
         for path, *options in calls:
             method = options[options.index("-X") + 1] if "-X" in options else "GET"
             body = {"json": json.loads(options[options.index("-d") + 1])} if "-d" in options else {}
-            replies.append((path, await door.as_admin(method, f"/v1/addresses/{path}", **body)))
+            replies.append((path, await api_client.as_admin(method, f"/v1/addresses/{path}", **body)))
     engine = await temporal.connect()
     for schedule in (places.SCHEDULE, places.CHECKS):
         await engine.get_schedule_handle(schedule).delete()

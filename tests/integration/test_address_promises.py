@@ -20,8 +20,8 @@ from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Kind, Module, Outcome
 from infra.embedded import Stack
-from tests.address_oracle import Book
-from tests.address_world import Fault, World
+from tests.support.address_oracle import ModuleOracle
+from tests.support.address_world import Fault, World
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -213,9 +213,9 @@ class Promises(RuleBasedStateMachine):
         kept = {address_id for book in books.values() for address_id in book.logical}
         assert {row["address_id"] for row in listed} == kept, "A11"
 
-    def oracle(self, rows: dict[int, dict[str, Any]]) -> Book:
+    def oracle(self, rows: dict[int, dict[str, Any]]) -> ModuleOracle:
         """The recorded cycles, one message after the other."""
-        book = Book()
+        book = ModuleOracle()
         for id_ in (id_ for cycle in self.world.cycles for _, id_ in cycle.done):
             row = rows[id_]
             if not row["superseded_by"] and not row["reason"]:

@@ -23,8 +23,8 @@ from infra.settings import AddressSettings
 from infra.tables.addresses import AddressAction, LogicalDelete
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss
-from tests.unit.module_peers import call_fault, modules
-from tests.unit.module_tables import delete, upsert
+from tests.support.module_tables import delete, upsert
+from tests.support.modules import call_fault, running_modules
 
 pytestmark = pytest.mark.stack
 
@@ -86,7 +86,7 @@ class Bench:
 @asynccontextmanager
 async def bench(database: Database, folder: Path) -> AsyncIterator[Bench]:
     """Modules that take batches."""
-    async with modules(folder, batch=500, retries=0) as (oss, client):
+    async with running_modules(folder, batch=500, retries=0) as (oss, client):
         yield Bench(database, oss, client)
 
 

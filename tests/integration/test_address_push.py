@@ -25,9 +25,9 @@ from infra.tables.addresses import AddressMessage, QuarantinedMessage
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
-from tests.door import Door, Reply, opened
-from tests.pubsub import create_update, many, publisher
-from tests.stack import eventually
+from tests.support.api import ApiClient, Reply, running_api
+from tests.support.pubsub import create_update, many, publisher
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -41,7 +41,7 @@ TOPIC = Topic.CREATE_UPDATE
 class Pushed:
     """An API that is pushed to, and who pushes."""
 
-    door: Door
+    api_client: ApiClient
     sim: PubSubSim
 
     def path(self, topic: str = TOPIC) -> str:
@@ -53,7 +53,7 @@ class Pushed:
         shown = {"key": self.sim.signer.token(email=EMAIL, audience=AUDIENCE)}
         headers = {"Content-Type": "application/json", **options.pop("headers", {})}
         body = io.BytesIO(json.dumps(envelope).encode())
-        return await self.door.ask("POST", self.path(topic), data=body, headers=headers, **(shown | options))
+        return await self.api_client.ask("POST", self.path(topic), data=body, headers=headers, **(shown | options))
 
 
 def envelope(payload: Any, msg_no: str = "1", **fields: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ async def pushed(settings: Settings, scenario: Scenario | None = None, **push: A
             update={"push": settings.addresses.push.model_copy(update=agreed), "message_max_bytes": 1024 * 1024}
         )
         guard = settings.guard.model_copy(update={"allow": [sim.base.removeprefix("http://")]})
-        async with opened(settings.model_copy(update={"addresses": addresses, "guard": guard})) as door:
-            yield Pushed(door, sim)
+        async with running_api(settings.model_copy(update={"addresses": addresses, "guard": guard})) as api_client:
+            yield Pushed(api_client, sim)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_all_that_is_published_gets_into_the_log(settings: Settings, datab
     scenario = Scenario(reorder=20, duplicate=0.2, drop_acks=0.2, delay_seconds=0.1, seed=6)
     async with pushed(settings, scenario) as world, publisher(world.sim.base) as publishing:
         push = {
-            "pushEndpoint": world.door.address + world.path(),
+            "pushEndpoint": world.api_client.address + world.path(),
             "oidcToken": {"serviceAccountEmail": EMAIL, "audience": AUDIENCE},
         }
         await publishing.subscribe(TOPIC, "pushed", ackDeadlineSeconds=0.5, pushConfig=push)
@@ -209,12 +209,12 @@ async def test_a_stranger_is_refused_before_anything_is_read(
 
 async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Pushed) -> None:
     """Each credential opens its own doors."""
-    _, key = await world.door.make_project()
-    admin = world.door.settings.api.admin_key.get_secret_value()
+    _, key = await world.api_client.make_project()
+    admin = world.api_client.settings.api.admin_key.get_secret_value()
 
     replies = [await world.push(envelope(create_update()), key=each) for each in (key, admin)]
     assert [reply.code for reply in replies] == ["push_refused"] * 2
-    opened_by_secret = await world.door.ask("GET", "/v1/projects", key=SECRET)
+    opened_by_secret = await world.api_client.ask("GET", "/v1/projects", key=SECRET)
     assert opened_by_secret.status == 401
 
 

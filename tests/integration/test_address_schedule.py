@@ -19,10 +19,10 @@ from infra.pubsub import Message
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss, running_oss
-from tests.exports import working
-from tests.stack import eventually
-from tests.unit import module_peers
-from tests.unit.module_peers import call_fault
+from tests.support import modules as module_peers
+from tests.support.modules import call_fault
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack
@@ -80,11 +80,11 @@ async def house(settings: Settings, database: Database, tmp_path: Path) -> Async
     """Slow modules, so that there is time to look."""
     async with running_oss(tmp_path) as oss:
         oss.set(Scenario(rules=(call_fault(Action.SLOW, seconds=0.1),)))
-        peers = module_peers.settings(oss.base, tmp_path)
+        peers = module_peers.module_settings(oss.base, tmp_path)
         own = settings.model_copy(
             update={"addresses": peers.model_copy(update={"run_messages": STEP_MESSAGES, "runs": 1})}
         )
-        async with working(own, [places.QUEUE]) as running:
+        async with running_worker(own, [places.QUEUE]) as running:
             engine = running.services.engine
             schedule = await schedules.ensure(engine, 3_600)
             yield House(engine, schedule, database, oss)

@@ -20,9 +20,9 @@ from domain.addresses.states import State
 from infra.database import Database
 from infra.settings import Settings
 from infra.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
-from tests.address_world import World
-from tests.door import Door, Reply, opened
-from tests.stack import eventually
+from tests.support.address_world import World
+from tests.support.api import ApiClient, Reply, running_api
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -58,12 +58,12 @@ DONE: Mapping[str, Mapping[str, Any]] = {
 class Office:
     """The API as an operator reads it."""
 
-    door: Door
+    api_client: ApiClient
     ids: Mapping[str, int]
 
     async def get(self, path: str = PATH, **query: str) -> Reply:
         """Ask for something."""
-        return await self.door.as_admin("GET", path, params=query)
+        return await self.api_client.as_admin("GET", path, params=query)
 
     async def found(self, **query: str) -> list[str]:
         """Which messages are listed, in order."""
@@ -86,8 +86,8 @@ async def office(settings: Settings, database: Database) -> AsyncIterator[Office
         async with database.session() as session:
             session.add(row)
         ids[number] = row.id or 0
-    async with opened(settings) as door:
-        yield Office(door, ids)
+    async with running_api(settings) as api_client:
+        yield Office(api_client, ids)
 
 
 SEARCHES: list[tuple[dict[str, str], list[str]]] = [
@@ -183,8 +183,8 @@ async def test_a_done_message_is_found_in_the_history(office: Office) -> None:
 async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Settings) -> None:
     """A swap whose side is missing says so; once that is there, a retry makes it done."""
     world = World(settings.database)
-    async with opened(settings) as door:
-        office = Office(door, {})
+    async with running_api(settings) as api_client:
+        office = Office(api_client, {})
         await world.begin()
         await world.publish([(Topic.CREATE_UPDATE, "a", {"uprn": 1, "address_id": 1, "record": {}})])
         await world.publish([(Topic.SWAP, "s", {"uprn_1": 1, "uprn_2": 2})])
@@ -195,7 +195,7 @@ async def test_a_message_is_followed_from_its_failure_to_its_end(settings: Setti
         await world.cycle()
 
         signed = {"who": "ann", "reason": "the side is there"}
-        retried = await door.as_admin("POST", f"{PATH}/{waits['id']}/retry", json=signed)
+        retried = await api_client.as_admin("POST", f"{PATH}/{waits['id']}/retry", json=signed)
         await world.cycle()
         done = (await office.get(f"{PATH}/{waits['id']}")).body
     await world.database.close()
@@ -214,8 +214,8 @@ async def test_a_message_names_those_that_it_stands_for(settings: Settings) -> N
     await world.publish([said[0], (Topic.CREATE_UPDATE, "other", {"uprn": 2, "address_id": 2, "record": {}}), said[1]])
     await world.cycle()
     ids = {row["msg_no"]: id_ for id_, row in (await world.rows()).items()}
-    async with opened(settings) as door:
-        last = (await Office(door, ids).get(f"{PATH}/{ids['2']}")).body
+    async with running_api(settings) as api_client:
+        last = (await Office(api_client, ids).get(f"{PATH}/{ids['2']}")).body
     await world.database.close()
 
     assert last["supersedes"] == [ids["1"]]
@@ -246,7 +246,7 @@ async def test_counts_and_ages_are_shown_to_prometheus(office: Office) -> None:
     """Whether cycles run or not."""
 
     async def page() -> str:
-        async with aiohttp.ClientSession() as session, session.get(f"{office.door.address}/metrics") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{office.api_client.address}/metrics") as answer:
             text = await answer.text()
         return text if f'haulage_addresses_open{{state="given_up",topic="{Topic.SWAP}"}} 1.0' in text else ""
 
@@ -270,7 +270,7 @@ async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeyp
 
     monkeypatch.setattr(counting, "count", count)
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.01)
-    looking = asyncio.create_task(watching.show(Database(office.door.settings.database), 2))
+    looking = asyncio.create_task(watching.show(Database(office.api_client.settings.database), 2))
 
     async def told() -> bool:
         return bool(watching.OLDEST.labels(Topic.SWAP, State.GIVEN_UP)._value.get() == 90)

@@ -20,8 +20,8 @@ from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
 from infra.tables.addresses import AddressMessage, QuarantinedMessage
-from tests.door import Door, Reply, opened
-from tests.stack import eventually
+from tests.support.api import ApiClient, Reply, running_api
+from tests.support.waiting import eventually
 from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack
@@ -36,7 +36,7 @@ _HELD_UP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 class Operator:
     """The API as an operator uses it, and the log behind it."""
 
-    door: Door
+    api_client: ApiClient
     database: Database
 
     async def add(self, topic: Topic = Topic.SWAP, **columns: Any) -> int:
@@ -69,18 +69,18 @@ class Operator:
 
     async def post(self, path: str, **body: Any) -> Reply:
         """Order something."""
-        return await self.door.as_admin("POST", f"/v1/addresses/{path}", json=SIGNED | body)
+        return await self.api_client.as_admin("POST", f"/v1/addresses/{path}", json=SIGNED | body)
 
     async def count(self, **query: str) -> Reply:
         """Ask how many would be retried or skipped."""
-        return await self.door.as_admin("GET", "/v1/addresses/messages/failed", params=query)
+        return await self.api_client.as_admin("GET", "/v1/addresses/messages/failed", params=query)
 
 
 @pytest.fixture
 async def operator(settings: Settings, database: Database) -> AsyncIterator[Operator]:
     """The API, and an empty log."""
-    async with opened(settings) as door:
-        yield Operator(door, database)
+    async with running_api(settings) as api_client:
+        yield Operator(api_client, database)
 
 
 async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
@@ -289,7 +289,7 @@ async def test_what_is_mended_leaves_the_quarantine(operator: Operator) -> None:
 
     replies = [await operator.post("quarantine/discard", ids=ids) for ids in ([first, third], [third, 4711])]
 
-    left = await operator.door.as_admin("GET", "/v1/addresses/quarantine")
+    left = await operator.api_client.as_admin("GET", "/v1/addresses/quarantine")
     assert [reply.body["discarded"] for reply in replies] == [2, 0]
     assert [each["id"] for each in left.body["items"]] == [second]
     said = [f"{SIGNED['reason']} ({Topic.DELETE}, message {number})" for number in ("1", "3")]
@@ -303,7 +303,9 @@ async def test_nobody_acts_without_a_name_and_a_reason(operator: Operator) -> No
     paths.append("quarantine/discard")
 
     replies = [
-        await operator.door.as_admin("POST", f"/v1/addresses/{path}", json=body) for path in paths for body in bodies
+        await operator.api_client.as_admin("POST", f"/v1/addresses/{path}", json=body)
+        for path in paths
+        for body in bodies
     ]
 
     assert {reply.status for reply in replies} == {422}

@@ -19,10 +19,10 @@ from infra.database import Database
 from infra.settings import Settings
 from infra.tables.addresses import LogicalDelete
 from sims.oss.server import Oss, running_oss
-from tests.exports import working
 from tests.integration.test_address_purging import listed
-from tests.stack import eventually
-from tests.unit import module_peers
+from tests.support import modules as module_peers
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows.addresses import AddressDrift, AddressPurge, schedules
 
 pytestmark = pytest.mark.stack
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.stack
 async def serving(settings: Settings, folder: Path) -> AsyncIterator[tuple[Oss, Client]]:
     """The modules, and a worker of the queue of addresses."""
     async with running_oss(folder) as oss:
-        addresses = module_peers.settings(oss.base, folder, batch=500)
-        async with working(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        addresses = module_peers.module_settings(oss.base, folder, batch=500)
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
             yield oss, running.services.engine
 
 

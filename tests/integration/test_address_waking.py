@@ -11,7 +11,7 @@ from activities.addresses import waking
 from activities.addresses.waking import Waker
 from infra import temporal
 from infra.settings import Settings
-from tests.stack import eventually
+from tests.support.waiting import eventually
 from workflows.addresses import schedules
 
 pytestmark = pytest.mark.stack

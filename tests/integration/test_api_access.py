@@ -12,7 +12,7 @@ from api.app import ROOMS
 from api.routes import Access, Route
 from domain import projects
 from infra.settings import Settings
-from tests.door import Door, Reply, opened
+from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -47,27 +47,29 @@ class Estate:
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The whole API."""
-    async with opened(settings) as door:
-        yield door
+    async with running_api(settings) as api_client:
+        yield api_client
 
 
-async def make_estate(door: Door) -> Estate:
+async def make_estate(api_client: ApiClient) -> Estate:
     """A project that owns one of everything."""
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     wanted = {"source_url": "http://example.com/rows"}
-    download = await door.ask("POST", "/v1/downloads", key=key, json=wanted)
+    download = await api_client.ask("POST", "/v1/downloads", key=key, json=wanted)
     assert download.status == 202, download.body
     parsed = projects.parse(key)
     assert parsed is not None
     return Estate(project_id, key, parsed.key_id, download.body["task_id"])
 
 
-async def refusals(door: Door, routes: list[Route], estate: Estate, key: str | None) -> dict[str, tuple[int, str]]:
+async def refusals(
+    api_client: ApiClient, routes: list[Route], estate: Estate, key: str | None
+) -> dict[str, tuple[int, str]]:
     """What each route answers to a key."""
     replies: dict[str, Reply] = {
-        route.name: await door.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
+        route.name: await api_client.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
         for route in routes
     }
     return {name: (reply.status, reply.code) for name, reply in replies.items()}
@@ -78,55 +80,55 @@ def all_answer(routes: list[Route], status: int, code: str) -> dict[str, tuple[i
     return {route.name: (status, code) for route in routes}
 
 
-async def test_every_locked_route_refuses_a_caller_without_a_right_key(door: Door) -> None:
+async def test_every_locked_route_refuses_a_caller_without_a_right_key(api_client: ApiClient) -> None:
     """No key, no key of ours, an unknown id, a known id with another secret: 401 everywhere."""
-    estate = await make_estate(door)
+    estate = await make_estate(api_client)
     unknown = projects.Key(key_id="0" * 12, secret="0" * 32).text
     forged = projects.Key(key_id=estate.key_id, secret="0" * 32).text
     wrong = {None: "key_missing", "not-a-key": "key_malformed", unknown: "key_unknown", forged: "key_unknown"}
     for key, code in wrong.items():
-        assert await refusals(door, LOCKED, estate, key) == all_answer(LOCKED, 401, code)
+        assert await refusals(api_client, LOCKED, estate, key) == all_answer(LOCKED, 401, code)
 
 
-async def test_every_locked_route_refuses_a_revoked_key_at_once(door: Door) -> None:
+async def test_every_locked_route_refuses_a_revoked_key_at_once(api_client: ApiClient) -> None:
     """The request after the revocation is already too late, on every route."""
-    estate = await make_estate(door)
-    served = await door.ask("GET", f"/v1/projects/{estate.project_id}", key=estate.key)
-    revoked = await door.as_admin("DELETE", f"/v1/projects/{estate.project_id}/keys/{estate.key_id}")
+    estate = await make_estate(api_client)
+    served = await api_client.ask("GET", f"/v1/projects/{estate.project_id}", key=estate.key)
+    revoked = await api_client.as_admin("DELETE", f"/v1/projects/{estate.project_id}/keys/{estate.key_id}")
     assert (served.status, revoked.status) == (200, 204)
-    assert await refusals(door, LOCKED, estate, estate.key) == all_answer(LOCKED, 401, "key_unknown")
+    assert await refusals(api_client, LOCKED, estate, estate.key) == all_answer(LOCKED, 401, "key_unknown")
 
 
-async def test_what_belongs_to_another_project_is_not_there(door: Door) -> None:
+async def test_what_belongs_to_another_project_is_not_there(api_client: ApiClient) -> None:
     """A right key of another project sees 404, as if the id named nothing."""
-    estate, stranger = await make_estate(door), await door.make_project("stranger")
+    estate, stranger = await make_estate(api_client), await api_client.make_project("stranger")
     routes = [route for route in LOCKED if route.variables]
     assert {route.tag for route in routes} == {"projects", "downloads", "webhooks", "transfers", "orders", "addresses"}
-    assert await refusals(door, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
+    assert await refusals(api_client, routes, estate, stranger[1]) == all_answer(routes, 404, "not_found")
 
 
-async def test_what_needs_the_admin_key_is_not_there_for_a_project(door: Door) -> None:
+async def test_what_needs_the_admin_key_is_not_there_for_a_project(api_client: ApiClient) -> None:
     """A project's key learns nothing about the administration."""
-    estate = await make_estate(door)
+    estate = await make_estate(api_client)
     routes = [route for route in LOCKED if route.access is Access.ADMIN]
-    assert await refusals(door, routes, estate, estate.key) == all_answer(routes, 404, "not_found")
+    assert await refusals(api_client, routes, estate, estate.key) == all_answer(routes, 404, "not_found")
 
 
-async def test_the_admin_key_has_no_project_to_work_on(door: Door) -> None:
+async def test_the_admin_key_has_no_project_to_work_on(api_client: ApiClient) -> None:
     """The tenant comes from the credential alone, and the admin key is no tenant."""
-    estate = await make_estate(door)
+    estate = await make_estate(api_client)
     routes = [route for route in LOCKED if route.access is Access.PROJECT]
-    admin = door.settings.api.admin_key.get_secret_value()
-    assert await refusals(door, routes, estate, admin) == all_answer(routes, 401, "project_key_needed")
+    admin = api_client.settings.api.admin_key.get_secret_value()
+    assert await refusals(api_client, routes, estate, admin) == all_answer(routes, 401, "project_key_needed")
 
 
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer ", "Basic {key}", "{key}", "Bearer {key} {key}", "Bearer {key}é"]
 )
-async def test_a_key_counts_only_as_one_bearer(door: Door, header: str) -> None:
+async def test_a_key_counts_only_as_one_bearer(api_client: ApiClient, header: str) -> None:
     """Nothing but `Authorization: Bearer <key>` is read as a credential."""
-    project_id, key = await door.make_project()
-    reply = await door.ask("GET", f"/v1/projects/{project_id}", headers={"Authorization": header.format(key=key)})
+    project_id, key = await api_client.make_project()
+    reply = await api_client.ask("GET", f"/v1/projects/{project_id}", headers={"Authorization": header.format(key=key)})
     assert reply.status == 401
     assert reply.code in {"key_missing", "key_malformed"}
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
@@ -134,7 +136,7 @@ async def test_a_key_counts_only_as_one_bearer(door: Door, header: str) -> None:
 
 async def test_without_an_admin_key_nobody_is_admin(settings: Settings) -> None:
     """An empty setting locks the administration; it does not open it."""
-    async with opened(settings, admin_key=type(settings.api.admin_key)("")) as door:
+    async with running_api(settings, admin_key=type(settings.api.admin_key)("")) as api_client:
         for key in ("", " ", "x"):
-            reply = await door.ask("GET", "/v1/projects", headers={"Authorization": f"Bearer {key}"})
+            reply = await api_client.ask("GET", "/v1/projects", headers={"Authorization": f"Bearer {key}"})
             assert reply.status == 401

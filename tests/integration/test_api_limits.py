@@ -14,8 +14,8 @@ from pydantic import Field
 from api.models import Answer, Request
 from api.routes import Access, Call, Routes
 from infra.settings import Settings
-from tests.door import Door, opened
-from tests.stack import PATIENCE_SECONDS
+from tests.support.api import ApiClient, running_api
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.stack
 
@@ -51,23 +51,23 @@ async def slow(_call: Call) -> Length:
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The toys, with limits short enough to meet."""
-    async with opened(
+    async with running_api(
         settings,
         [toys],
         body_max_bytes=1_000,
         body_timeout_seconds=1.0,
         request_timeout_seconds=3.0,
         keepalive_seconds=1.0,
-    ) as door:
-        yield door
+    ) as api_client:
+        yield api_client
 
 
-async def exchange(door: Door, *pieces: bytes, pause_seconds: float = 0.0) -> tuple[bytes, float]:
+async def exchange(api_client: ApiClient, *pieces: bytes, pause_seconds: float = 0.0) -> tuple[bytes, float]:
     """Send raw bytes piece by piece; return what came back until the server closed, and after how long."""
     started = time.monotonic()
-    reader, writer = await asyncio.open_connection(*door.host_and_port)
+    reader, writer = await asyncio.open_connection(*api_client.host_and_port)
     received = asyncio.create_task(reader.read())
     for piece in pieces:
         if received.done():
@@ -86,65 +86,89 @@ def head(length: int) -> bytes:
     )
 
 
-async def test_a_body_that_drips_gets_408(door: Door) -> None:
+async def test_a_body_that_drips_gets_408(api_client: ApiClient) -> None:
     """The whole body has one deadline; a byte now and then does not extend it."""
     drops = [bytes([character]) for character in b'{"text": "' + b"x" * 60]
-    answer, seconds = await exchange(door, head(500), *drops, pause_seconds=0.05)
+    answer, seconds = await exchange(api_client, head(500), *drops, pause_seconds=0.05)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer
     assert 1.0 <= seconds < LATE_SECONDS
 
 
-async def test_a_body_that_stops_gets_408_and_the_connection_ends(door: Door) -> None:
+async def test_a_refusal_reaches_a_caller_that_goes_on_sending(api_client: ApiClient) -> None:
+    """The answer and the end of the connection come at once; what is still sent is drained before both sides close."""
+    reader, writer = await asyncio.open_connection(*api_client.host_and_port)
+    writer.write(head(1_000))
+
+    async def drip() -> None:
+        while True:
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+
+    dripping = asyncio.create_task(drip())
+    try:
+        answer = await asyncio.wait_for(reader.read(), LATE_SECONDS)
+        assert not dripping.done(), "the caller was still sending"
+    finally:
+        dripping.cancel()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"\r\nConnection: close\r\n" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "body_timeout"
+
+
+async def test_a_body_that_stops_gets_408_and_the_connection_ends(api_client: ApiClient) -> None:
     """A promised body that never comes does not hold a connection."""
-    answer, seconds = await exchange(door, head(500))
+    answer, seconds = await exchange(api_client, head(500))
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert seconds < LATE_SECONDS
 
 
-async def test_an_idle_connection_is_closed(door: Door) -> None:
+async def test_an_idle_connection_is_closed(api_client: ApiClient) -> None:
     """A connection on which nothing is said ends after the keep-alive time."""
-    answer, seconds = await exchange(door)
+    answer, seconds = await exchange(api_client)
     assert answer == b""
     assert 0.9 <= seconds < LATE_SECONDS
 
 
-async def test_an_idle_connection_is_closed_after_an_answer_too(door: Door) -> None:
+async def test_an_idle_connection_is_closed_after_an_answer_too(api_client: ApiClient) -> None:
     """Keep-alive ends when no further request comes."""
     body = b'{"text": "ab"}'
-    answer, seconds = await exchange(door, head(len(body)) + body)
+    answer, seconds = await exchange(api_client, head(len(body)) + body)
     assert answer.endswith(b'{"length":2}')
     assert 0.9 <= seconds < LATE_SECONDS
 
 
-async def test_headers_that_drip_end_the_connection(door: Door) -> None:
+async def test_headers_that_drip_end_the_connection(api_client: ApiClient) -> None:
     """Half a request head is idle too."""
-    answer, seconds = await exchange(door, *([b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40), pause_seconds=0.05)
+    answer, seconds = await exchange(
+        api_client, *([b"GET /toys/slow HTTP/1.1\r\n"] + [b"A: b\r\n"] * 40), pause_seconds=0.05
+    )
     assert answer == b""
     assert seconds < LATE_SECONDS
 
 
-async def test_a_declared_body_too_large_is_refused_unread(door: Door) -> None:
+async def test_a_declared_body_too_large_is_refused_unread(api_client: ApiClient) -> None:
     """The promise alone is enough for a 413."""
-    reply = await door.ask("POST", "/toys", json={"text": "x" * 2_000})
+    reply = await api_client.ask("POST", "/toys", json={"text": "x" * 2_000})
     assert (reply.status, reply.code) == (413, "body_too_large")
     assert "1,000 bytes" in reply.body["detail"]
 
 
-async def test_a_streamed_body_too_large_is_refused(door: Door) -> None:
+async def test_a_streamed_body_too_large_is_refused(api_client: ApiClient) -> None:
     """A body without a declared length is counted while it is read."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b" " * 100
 
-    reply = await door.ask("POST", "/toys", data=pieces(), headers={"Content-Type": "application/json"})
+    reply = await api_client.ask("POST", "/toys", data=pieces(), headers={"Content-Type": "application/json"})
     assert (reply.status, reply.code) == (413, "body_too_large")
 
 
-async def test_a_request_that_takes_too_long_gets_503(door: Door) -> None:
+async def test_a_request_that_takes_too_long_gets_503(api_client: ApiClient) -> None:
     """Our own slowness has an end, and the answer says to try again."""
-    reply = await door.ask("GET", "/toys/slow")
+    reply = await api_client.ask("GET", "/toys/slow")
     assert (reply.status, reply.code) == (503, "unavailable")
     assert int(reply.headers["Retry-After"]) > 0
 
@@ -160,9 +184,9 @@ async def test_a_request_that_takes_too_long_gets_503(door: Door) -> None:
         b"POST /toys HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
 )
-async def test_what_is_not_http_gets_a_problem_and_nothing_of_the_server(door: Door, raw: bytes) -> None:
+async def test_what_is_not_http_gets_a_problem_and_nothing_of_the_server(api_client: ApiClient, raw: bytes) -> None:
     """Even an answer to noise is a problem with a request id, and does not say which server wrote it."""
-    answer, _ = await exchange(door, raw)
+    answer, _ = await exchange(api_client, raw)
     header, _, body = answer.partition(b"\r\n\r\n")
     assert header.split(b" ", 2)[1] == b"400"
     assert json.loads(body)["code"] == "malformed_request"
@@ -171,31 +195,31 @@ async def test_what_is_not_http_gets_a_problem_and_nothing_of_the_server(door: D
 
 
 @pytest.mark.parametrize(("pause_seconds", "status"), [(0.0, b"400"), (0.5, b"408")])
-async def test_a_broken_chunk_is_answered(door: Door, pause_seconds: float, status: bytes) -> None:
+async def test_a_broken_chunk_is_answered(api_client: ApiClient, pause_seconds: float, status: bytes) -> None:
     """A body whose framing breaks is refused; where it breaks later, at the deadline, as the rest never comes."""
     start = b"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"zz\r\nnot a chunk\r\n"
     pieces = [start, chunk] if pause_seconds else [start + chunk]
-    answer, _ = await exchange(door, *pieces, pause_seconds=pause_seconds)
+    answer, _ = await exchange(api_client, *pieces, pause_seconds=pause_seconds)
     assert answer.split(b" ", 2)[1] == status
     assert b"application/problem+json" in answer
 
 
-async def test_a_body_too_large_that_comes_at_once_is_refused(door: Door) -> None:
+async def test_a_body_too_large_that_comes_at_once_is_refused(api_client: ApiClient) -> None:
     """In one piece with its head and without a length: it is there before anybody can stop it, and is not taken."""
     start = b"POST /toys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b'{"text": "' + b"a" * 1_200 + b'"}'
-    answer, _ = await exchange(door, start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    answer, _ = await exchange(api_client, start + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
     assert answer.split(b" ", 2)[1] == b"413"
     assert b"body_too_large" in answer
 
 
-async def test_dripping_callers_do_not_slow_down_others(door: Door) -> None:
+async def test_dripping_callers_do_not_slow_down_others(api_client: ApiClient) -> None:
     """A hundred connections that drip cost the next caller nothing."""
-    drips = [asyncio.create_task(exchange(door, head(500))) for _ in range(100)]
+    drips = [asyncio.create_task(exchange(api_client, head(500))) for _ in range(100)]
     await asyncio.wait(drips, timeout=0.1)
     started = time.monotonic()
-    reply = await door.ask("POST", "/toys", json={"text": "abc"})
+    reply = await api_client.ask("POST", "/toys", json={"text": "abc"})
     seconds = time.monotonic() - started
     answers = [answer for answer, _ in await asyncio.gather(*drips)]
     assert reply.body == {"length": 3}
@@ -217,11 +241,11 @@ async def test_requests_under_way_finish_when_the_server_stops(settings: Setting
         return Length(length=1)
 
     async with aiohttp.ClientSession() as session:
-        async with opened(settings, [room]) as door:
-            pending = asyncio.create_task(session.get(f"{door.address}/gate"))
+        async with running_api(settings, [room]) as api_client:
+            pending = asyncio.create_task(session.get(f"{api_client.address}/gate"))
             await entered.wait()
             asyncio.get_running_loop().call_later(0.2, gate.set)
         answer = await pending
         assert await answer.json() == {"length": 1}
         with pytest.raises(aiohttp.ClientConnectionError):
-            await session.get(f"{door.address}/gate")
+            await session.get(f"{api_client.address}/gate")

@@ -15,9 +15,9 @@ from api.overview import engine
 from domain import projects
 from infra.database import Database
 from infra.settings import Settings
-from tests.door import Door, opened
-from tests.exports import working
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support.api import ApiClient, running_api
+from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.support.worker import running_worker
 
 pytestmark = pytest.mark.stack
 
@@ -49,10 +49,10 @@ _SLICE = """
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The whole API."""
-    async with opened(settings) as door:
-        yield door
+    async with running_api(settings) as api_client:
+        yield api_client
 
 
 def figures(body: dict[str, Any], room: str) -> dict[str, Any]:
@@ -116,16 +116,16 @@ async def lay_out_job(database: Database, project_ids: list[str], *, over: bool)
                 await connection.execute(_TARGET, job, 10 * shard + place, shard, state)
 
 
-async def test_a_project_sees_its_own_figures_and_the_admin_all(door: Door, database: Database) -> None:
+async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiClient, database: Database) -> None:
     """Every room counts what runs, waits and failed for each project apart."""
-    (one, key), (two, _) = await door.make_project("one"), await door.make_project("two")
+    (one, key), (two, _) = await api_client.make_project("one"), await api_client.make_project("two")
     await lay_out(database, one, 1)
     await lay_out(database, two, 2)
     for over in (False, True):
         await lay_out_job(database, [one, two], over=over)
-    own = (await door.ask("GET", "/v1/overview", key=key)).body
-    every = (await door.as_admin("GET", "/v1/overview")).body
-    within = (await door.as_admin("GET", "/v1/overview", headers={"Haulage-Project": two})).body
+    own = (await api_client.ask("GET", "/v1/overview", key=key)).body
+    every = (await api_client.as_admin("GET", "/v1/overview")).body
+    within = (await api_client.as_admin("GET", "/v1/overview", headers={"Haulage-Project": two})).body
     for room, mine, others in (
         ("downloads", (1, 1, 1), (2, 2, 2)),
         # Failed: one in the job that goes on, two in the one that is over.
@@ -142,17 +142,17 @@ async def test_a_project_sees_its_own_figures_and_the_admin_all(door: Door, data
     assert figures(own, "orders")["failed_since"] is None
 
 
-async def test_what_somebody_should_look_at_is_named(door: Door, database: Database) -> None:
+async def test_what_somebody_should_look_at_is_named(api_client: ApiClient, database: Database) -> None:
     """Queues without workers, platforms that nobody serves, types that are paused, tasks that nobody comes for."""
-    (one, key), (two, _) = await door.make_project("one"), await door.make_project("two")
+    (one, key), (two, _) = await api_client.make_project("one"), await api_client.make_project("two")
     await lay_out(database, one, 1)
     await lay_out(database, two, 2)
 
     def concerns(body: dict[str, Any], room: str) -> dict[str, int]:
         return {each["trouble"]: each["count"] for each in figures(body, room)["concerns"]}
 
-    own = (await door.ask("GET", "/v1/overview", key=key)).body
-    every = (await door.as_admin("GET", "/v1/overview")).body
+    own = (await api_client.ask("GET", "/v1/overview", key=key)).body
+    every = (await api_client.as_admin("GET", "/v1/overview")).body
     assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1}
     assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2}
     assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10}
@@ -163,10 +163,10 @@ async def test_what_somebody_should_look_at_is_named(door: Door, database: Datab
 async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -> None:
     """Addresses, the engine's queues and the way to its own pages."""
     ui = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
-    async with opened(settings.model_copy(update={"engine": ui})) as door:
-        _, key = await door.make_project()
-        own = (await door.ask("GET", "/v1/overview", key=key)).body
-        every = (await door.as_admin("GET", "/v1/overview")).body
+    async with running_api(settings.model_copy(update={"engine": ui})) as api_client:
+        _, key = await api_client.make_project()
+        own = (await api_client.ask("GET", "/v1/overview", key=key)).body
+        every = (await api_client.as_admin("GET", "/v1/overview")).body
     assert [each["room"] for each in own["rooms"]] == ["downloads", "transfers", "orders", "tasks"]
     assert [each["room"] for each in every["rooms"]] == ["downloads", "transfers", "orders", "addresses", "tasks"]
     assert own["queues"] == []
@@ -175,24 +175,24 @@ async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -
     assert {each["name"]: each["ok"] for each in own["parts"]} == {"database": True, "engine": True, "bucket": True}
 
 
-async def test_workers_are_seen_at_the_queues_that_they_poll(door: Door) -> None:
+async def test_workers_are_seen_at_the_queues_that_they_poll(api_client: ApiClient) -> None:
     """And what waits at the others is counted there."""
-    async with working(door.settings, ["tasks"]):
+    async with running_worker(api_client.settings, ["tasks"]):
 
         async def polled() -> bool:
-            queues = (await door.as_admin("GET", "/v1/overview")).body["queues"]
+            queues = (await api_client.as_admin("GET", "/v1/overview")).body["queues"]
             return {each["name"] for each in queues if each["workers"]} == {"tasks"}
 
         await eventually(polled)
 
 
-async def test_a_download_that_nobody_took_up_waits(door: Door, database: Database) -> None:
+async def test_a_download_that_nobody_took_up_waits(api_client: ApiClient, database: Database) -> None:
     """It has no row yet: the engine knows of it, until a worker writes one."""
-    project_id, key = await door.make_project()
-    made = await door.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
+    project_id, key = await api_client.make_project()
+    made = await api_client.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
 
     async def waiting(count: int) -> bool:
-        return counts((await door.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
+        return counts((await api_client.ask("GET", "/v1/overview", key=key)).body, "downloads") == (0, count, 0)
 
     await eventually(lambda: waiting(1))
     async with database.connection() as connection:
@@ -201,7 +201,7 @@ async def test_a_download_that_nobody_took_up_waits(door: Door, database: Databa
 
 
 async def test_the_engine_s_index_is_asked_seldom_however_many_look(
-    door: Door, monkeypatch: pytest.MonkeyPatch
+    api_client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes ten questions a second from everybody together; and when it does not answer, all else is shown."""
     asked = []
@@ -211,7 +211,7 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
         raise ConnectionError("no index")
 
     monkeypatch.setattr(engine, "unrecorded", unrecorded)
-    seen = await asyncio.gather(*(door.as_admin("GET", "/v1/overview") for _ in range(50)))
+    seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
     assert {each.status for each in seen} == {200}
     assert len(asked) == 1
 
@@ -226,24 +226,26 @@ async def next_event(answer: aiohttp.ClientResponse) -> dict[str, Any]:
             return overview
 
 
-def watching(door: Door, key: str) -> Any:
+def watching(api_client: ApiClient, key: str) -> Any:
     """A stream of overviews."""
-    url = f"{door.address}/v1/overview/events"
-    return door.session.get(url, headers={"Authorization": f"Bearer {key}"})
+    url = f"{api_client.address}/v1/overview/events"
+    return api_client.session.get(url, headers={"Authorization": f"Bearer {key}"})
 
 
-async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(door: Door, database: Database) -> None:
+async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(
+    api_client: ApiClient, database: Database
+) -> None:
     """At once and then every two seconds, what is new included; and never again once the key opens nothing."""
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     parsed = projects.parse(key)
     assert parsed is not None
-    async with watching(door, key) as answer:
+    async with watching(api_client, key) as answer:
         assert counts(await next_event(answer), "downloads") == (0, 0, 0)
         await lay_out(database, project_id, 1)
         async with asyncio.timeout(PATIENCE_SECONDS):
             while counts(await next_event(answer), "downloads") != (1, 1, 1):
                 pass
-        await door.as_admin("DELETE", f"/v1/projects/{project_id}/keys/{parsed.key_id}")
+        await api_client.as_admin("DELETE", f"/v1/projects/{project_id}/keys/{parsed.key_id}")
         await lay_out(database, project_id, 2)
         while line := await answer.content.readline():
             # One more may have been on its way; what came after the key's end is in none.
@@ -252,15 +254,15 @@ async def test_a_watcher_is_told_again_and_again_until_the_key_is_revoked(door: 
 
 async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -> None:
     """The next one is told to come back; one that closes makes room."""
-    async with opened(settings, streams_per_project=1) as door:
-        _, key = await door.make_project()
-        async with watching(door, key) as first:
+    async with running_api(settings, streams_per_project=1) as api_client:
+        _, key = await api_client.make_project()
+        async with watching(api_client, key) as first:
             await next_event(first)
-            async with watching(door, key) as second:
+            async with watching(api_client, key) as second:
                 assert second.status == 429
 
         async def there_is_room() -> bool:
-            async with watching(door, key) as third:
+            async with watching(api_client, key) as third:
                 return bool(third.status == 200)
 
         await eventually(there_is_room)
@@ -269,9 +271,9 @@ async def test_a_project_holds_so_many_streams_and_no_more(settings: Settings) -
 async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
     """It waits for nobody who only looks."""
     async with aiohttp.ClientSession() as session:
-        async with opened(settings) as door:
-            _, key = await door.make_project()
-            url = f"{door.address}/v1/overview/events"
+        async with running_api(settings) as api_client:
+            _, key = await api_client.make_project()
+            url = f"{api_client.address}/v1/overview/events"
             answer = await session.get(url, headers={"Authorization": f"Bearer {key}"})
             await next_event(answer)
         while await answer.content.readline():

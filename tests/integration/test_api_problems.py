@@ -15,7 +15,7 @@ from api.problems import Problem
 from api.routes import Access, Call, Routes
 from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault
 from infra.settings import Settings
-from tests.door import Door, opened
+from tests.support.api import ApiClient, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -104,10 +104,10 @@ async def wrap(_call: Call, body: Toy) -> Echo:
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The toys."""
-    async with opened(settings, [toys, enveloped]) as door:
-        yield door
+    async with running_api(settings, [toys, enveloped]) as api_client:
+        yield api_client
 
 
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -139,31 +139,31 @@ BODIES = [
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "QUERY"])
-async def test_an_unknown_address_gets_404(door: Door, method: str) -> None:
+async def test_an_unknown_address_gets_404(api_client: ApiClient, method: str) -> None:
     """What is not in the table is a problem too."""
-    reply = await door.ask(method, "/nothing/here")
+    reply = await api_client.ask(method, "/nothing/here")
     assert (reply.status, reply.code) == (404, "not_found")
 
 
-async def test_a_wrong_method_gets_405_with_the_right_ones(door: Door) -> None:
+async def test_a_wrong_method_gets_405_with_the_right_ones(api_client: ApiClient) -> None:
     """The answer names what the address takes."""
-    reply = await door.ask("PUT", "/toys")
+    reply = await api_client.ask("PUT", "/toys")
     assert (reply.status, reply.code) == (405, "method_not_allowed")
     assert set(reply.headers["Allow"].split(",")) == {"DELETE", "GET", "POST"}
     assert "Use DELETE, GET, POST." in reply.body["detail"]
 
 
-async def test_bad_bodies_get_their_sentence(door: Door) -> None:
+async def test_bad_bodies_get_their_sentence(api_client: ApiClient) -> None:
     """Every body that cannot be taken is the caller's fault, told in one sentence, and never a 500."""
     for body, status, code, sentence in BODIES:
-        reply = await door.ask("POST", "/toys", data=body, headers=JSON_HEADERS)
+        reply = await api_client.ask("POST", "/toys", data=body, headers=JSON_HEADERS)
         assert (reply.status, reply.code) == (status, code), (body[:80], reply.body)
         assert sentence in reply.body["detail"], body[:80]
 
 
-async def test_all_wrong_fields_are_listed_with_their_paths(door: Door) -> None:
+async def test_all_wrong_fields_are_listed_with_their_paths(api_client: ApiClient) -> None:
     """One answer tells everything that is wrong."""
-    reply = await door.ask("POST", "/toys", json={"name": 7, "parts": ["a", 1], "shape": "round"})
+    reply = await api_client.ask("POST", "/toys", json={"name": 7, "parts": ["a", 1], "shape": "round"})
     assert [error["path"] for error in reply.body["errors"]] == ["size", "name", "parts[1]", "shape"]
     assert reply.body["detail"] == "size: this field is missing; add it. 3 more under `errors`."
 
@@ -178,9 +178,11 @@ async def test_all_wrong_fields_are_listed_with_their_paths(door: Door) -> None:
         (JSON_HEADERS | {"Content-Encoding": "gzip"}, "unsupported_encoding"),
     ],
 )
-async def test_only_plain_json_is_taken(door: Door, headers: dict[str, str], code: str) -> None:
+async def test_only_plain_json_is_taken(api_client: ApiClient, headers: dict[str, str], code: str) -> None:
     """A body that does not say that it is JSON is not read as JSON."""
-    reply = await door.ask("POST", "/toys", data=b'{"size": 1}', headers=headers, skip_auto_headers=["Content-Type"])
+    reply = await api_client.ask(
+        "POST", "/toys", data=b'{"size": 1}', headers=headers, skip_auto_headers=["Content-Type"]
+    )
     assert (reply.status, reply.code) == (415, code)
 
 
@@ -196,27 +198,27 @@ async def test_only_plain_json_is_taken(door: Door, headers: dict[str, str], cod
         ("limit=99999999999999999999999999999", "limit", "is outside 1–100"),
     ],
 )
-async def test_a_wrong_query_gets_its_sentence(door: Door, query: str, path: str, sentence: str) -> None:
+async def test_a_wrong_query_gets_its_sentence(api_client: ApiClient, query: str, path: str, sentence: str) -> None:
     """The parameter is named, and what may stand there."""
-    reply = await door.ask("GET", f"/toys?{query}")
+    reply = await api_client.ask("GET", f"/toys?{query}")
     assert (reply.status, reply.code) == (422, "invalid_request")
     (error,) = reply.body["errors"]
     assert error["path"] == path
     assert sentence in error["message"]
 
 
-async def test_a_route_without_query_names_what_it_does_not_take(door: Door) -> None:
+async def test_a_route_without_query_names_what_it_does_not_take(api_client: ApiClient) -> None:
     """A parameter that nothing reads is an error, not silence."""
-    reply = await door.ask("DELETE", "/toys?force=true")
+    reply = await api_client.ask("DELETE", "/toys?force=true")
     assert reply.status == 422
     assert reply.body["detail"] == "force: nothing can be set here; remove it."
 
 
-async def test_right_requests_reach_their_handlers(door: Door) -> None:
+async def test_right_requests_reach_their_handlers(api_client: ApiClient) -> None:
     """Body, query and an empty answer work as declared."""
-    made = await door.ask("POST", "/toys", json={"size": 1})
-    asked = await door.ask("GET", "/toys?limit=5&word=a")
-    cleared = await door.ask("DELETE", "/toys")
+    made = await api_client.ask("POST", "/toys", json={"size": 1})
+    asked = await api_client.ask("GET", "/toys?limit=5&word=a")
+    cleared = await api_client.ask("DELETE", "/toys")
     assert (made.status, made.body) == (201, {"seen": {"size": 1, "name": "", "parts": []}})
     assert asked.body == {"seen": {"limit": 5, "word": "a"}}
     assert (cleared.status, cleared.body) == (204, "")
@@ -234,17 +236,17 @@ async def test_right_requests_reach_their_handlers(door: Door) -> None:
         ("SourceFault", 502),
     ],
 )
-async def test_each_kind_of_fault_has_its_status(door: Door, kind: str, status: int) -> None:
+async def test_each_kind_of_fault_has_its_status(api_client: ApiClient, kind: str, status: int) -> None:
     """A fault raised anywhere below becomes a problem with its own code and both sentences."""
-    reply = await door.ask("GET", f"/toys/faults/{kind}")
+    reply = await api_client.ask("GET", f"/toys/faults/{kind}")
     assert (reply.status, reply.code) == (status, "toy_fault")
     assert reply.body["detail"] == "The toy is wrong. Take another."
 
 
-async def test_our_own_failure_tells_only_the_request_id(door: Door) -> None:
+async def test_our_own_failure_tells_only_the_request_id(api_client: ApiClient) -> None:
     """The answer gives nothing away; the log has the reason under the same id."""
     with capture_logs() as logs:
-        reply = await door.ask("GET", "/toys/broken", headers={"X-Request-Id": "ticket-1234"})
+        reply = await api_client.ask("GET", "/toys/broken", headers={"X-Request-Id": "ticket-1234"})
     assert (reply.status, reply.code) == (500, "internal_error")
     assert "swordfish" not in str(reply.body)
     assert "ticket-1234" in reply.body["detail"]
@@ -252,9 +254,9 @@ async def test_our_own_failure_tells_only_the_request_id(door: Door) -> None:
     assert "swordfish" in repr(failed["exc_info"])
 
 
-async def test_a_part_that_is_down_gets_503_and_a_pause(door: Door) -> None:
+async def test_a_part_that_is_down_gets_503_and_a_pause(api_client: ApiClient) -> None:
     """An outage says that the same request may work in a moment, and nothing about our insides."""
-    reply = await door.ask("GET", "/toys/outage")
+    reply = await api_client.ask("GET", "/toys/outage")
     assert (reply.status, reply.code) == (503, "unavailable")
     assert int(reply.headers["Retry-After"]) > 0
     assert "5432" not in str(reply.body)
@@ -264,49 +266,49 @@ async def test_a_database_that_is_down_gets_503(settings: Settings) -> None:
     """So does a key that cannot be looked up."""
     url = SecretStr("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none")
     settings = settings.model_copy(update={"database": settings.database.model_copy(update={"url": url})})
-    async with opened(settings) as door:
-        reply = await door.as_admin("GET", "/v1/projects")
+    async with running_api(settings) as api_client:
+        reply = await api_client.as_admin("GET", "/v1/projects")
     assert (reply.status, reply.code) == (503, "unavailable")
 
 
-async def test_a_room_can_show_problems_in_its_own_envelope(door: Door) -> None:
+async def test_a_room_can_show_problems_in_its_own_envelope(api_client: ApiClient) -> None:
     """Faults, validation and failures of such a room all go through its renderer."""
-    _, key = await opened_project(door)
-    nobody = await door.ask("POST", "/enveloped", json={"size": 1})
-    wrong = await door.ask("POST", "/enveloped", key=key, json={"size": -1})
+    _, key = await opened_project(api_client)
+    nobody = await api_client.ask("POST", "/enveloped", json={"size": 1})
+    wrong = await api_client.ask("POST", "/enveloped", key=key, json={"size": -1})
     assert (nobody.status, nobody.body["code"]) == (200, 401)
     assert (wrong.status, wrong.body["code"]) == (200, 422)
     assert wrong.body["msg"].startswith("size: -1 is outside")
 
 
-async def opened_project(door: Door) -> tuple[str, str]:
+async def opened_project(api_client: ApiClient) -> tuple[str, str]:
     """A project made through the whole API, for a door that serves only toys."""
-    async with opened(door.settings) as whole:
+    async with running_api(api_client.settings) as whole:
         return await whole.make_project()
 
 
 @pytest.mark.parametrize("given", ["0123456789abcdef", "a.b:c_d-e", "A" * 64])
-async def test_a_sane_request_id_comes_back(door: Door, given: str) -> None:
+async def test_a_sane_request_id_comes_back(api_client: ApiClient, given: str) -> None:
     """Callers can follow their own id through our logs."""
     with capture_logs() as logs:
-        reply = await door.ask("GET", "/toys", headers={"X-Request-Id": given})
+        reply = await api_client.ask("GET", "/toys", headers={"X-Request-Id": given})
     assert reply.headers["X-Request-Id"] == given
     assert [entry["route"] for entry in logs if entry["event"] == "request_served"] == ["GET /toys"]
 
 
 @pytest.mark.parametrize("given", ["", "short", "A" * 65, "has space inside", "semi;colon;here", "ümlaut-ümlaut"])
-async def test_another_request_id_is_replaced(door: Door, given: str) -> None:
+async def test_another_request_id_is_replaced(api_client: ApiClient, given: str) -> None:
     """What could confuse a log does not reach it."""
-    reply = await door.ask("GET", "/toys", headers={"X-Request-Id": given})
+    reply = await api_client.ask("GET", "/toys", headers={"X-Request-Id": given})
     assert reply.headers["X-Request-Id"] != given
     assert len(reply.headers["X-Request-Id"]) == 32
 
 
 @pytest.mark.parametrize("path", ["/toys", "/nothing", "/toys/broken", "/toys?limit=0"])
-async def test_every_answer_is_dressed(door: Door, path: str) -> None:
+async def test_every_answer_is_dressed(api_client: ApiClient, path: str) -> None:
     """Security headers are on every answer, and none says which server wrote it."""
     with capture_logs():
-        reply = await door.ask("GET", path)
+        reply = await api_client.ask("GET", path)
     assert "Server" not in reply.headers
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
     assert reply.headers["X-Frame-Options"] == "DENY"
@@ -315,8 +317,8 @@ async def test_every_answer_is_dressed(door: Door, path: str) -> None:
     assert reply.headers["Cache-Control"] == "no-store"
 
 
-async def test_an_unreadable_path_variable_names_nothing(door: Door) -> None:
+async def test_an_unreadable_path_variable_names_nothing(api_client: ApiClient) -> None:
     """An id that none of ours could be is missing, whatever it holds."""
     for kind in ("%00", "1", "%ff", "a%2Fb", "%F0%9F%9A%9A"):
-        reply = await door.ask("GET", f"/toys/faults/{kind}")
+        reply = await api_client.ask("GET", f"/toys/faults/{kind}")
         assert (reply.status, reply.code) == (404, "not_found")

@@ -14,7 +14,7 @@ from domain import projects
 from domain.sealed import Sealed
 from infra.sealing import Sealer
 from infra.settings import Settings
-from tests.door import Door, Reply, opened
+from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -22,10 +22,10 @@ OURS = {"Haulage-Console": "1"}
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The whole API."""
-    async with opened(settings) as door:
-        yield door
+    async with running_api(settings) as api_client:
+        yield api_client
 
 
 def morsel(reply: Reply) -> Morsel[str]:
@@ -33,67 +33,67 @@ def morsel(reply: Reply) -> Morsel[str]:
     return SimpleCookie(reply.headers["Set-Cookie"])[cookies.NAME]
 
 
-def admin_key(door: Door) -> str:
+def admin_key(api_client: ApiClient) -> str:
     """The admin key."""
-    return door.settings.api.admin_key.get_secret_value()
+    return api_client.settings.api.admin_key.get_secret_value()
 
 
-async def sign_in(door: Door, key: str) -> dict[str, str]:
+async def sign_in(api_client: ApiClient, key: str) -> dict[str, str]:
     """The header that a browser sends from then on."""
-    reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+    reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
     assert reply.status == 200, reply.body
     return {"Cookie": f"{cookies.NAME}={morsel(reply).value}"}
 
 
-async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(door: Door) -> None:
+async def test_a_key_shown_once_becomes_a_cookie_that_scripts_cannot_read(api_client: ApiClient) -> None:
     """And the cookie tells its owner as the key would."""
-    project_id, key = await door.make_project("Billing")
-    reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+    project_id, key = await api_client.make_project("Billing")
+    reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
     cookie = morsel(reply)
     assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["secure"]) == (True, "Strict", "/", "")
-    assert 0 < int(cookie["max-age"]) <= door.settings.api.session_hours * 3600
+    assert 0 < int(cookie["max-age"]) <= api_client.settings.api.session_hours * 3600
     assert (reply.body["project_id"], reply.body["project_name"], reply.body["is_admin"]) == (
         project_id,
         "Billing",
         False,
     )
-    known = await door.ask("GET", "/v1/session", headers=await sign_in(door, key))
+    known = await api_client.ask("GET", "/v1/session", headers=await sign_in(api_client, key))
     assert known.body["project_id"] == project_id
     assert known.body["expires_at"] is not None
-    by_key = await door.ask("GET", "/v1/session", key=key)
+    by_key = await api_client.ask("GET", "/v1/session", key=key)
     assert by_key.body == {**known.body, "expires_at": None}
 
 
 async def test_only_the_admin_is_told_where_the_engine_s_own_pages_are(settings: Settings) -> None:
     """They show the workflows of all projects."""
     engine = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
-    async with opened(settings.model_copy(update={"engine": engine})) as door:
-        project_id, key = await door.make_project()
-        own = await door.ask("GET", "/v1/session", key=key)
+    async with running_api(settings.model_copy(update={"engine": engine})) as api_client:
+        project_id, key = await api_client.make_project()
+        own = await api_client.ask("GET", "/v1/session", key=key)
         assert (own.body["ui_url"], own.body["namespace"]) == (None, None)
-        within = await door.as_admin("GET", "/v1/session", headers={"Haulage-Project": project_id})
+        within = await api_client.as_admin("GET", "/v1/session", headers={"Haulage-Project": project_id})
         assert (within.body["is_admin"], within.body["project_id"]) == (True, project_id)
         assert within.body["ui_url"] == "http://temporal.example.com"
-        assert (await door.as_admin("GET", "/v1/session")).body["project_id"] is None
+        assert (await api_client.as_admin("GET", "/v1/session")).body["project_id"] is None
 
 
-async def test_the_cookie_holds_no_key(door: Door) -> None:
+async def test_the_cookie_holds_no_key(api_client: ApiClient) -> None:
     """Not even whoever has the keys that seal it reads more than the key's id."""
-    _, key = await door.make_project()
-    header = await sign_in(door, key)
+    _, key = await api_client.make_project()
+    header = await sign_in(api_client, key)
     token = header["Cookie"].partition("=")[2]
-    text = Sealer(door.settings.secrets).open(Sealed(token=token + "=" * (-len(token) % 4)))
+    text = Sealer(api_client.settings.secrets).open(Sealed(token=token + "=" * (-len(token) % 4)))
     parsed = projects.parse(key)
     assert parsed is not None
     assert parsed.key_id in text
     assert parsed.secret not in text
 
 
-async def test_a_wrong_key_begins_no_session(door: Door) -> None:
+async def test_a_wrong_key_begins_no_session(api_client: ApiClient) -> None:
     """The same answers as a wrong key gets everywhere."""
     unknown = projects.Key(key_id="0" * 12, secret="0" * 32).text
     for key, code in {"not-a-key": "key_malformed", unknown: "key_unknown"}.items():
-        reply = await door.ask("POST", "/v1/session", json={"api_key": key})
+        reply = await api_client.ask("POST", "/v1/session", json={"api_key": key})
         assert (reply.status, reply.code) == (401, code)
         assert "Set-Cookie" not in reply.headers
 
@@ -103,8 +103,8 @@ async def test_a_wrong_key_begins_no_session(door: Door) -> None:
 )
 async def test_where_there_is_https_the_cookie_keeps_to_it(settings: Settings, header: dict[str, str]) -> None:
     """A proxy ends it before us."""
-    async with opened(settings, public_base="" if header else "https://haulage.example.com") as door:
-        reply = await door.ask("POST", "/v1/session", json={"api_key": admin_key(door)}, headers=header)
+    async with running_api(settings, public_base="" if header else "https://haulage.example.com") as api_client:
+        reply = await api_client.ask("POST", "/v1/session", json={"api_key": admin_key(api_client)}, headers=header)
         assert morsel(reply)["secure"] is True
 
 
@@ -121,15 +121,15 @@ async def test_where_there_is_https_the_cookie_keeps_to_it(settings: Settings, h
         (OURS, 201),
     ],
 )
-async def test_a_cookie_alone_changes_nothing(door: Door, headers: dict[str, str], status: int) -> None:
+async def test_a_cookie_alone_changes_nothing(api_client: ApiClient, headers: dict[str, str], status: int) -> None:
     """Any page could have made a browser send it; only our own pages send what it needs besides."""
-    project_id, key = await door.make_project()
-    cookie = await sign_in(door, key)
+    project_id, key = await api_client.make_project()
+    cookie = await sign_in(api_client, key)
     path = f"/v1/projects/{project_id}/keys"
-    reply = await door.ask("POST", path, headers=cookie | headers)
+    reply = await api_client.ask("POST", path, headers=cookie | headers)
     assert reply.status == status
     assert status == 201 or reply.code == "session_not_enough"
-    keys = await door.ask("GET", path, headers=cookie)
+    keys = await api_client.ask("GET", path, headers=cookie)
     assert len(keys.body["items"]) == (2 if status == 201 else 1)
 
 
@@ -138,117 +138,119 @@ async def test_a_cookie_alone_changes_nothing(door: Door, headers: dict[str, str
     [(None, 401), ("https://evil.example.com", 401), ("null", 401), ("http://127.0.0.1:1", 401), ("ours", 101)],
 )
 async def test_sockets_are_opened_with_a_cookie_by_our_own_pages_only(
-    door: Door, origin: str | None, status: int
+    api_client: ApiClient, origin: str | None, status: int
 ) -> None:
     """A page of a sister domain would get the cookie, and no browser asks us first."""
-    _, key = await door.make_project()
-    headers = await sign_in(door, key) | ({"Origin": door.address if origin == "ours" else origin} if origin else {})
-    assert await socket_status(door, headers) == status
+    _, key = await api_client.make_project()
+    headers = await sign_in(api_client, key) | (
+        {"Origin": api_client.address if origin == "ours" else origin} if origin else {}
+    )
+    assert await socket_status(api_client, headers) == status
 
 
-async def socket_status(door: Door, headers: dict[str, str]) -> int:
+async def socket_status(api_client: ApiClient, headers: dict[str, str]) -> int:
     """What the attempt to open a socket is answered with."""
     try:
-        async with door.session.ws_connect(f"{door.address}/v1/downloads/ws", headers=headers):
+        async with api_client.session.ws_connect(f"{api_client.address}/v1/downloads/ws", headers=headers):
             return 101
     except aiohttp.WSServerHandshakeError as error:
         return error.status
 
 
-async def test_a_key_counts_before_the_cookie(door: Door) -> None:
+async def test_a_key_counts_before_the_cookie(api_client: ApiClient) -> None:
     """Who sends both is who the key says, also where it says nobody."""
-    first, second = await door.make_project(), await door.make_project()
-    cookie = await sign_in(door, first[1])
-    known = await door.ask("GET", "/v1/session", key=second[1], headers=cookie)
+    first, second = await api_client.make_project(), await api_client.make_project()
+    cookie = await sign_in(api_client, first[1])
+    known = await api_client.ask("GET", "/v1/session", key=second[1], headers=cookie)
     assert known.body["project_id"] == second[0]
-    assert (await door.ask("GET", "/v1/session", key="wrong", headers=cookie)).code == "key_malformed"
+    assert (await api_client.ask("GET", "/v1/session", key="wrong", headers=cookie)).code == "key_malformed"
 
 
-async def test_a_session_ends_with_its_key_at_once(door: Door) -> None:
+async def test_a_session_ends_with_its_key_at_once(api_client: ApiClient) -> None:
     """The call after the revocation is too late; so it is when the project is revoked."""
     for revoke in ("keys/{key_id}", "revoke"):
-        project_id, key = await door.make_project()
-        cookie = await sign_in(door, key)
-        assert (await door.ask("GET", "/v1/session", headers=cookie)).status == 200
+        project_id, key = await api_client.make_project()
+        cookie = await sign_in(api_client, key)
+        assert (await api_client.ask("GET", "/v1/session", headers=cookie)).status == 200
         parsed = projects.parse(key)
         assert parsed is not None
         path = f"/v1/projects/{project_id}/{revoke}".format(key_id=parsed.key_id)
-        await door.as_admin("POST" if revoke == "revoke" else "DELETE", path)
-        reply = await door.ask("GET", "/v1/session", headers=cookie)
+        await api_client.as_admin("POST" if revoke == "revoke" else "DELETE", path)
+        reply = await api_client.ask("GET", "/v1/session", headers=cookie)
         assert (reply.status, reply.code) == (401, "session_over")
 
 
-async def test_the_admin_s_session_ends_with_the_admin_key(door: Door) -> None:
+async def test_the_admin_s_session_ends_with_the_admin_key(api_client: ApiClient) -> None:
     """Whoever sets another key, or none, throws all out."""
-    cookie = await sign_in(door, admin_key(door))
-    assert (await door.ask("GET", "/v1/projects", headers=cookie)).status == 200
+    cookie = await sign_in(api_client, admin_key(api_client))
+    assert (await api_client.ask("GET", "/v1/projects", headers=cookie)).status == 200
     for key in ("another" * 6, ""):
-        async with opened(door.settings, admin_key=SecretStr(key)) as changed:
+        async with running_api(api_client.settings, admin_key=SecretStr(key)) as changed:
             assert (await changed.ask("GET", "/v1/projects", headers=cookie)).code == "session_over"
 
 
 async def test_a_session_ends_in_time(settings: Settings) -> None:
     """Whatever the browser does with a cookie, we look at the clock."""
-    async with opened(settings, session_hours=1e-9) as door:
-        cookie = await sign_in(door, admin_key(door))
-        assert (await door.ask("GET", "/v1/session", headers=cookie)).code == "session_over"
+    async with running_api(settings, session_hours=1e-9) as api_client:
+        cookie = await sign_in(api_client, admin_key(api_client))
+        assert (await api_client.ask("GET", "/v1/session", headers=cookie)).code == "session_over"
 
 
-async def test_nothing_but_what_we_made_as_a_session_is_one(door: Door) -> None:
+async def test_nothing_but_what_we_made_as_a_session_is_one(api_client: ApiClient) -> None:
     """Not rubbish, not a changed letter, not other things that we sealed."""
-    token = (await sign_in(door, admin_key(door)))["Cookie"].partition("=")[2]
-    sealer = Sealer(door.settings.secrets)
+    token = (await sign_in(api_client, admin_key(api_client)))["Cookie"].partition("=")[2]
+    sealer = Sealer(api_client.settings.secrets)
     made = ["https://example.com/rows", f"haulage_session 9999999999 {'00' * 32} "]
     others = [sealer.seal(text).token.rstrip("=") for text in made]
     for wrong in ("", "x", "é", token[:-4] + "AAAA", *others):
-        reply = await door.ask("GET", "/v1/session", headers={"Cookie": f"{cookies.NAME}={wrong}"})
+        reply = await api_client.ask("GET", "/v1/session", headers={"Cookie": f"{cookies.NAME}={wrong}"})
         assert (reply.status, reply.code) == (401, "session_over"), wrong
 
 
-async def test_who_signs_out_has_no_cookie_any_more(door: Door) -> None:
+async def test_who_signs_out_has_no_cookie_any_more(api_client: ApiClient) -> None:
     """Also where the session was over already."""
-    for headers in ({}, await sign_in(door, admin_key(door))):
-        reply = await door.ask("DELETE", "/v1/session", headers=headers)
+    for headers in ({}, await sign_in(api_client, admin_key(api_client))):
+        reply = await api_client.ask("DELETE", "/v1/session", headers=headers)
         assert (reply.status, morsel(reply).value, morsel(reply)["max-age"]) == (204, "", "0")
 
 
-async def test_the_admin_key_works_within_the_project_that_it_names(door: Door) -> None:
+async def test_the_admin_key_works_within_the_project_that_it_names(api_client: ApiClient) -> None:
     """What is made there is that project's, and what is another's is not there."""
-    (mine, key), (other, _) = await door.make_project(), await door.make_project()
+    (mine, key), (other, _) = await api_client.make_project(), await api_client.make_project()
     wanted = {"source_url": "http://example.com/rows"}
-    made = await door.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    made = await api_client.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
     assert made.status == 202
     path = f"/v1/downloads/{made.body['task_id']}"
-    assert (await door.ask("GET", path, key=key)).status == 200
-    cookie = await sign_in(door, admin_key(door))
-    assert (await door.ask("GET", path, headers=cookie | {"Haulage-Project": mine})).status == 200
+    assert (await api_client.ask("GET", path, key=key)).status == 200
+    cookie = await sign_in(api_client, admin_key(api_client))
+    assert (await api_client.ask("GET", path, headers=cookie | {"Haulage-Project": mine})).status == 200
     for project_id in (other, "prj_" + "0" * 16, "%", ""):
-        assert (await door.as_admin("GET", path, headers={"Haulage-Project": project_id})).code == "not_found"
-    assert (await door.as_admin("GET", path)).code == "project_key_needed"
+        assert (await api_client.as_admin("GET", path, headers={"Haulage-Project": project_id})).code == "not_found"
+    assert (await api_client.as_admin("GET", path)).code == "project_key_needed"
 
 
-async def test_streams_and_files_take_the_project_from_the_query(door: Door) -> None:
+async def test_streams_and_files_take_the_project_from_the_query(api_client: ApiClient) -> None:
     """A browser that opens them sends no headers of ours; everything else still refuses the parameter."""
-    (mine, _), (other, _) = await door.make_project(), await door.make_project()
+    (mine, _), (other, _) = await api_client.make_project(), await api_client.make_project()
     wanted = {"source_url": "http://example.com/rows"}
-    made = await door.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
+    made = await api_client.as_admin("POST", "/v1/downloads", json=wanted, headers={"Haulage-Project": mine})
     path = f"/v1/downloads/{made.body['task_id']}"
-    assert (await door.as_admin("GET", f"{path}/file?project={mine}")).code == "download_unfinished"
-    assert (await door.as_admin("GET", f"{path}/file?project={other}")).code == "not_found"
-    assert (await door.as_admin("GET", f"{path}/file?project={mine}&project={other}")).code == "not_found"
-    assert (await door.as_admin("GET", f"{path}/file?project=%00")).code == "not_found"
-    two = await door.as_admin("GET", f"{path}/file?project={mine}", headers={"Haulage-Project": other})
+    assert (await api_client.as_admin("GET", f"{path}/file?project={mine}")).code == "download_unfinished"
+    assert (await api_client.as_admin("GET", f"{path}/file?project={other}")).code == "not_found"
+    assert (await api_client.as_admin("GET", f"{path}/file?project={mine}&project={other}")).code == "not_found"
+    assert (await api_client.as_admin("GET", f"{path}/file?project=%00")).code == "not_found"
+    two = await api_client.as_admin("GET", f"{path}/file?project={mine}", headers={"Haulage-Project": other})
     assert two.code == "not_found"
-    refused = await door.as_admin("GET", f"{path}?project={mine}", headers={"Haulage-Project": mine})
+    refused = await api_client.as_admin("GET", f"{path}?project={mine}", headers={"Haulage-Project": mine})
     assert refused.code == "invalid_request"
 
 
-async def test_a_project_s_key_names_no_project_but_its_own(door: Door) -> None:
+async def test_a_project_s_key_names_no_project_but_its_own(api_client: ApiClient) -> None:
     """A foreign one and none at all get the same answer, by key and by cookie."""
-    (mine, key), (other, _) = await door.make_project(), await door.make_project()
-    cookie = await sign_in(door, key)
+    (mine, key), (other, _) = await api_client.make_project(), await api_client.make_project()
+    cookie = await sign_in(api_client, key)
     for project_id, status in {mine: 200, other: 404, "prj_" + "0" * 16: 404, "": 404}.items():
         for headers in (cookie, {"Authorization": f"Bearer {key}"}):
-            reply = await door.ask("GET", "/v1/downloads", headers=headers | {"Haulage-Project": project_id})
+            reply = await api_client.ask("GET", "/v1/downloads", headers=headers | {"Haulage-Project": project_id})
             assert reply.status == status
             assert status == 200 or reply.code == "not_found"

@@ -14,7 +14,7 @@ from pydantic import Field
 from api.models import Answer, Request
 from api.routes import Access, Call, Routes
 from infra.settings import Settings
-from tests.door import Door, opened
+from tests.support.api import ApiClient, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -60,25 +60,25 @@ async def label(_call: Call, headers: Labels) -> Label | web.Response:
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The toys, with a short time limit."""
     gate.clear()
-    async with opened(settings, [toys], request_timeout_seconds=LIMIT_SECONDS) as door:
-        yield door
+    async with running_api(settings, [toys], request_timeout_seconds=LIMIT_SECONDS) as api_client:
+        yield api_client
 
 
-async def test_a_route_may_lift_its_time_limit(door: Door) -> None:
+async def test_a_route_may_lift_its_time_limit(api_client: ApiClient) -> None:
     """An answer that waits on purpose is not cut off by the limit on ordinary work."""
-    pending = asyncio.create_task(door.ask("GET", "/toys/patient"))
+    pending = asyncio.create_task(api_client.ask("GET", "/toys/patient"))
     await asyncio.wait({pending}, timeout=2 * LIMIT_SECONDS)
     assert not pending.done()
     gate.set()
     assert (await pending).body == {"label": "done"}
 
 
-async def test_half_an_answer_never_looks_whole(door: Door) -> None:
+async def test_half_an_answer_never_looks_whole(api_client: ApiClient) -> None:
     """A stream that fails is cut: the caller sees an error, not a shorter file."""
-    async with door.session.get(f"{door.address}/toys/half") as answer:
+    async with api_client.session.get(f"{api_client.address}/toys/half") as answer:
         assert answer.status == 200
         assert len(answer.headers["X-Request-Id"]) == 32
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -86,19 +86,23 @@ async def test_half_an_answer_never_looks_whole(door: Door) -> None:
             await answer.read()
 
 
-async def test_headers_are_read_by_their_model(door: Door) -> None:
+async def test_headers_are_read_by_their_model(api_client: ApiClient) -> None:
     """A declared header is checked like any field; what is not declared is ignored."""
-    assert (await door.ask("GET", "/toys/label")).status == 204
-    assert (await door.ask("GET", "/toys/label", headers={"x-label": "abc", "X-Other": "1"})).body == {"label": "abc"}
-    wrong = await door.ask("GET", "/toys/label", headers={"X-Label": "ABC"})
+    assert (await api_client.ask("GET", "/toys/label")).status == 204
+    assert (await api_client.ask("GET", "/toys/label", headers={"x-label": "abc", "X-Other": "1"})).body == {
+        "label": "abc"
+    }
+    wrong = await api_client.ask("GET", "/toys/label", headers={"X-Label": "ABC"})
     assert (wrong.status, wrong.code) == (422, "invalid_request")
     assert wrong.body["errors"] == [
         {"path": "X-Label", "message": "“ABC” does not have the form ^[a-z]{1,9}$; correct it."}
     ]
 
 
-async def test_a_header_counts_once(door: Door) -> None:
+async def test_a_header_counts_once(api_client: ApiClient) -> None:
     """Two values for one header are a mistake that is told, not a choice that is made."""
-    async with door.session.get(f"{door.address}/toys/label", headers=[("X-Label", "a"), ("X-Label", "b")]) as answer:
+    async with api_client.session.get(
+        f"{api_client.address}/toys/label", headers=[("X-Label", "a"), ("X-Label", "b")]
+    ) as answer:
         assert answer.status == 422
         assert "more than once" in (await answer.json())["detail"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.settings import Settings
-from tests.door import Door, opened
+from tests.support.api import ApiClient, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The whole API."""
-    async with opened(settings) as door:
-        yield door
+    async with running_api(settings) as api_client:
+        yield api_client
 
 
 async def asked(*arguments: str, url: str, key: str) -> tuple[int | None, str, str]:
@@ -40,23 +40,25 @@ async def asked(*arguments: str, url: str, key: str) -> tuple[int | None, str, s
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_the_answer_is_printed(door: Door) -> None:
+async def test_the_answer_is_printed(api_client: ApiClient) -> None:
     """As JSON, whether the request reads or makes something."""
-    key = door.settings.api.admin_key.get_secret_value()
-    made = await asked("/v1/projects", "--method", "post", "--body", '{"name": "仓库"}', url=door.address, key=key)
-    listed = await asked("/v1/projects?limit=1", url=door.address, key=key)
+    key = api_client.settings.api.admin_key.get_secret_value()
+    made = await asked(
+        "/v1/projects", "--method", "post", "--body", '{"name": "仓库"}', url=api_client.address, key=key
+    )
+    listed = await asked("/v1/projects?limit=1", url=api_client.address, key=key)
 
     assert (made[0], listed[0]) == (0, 0), made[2] + listed[2]
     assert json.loads(listed[1])["items"][0]["project_id"] == json.loads(made[1])["project_id"]
     assert "仓库" in listed[1]
 
 
-async def test_what_went_wrong_is_told_apart(door: Door) -> None:
+async def test_what_went_wrong_is_told_apart(api_client: ApiClient) -> None:
     """The API's own sentence is 2, so is what is no JSON and a missing key; nobody there is 3."""
-    _, key = await door.make_project()
-    refused = await asked("/v1/transfers/jobs?limit=0", url=door.address, key=key)
-    no_json = await asked("/v1/transfers", "--method", "POST", "--body", "{", url=door.address, key=key)
-    no_key = await asked("/v1/ping", url=door.address, key="")
+    _, key = await api_client.make_project()
+    refused = await asked("/v1/transfers/jobs?limit=0", url=api_client.address, key=key)
+    no_json = await asked("/v1/transfers", "--method", "POST", "--body", "{", url=api_client.address, key=key)
+    no_key = await asked("/v1/ping", url=api_client.address, key="")
     nobody = await asked("/v1/ping", url="http://127.0.0.1:9", key=key)
 
     assert [each[0] for each in (refused, no_json, no_key, nobody)] == [2, 2, 2, 3]

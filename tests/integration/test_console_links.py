@@ -16,10 +16,11 @@ from infra import temporal
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
-from tests.door import Door, opened
-from tests.exports import FINAL, working
-from tests.queues import good
-from tests.stack import eventually
+from tests.support.api import ApiClient, running_api
+from tests.support.downloads import FINAL
+from tests.support.tasks import good
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows import schedules
 
 pytestmark = pytest.mark.stack
@@ -35,7 +36,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def door(settings: Settings, receiver: Receiver) -> AsyncIterator[Door]:
+async def api_client(settings: Settings, receiver: Receiver) -> AsyncIterator[ApiClient]:
     """API and worker of an installation that knows its public address."""
     allowed = [receiver.base.removeprefix("http://")]
     settings = settings.model_copy(
@@ -44,8 +45,8 @@ async def door(settings: Settings, receiver: Receiver) -> AsyncIterator[Door]:
             "guard": settings.guard.model_copy(update={"allow": allowed}),
         }
     )
-    async with opened(settings) as door, working(settings):
-        yield door
+    async with running_api(settings) as api_client, running_worker(settings):
+        yield api_client
 
 
 async def details(engine: Client, workflow_id: str) -> str | None:
@@ -58,12 +59,12 @@ def linked(page: str) -> str:
     return f"[Open in the console]({BASE}/console{page})"
 
 
-async def test_what_clients_and_parents_start_leads_back(door: Door, receiver: Receiver) -> None:
+async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:
     """A download, the callback that it starts by itself, a transfer, a lane; and their histories replay without."""
     engine = await temporal.connect()
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     export = {"data": [{"a": 1}], "callback": receiver.url()}
-    task_id = (await door.ask("POST", "/v1/downloads", key=key, json=export)).body["task_id"]
+    task_id = (await api_client.ask("POST", "/v1/downloads", key=key, json=export)).body["task_id"]
     file = {
         "biz_id": 2,
         "app_id": 7,
@@ -74,57 +75,57 @@ async def test_what_clients_and_parents_start_leads_back(door: Door, receiver: R
         "target_file_dir": "/data",
         "target_agent_id": "a",
     }
-    job_id = (await door.ask("POST", "/v1/transfers", key=key, json=file)).body["job_id"]
-    good((await door.ask("POST", "/v1/register_task_type", key=key, json={"task_type": "video"})).body)
+    job_id = (await api_client.ask("POST", "/v1/transfers", key=key, json=file)).body["job_id"]
+    good((await api_client.ask("POST", "/v1/register_task_type", key=key, json={"task_type": "video"})).body)
 
     async def delivery() -> str:
-        told = (await door.ask("GET", f"/v1/downloads/{task_id}/deliveries", key=key)).body["items"]
+        told = (await api_client.ask("GET", f"/v1/downloads/{task_id}/deliveries", key=key)).body["items"]
         return next((each["workflow_id"] for each in told if each["finished_at"]), "")
 
     callback_id = await eventually(delivery)
-    download_id = (await door.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["workflow_id"]
+    download_id = (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["workflow_id"]
     assert await details(engine, download_id) == linked(f"/downloads/{task_id}?project={project_id}")
     assert await details(engine, callback_id) == linked(f"/downloads?project_id={project_id}")
     assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
     assert await details(engine, "tasks/video/1") == linked("/tasks/types/video")
 
     async def is_over() -> bool:
-        return (await door.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["state"] in FINAL
+        return (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["state"] in FINAL
 
     await eventually(is_over)
     history = await engine.get_workflow_handle(download_id).fetch_history()
     await Replayer(workflows=worker.workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
 
 
-async def test_what_operators_start_leads_back(door: Door, receiver: Receiver) -> None:
+async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:
     """A platform's newest cycle, a purge, a comparison: their answers name the workflow, and that names the page."""
     engine = await temporal.connect()
-    project_id, _ = await door.make_project()
+    project_id, _ = await api_client.make_project()
     setup = {"project_id": project_id, "kind": "plain", "shop": "s", "base_url": receiver.base}
     path, capability = "/v1/platforms/shop-1", PLAIN.model_dump(mode="json")
-    platform = await door.as_admin("PUT", path, json={**setup, "capability": capability})
+    platform = await api_client.as_admin("PUT", path, json={**setup, "capability": capability})
     assert (platform.status, platform.body["workflow_id"]) == (200, None)
-    assert (await door.as_admin("POST", f"{path}/trigger")).status == 202
+    assert (await api_client.as_admin("POST", f"{path}/trigger")).status == 202
 
     async def cycle() -> str:
-        return str((await door.as_admin("GET", path)).body["workflow_id"] or "")
+        return str((await api_client.as_admin("GET", path)).body["workflow_id"] or "")
 
     assert await details(engine, await eventually(cycle)) == linked("/orders/platforms/shop-1")
     named = {"address_ids": [7], "who": "me", "reason": "why not"}
-    purge = (await door.as_admin("POST", "/v1/addresses/logical-deletes/purge", json=named)).body
+    purge = (await api_client.as_admin("POST", "/v1/addresses/logical-deletes/purge", json=named)).body
     assert await details(engine, purge["workflow_id"]) == linked(
         f"/addresses/logical-deletes/purges/{purge['purge_id']}"
     )
-    drift = (await door.as_admin("POST", "/v1/addresses/drift")).body
+    drift = (await api_client.as_admin("POST", "/v1/addresses/drift")).body
     assert await details(engine, drift["workflow_id"]) == linked(f"/addresses/drift/{drift['report']}")
 
 
-async def test_what_schedules_start_leads_back(door: Door) -> None:
+async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
     pages = {addresses.SCHEDULE: "/addresses", addresses.CHECKS: "/addresses/logical-deletes", orders.WATCH: "/orders"}
     for engine, known in ((silent, False), (telling, True)):
-        await schedules.ensure(engine, door.settings)
+        await schedules.ensure(engine, api_client.settings)
         for name, page in {**pages, schedules.HOUSEKEEPING: ""}.items():
             assert await told_by(silent, name) == (linked(page) if known else None)
     for name in (*pages, schedules.HOUSEKEEPING):

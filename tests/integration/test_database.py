@@ -17,7 +17,7 @@ from sqlmodel import select
 from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
 from infra.tables.downloads import Download
 from infra.tables.projects import ApiKey, Project
-from tests.stack import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

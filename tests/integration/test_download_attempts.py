@@ -7,24 +7,24 @@ from collections.abc import AsyncIterator
 import pytest
 
 from infra.settings import Settings
-from tests.door import Reply
-from tests.exports import Exports, exporting
-from tests.stack import eventually
+from tests.support.api import Reply
+from tests.support.downloads import Downloads, running_downloads
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source."""
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
-async def attempts(exports: Exports, task_id: str, query: str = "") -> Reply:
+async def attempts(exports: Downloads, task_id: str, query: str = "") -> Reply:
     """The attempts of a download."""
-    return await exports.door.ask("GET", f"/v1/downloads/{task_id}/attempts{query}", key=exports.key)
+    return await exports.api_client.ask("GET", f"/v1/downloads/{task_id}/attempts{query}", key=exports.key)
 
 
-async def test_steps_are_told_newest_first(exports: Exports) -> None:
+async def test_steps_are_told_newest_first(exports: Downloads) -> None:
     """Each step of a good run is there once, with its times, and none has a fault."""
     done = await exports.run(exports.source.url(rows=300), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
@@ -37,7 +37,7 @@ async def test_steps_are_told_newest_first(exports: Exports) -> None:
     assert told["more"] is False
 
 
-async def test_only_so_many_steps_are_told(exports: Exports) -> None:
+async def test_only_so_many_steps_are_told(exports: Downloads) -> None:
     """With a limit the newest are told, and that there were others."""
     done = await exports.run(exports.source.url(rows=300), page_size=100)
     told = (await attempts(exports, done["task_id"], "?limit=2")).body
@@ -46,7 +46,7 @@ async def test_only_so_many_steps_are_told(exports: Exports) -> None:
     assert told["more"] is True
 
 
-async def test_a_failed_step_tells_the_fault(exports: Exports) -> None:
+async def test_a_failed_step_tells_the_fault(exports: Downloads) -> None:
     """What the source did wrong is told at the step that met it."""
     done = await exports.run(exports.source.url(rows=300, faults="404", only_page=1), page_size=100)
     told = (await attempts(exports, done["task_id"])).body
@@ -56,7 +56,7 @@ async def test_a_failed_step_tells_the_fault(exports: Exports) -> None:
     assert {step["fault"]["code"] for step in failed} == {done["fault"]["code"]}
 
 
-async def test_what_runs_is_told(exports: Exports) -> None:
+async def test_what_runs_is_told(exports: Downloads) -> None:
     """A step under way is running."""
     task_id = await exports.start(exports.source.url(rows=4_000, delay_ms=100), page_size=100)
 
@@ -67,7 +67,7 @@ async def test_what_runs_is_told(exports: Exports) -> None:
     await eventually(running)
 
 
-async def test_trouble_of_ours_is_told_without_its_text(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that failed by our own doing and went well then says so, and nothing of what is inside."""
     from activities.downloads import catalogue  # noqa: PLC0415
 
@@ -88,9 +88,9 @@ async def test_trouble_of_ours_is_told_without_its_text(exports: Exports, monkey
     assert "inside-7" not in str(told.body)
 
 
-async def test_attempts_belong_to_the_project(exports: Exports) -> None:
+async def test_attempts_belong_to_the_project(exports: Downloads) -> None:
     """Another project's key is told that there is no such download."""
     done = await exports.run(exports.source.url(rows=10))
-    _, stranger = await exports.door.make_project("stranger")
-    reply = await exports.door.ask("GET", f"/v1/downloads/{done['task_id']}/attempts", key=stranger)
+    _, stranger = await exports.api_client.make_project("stranger")
+    reply = await exports.api_client.ask("GET", f"/v1/downloads/{done['task_id']}/attempts", key=stranger)
     assert (reply.status, reply.code) == (404, "not_found")

@@ -13,23 +13,23 @@ from yarl import URL
 from api.downloads import links
 from infra.settings import Settings
 from infra.tables.downloads import Download
-from tests.door import Reply
-from tests.exports import Exports, exporting
+from tests.support.api import Reply
+from tests.support.downloads import Downloads, running_downloads
 
 SEED = 8
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source."""
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
-async def link(exports: Exports, task_id: str, **query: int) -> Reply:
+async def link(exports: Downloads, task_id: str, **query: int) -> Reply:
     """Ask for a link."""
     path = URL(f"/v1/downloads/{task_id}/link").with_query(query)
-    return await exports.door.ask("POST", str(path), key=exports.key)
+    return await exports.api_client.ask("POST", str(path), key=exports.key)
 
 
 async def follow(url: str, **headers: str) -> tuple[int, bytes]:
@@ -38,13 +38,13 @@ async def follow(url: str, **headers: str) -> tuple[int, bytes]:
         return answer.status, await answer.read()
 
 
-async def change(exports: Exports, task_id: str, **values: object) -> None:
+async def change(exports: Downloads, task_id: str, **values: object) -> None:
     """Change the row of a download."""
     async with exports.services.database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == task_id).values(**values))
 
 
-async def test_a_link_needs_no_key(exports: Exports) -> None:
+async def test_a_link_needs_no_key(exports: Downloads) -> None:
     """Whoever has it gets the file, in pieces too, until it expires."""
     status = await exports.run(exports.source.url(rows=10, seed=SEED))
     made = await link(exports, status["task_id"], expires_in=3_600)
@@ -57,12 +57,12 @@ async def test_a_link_needs_no_key(exports: Exports) -> None:
     assert await follow(made.body["url"], Range="bytes=5-9") == (206, content[5:10])
 
 
-async def test_a_link_leads_to_a_new_address_each_time(exports: Exports) -> None:
+async def test_a_link_leads_to_a_new_address_each_time(exports: Downloads) -> None:
     """The address behind it is minted at the click, for five minutes, and is stored by no cache."""
     status = await exports.run(exports.source.url(rows=10), file_name="报表")
     made = await link(exports, status["task_id"])
-    path = made.body["url"].removeprefix(exports.door.address)
-    reply = await exports.door.ask("GET", path)
+    path = made.body["url"].removeprefix(exports.api_client.address)
+    reply = await exports.api_client.ask("GET", path)
     assert (reply.status, reply.headers["Cache-Control"]) == (302, "no-store")
     target = URL(reply.headers["Location"], encoded=True)
     assert target.query["X-Amz-Expires"] == "300"
@@ -72,43 +72,43 @@ async def test_a_link_leads_to_a_new_address_each_time(exports: Exports) -> None
 async def test_links_begin_with_the_public_base(settings: Settings) -> None:
     """Behind a proxy the operator says under which name we are reached."""
     public = settings.api.model_copy(update={"public_base": "https://export.example.com/"})
-    async with exporting(settings.model_copy(update={"api": public})) as exports:
+    async with running_downloads(settings.model_copy(update={"api": public})) as exports:
         status = await exports.run(exports.source.url(rows=10))
         made = await link(exports, status["task_id"])
     assert made.body["url"].startswith("https://export.example.com/d/")
 
 
-async def test_a_link_does_not_outlive_its_file(exports: Exports) -> None:
+async def test_a_link_does_not_outlive_its_file(exports: Downloads) -> None:
     """It expires with the file at the latest, and says which of them it was."""
     status = await exports.run(exports.source.url(rows=10), expires_in=600)
     made = await link(exports, status["task_id"])
     assert datetime.fromisoformat(made.body["expires_at"]) <= datetime.fromisoformat(status["expires_at"])
     await change(exports, status["task_id"], expires_at=datetime.now(UTC) - timedelta(seconds=1))
-    reply = await exports.door.ask("GET", made.body["url"].removeprefix(exports.door.address))
+    reply = await exports.api_client.ask("GET", made.body["url"].removeprefix(exports.api_client.address))
     assert (reply.status, reply.code) == (410, "download_expired")
 
 
-async def test_an_expired_link_is_gone(exports: Exports) -> None:
+async def test_an_expired_link_is_gone(exports: Downloads) -> None:
     """A link that we signed and whose time is over says so."""
     status = await exports.run(exports.source.url(rows=10))
-    pepper = exports.door.settings.secrets.pepper.get_secret_value()
+    pepper = exports.api_client.settings.secrets.pepper.get_secret_value()
     past = datetime.now(UTC) - timedelta(seconds=1)
     token = links.write(pepper, links.Link(exports.project_id, status["task_id"], past))
-    reply = await exports.door.ask("GET", f"/d/{token}")
+    reply = await exports.api_client.ask("GET", f"/d/{token}")
     assert (reply.status, reply.code) == (410, "link_expired")
 
 
-async def test_a_revoked_project_s_links_open_nothing(exports: Exports) -> None:
+async def test_a_revoked_project_s_links_open_nothing(exports: Downloads) -> None:
     """What a project handed out ends with it."""
     status = await exports.run(exports.source.url(rows=10))
     made = await link(exports, status["task_id"])
-    assert (await exports.door.as_admin("POST", f"/v1/projects/{exports.project_id}/revoke")).status == 200
-    reply = await exports.door.ask("GET", made.body["url"].removeprefix(exports.door.address))
+    assert (await exports.api_client.as_admin("POST", f"/v1/projects/{exports.project_id}/revoke")).status == 200
+    reply = await exports.api_client.ask("GET", made.body["url"].removeprefix(exports.api_client.address))
     assert (reply.status, reply.code) == (404, "not_found")
 
 
 @pytest.mark.parametrize("expires_in", [59, 604_801])
-async def test_a_link_s_time_is_bounded(exports: Exports, expires_in: int) -> None:
+async def test_a_link_s_time_is_bounded(exports: Downloads, expires_in: int) -> None:
     """From a minute to a week."""
     status = await exports.run(exports.source.url(rows=10))
     reply = await link(exports, status["task_id"], expires_in=expires_in)
@@ -126,14 +126,14 @@ async def test_a_link_s_time_is_bounded(exports: Exports, expires_in: int) -> No
     ],
 )
 async def test_where_there_is_no_file_it_is_told_why(
-    exports: Exports, state: str, status: int, code: str, sentence: str
+    exports: Downloads, state: str, status: int, code: str, sentence: str
 ) -> None:
     """File and link alike say what became of it."""
     task_id = (await exports.run(exports.source.url(rows=10)))["task_id"]
     fault = {"code": "x", "message": "Too odd.", "hint": "Mend it."}
     await change(exports, task_id, state=state, fault=fault if state == "failed" else None)
     for method, path in (("GET", "file"), ("POST", "link")):
-        reply = await exports.door.ask(method, f"/v1/downloads/{task_id}/{path}", key=exports.key)
+        reply = await exports.api_client.ask(method, f"/v1/downloads/{task_id}/{path}", key=exports.key)
         assert (reply.status, reply.code) == (status, code)
         assert sentence in reply.body["detail"]
 
@@ -146,15 +146,19 @@ async def test_where_there_is_no_file_it_is_told_why(
         ({"type": "parquet"}, "application/vnd.apache.parquet"),
     ],
 )
-async def test_files_are_served_as_what_they_are(exports: Exports, request_: dict[str, str], content_type: str) -> None:
+async def test_files_are_served_as_what_they_are(
+    exports: Downloads, request_: dict[str, str], content_type: str
+) -> None:
     """The address behind the redirect says the type, and so does the answer that is the file itself."""
     wanted = {"source_url": exports.source.url(rows=10), **request_}
-    headers, session = {"Authorization": f"Bearer {exports.key}"}, exports.door.session
-    async with session.post(f"{exports.door.address}/v1/downloads?wait=30", json=wanted, headers=headers) as answer:
+    headers, session = {"Authorization": f"Bearer {exports.key}"}, exports.api_client.session
+    async with session.post(
+        f"{exports.api_client.address}/v1/downloads?wait=30", json=wanted, headers=headers
+    ) as answer:
         assert answer.status == 200
         content = await answer.read()
         assert answer.headers["Content-Type"] == content_type
     path = f"{answer.headers['Location']}/file"
-    async with session.get(exports.door.address + path, headers=headers) as behind:
+    async with session.get(exports.api_client.address + path, headers=headers) as behind:
         assert behind.headers["Content-Type"] == content_type
         assert await behind.read() == content

@@ -12,7 +12,7 @@ import pytest
 
 from infra.settings import Settings
 from sims import rows as sample
-from tests.exports import Exports, exporting
+from tests.support.downloads import Downloads, running_downloads
 
 pytestmark = pytest.mark.stack
 
@@ -20,9 +20,9 @@ SEED = 8
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source."""
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
@@ -35,7 +35,7 @@ async def exports(settings: Settings) -> AsyncIterator[Exports]:
         ({"encoding": "utf-8", "formula_guard": False}, '"名","式"\r\n"中€😀","=1"\r\n'.encode()),
     ],
 )
-async def test_text(exports: Exports, request_: dict[str, Any], content: bytes) -> None:
+async def test_text(exports: Downloads, request_: dict[str, Any], content: bytes) -> None:
     """The bytes of a CSV file, as asked for."""
     status = await _sent(exports, data=[{"名": "中€😀", "式": "=1"}], **request_)
 
@@ -43,7 +43,7 @@ async def test_text(exports: Exports, request_: dict[str, Any], content: bytes) 
 
 
 @pytest.mark.parametrize("request_", [{"encoding": "utf-8"}, {"encoding": "gb18030"}, {"type": "parquet"}], ids=str)
-async def test_a_source_of_nothing(exports: Exports, request_: dict[str, Any]) -> None:
+async def test_a_source_of_nothing(exports: Downloads, request_: dict[str, Any]) -> None:
     """No rows and no columns still make a file."""
     status = await exports.run(exports.source.url(rows=0), **request_)
 
@@ -53,7 +53,7 @@ async def test_a_source_of_nothing(exports: Exports, request_: dict[str, Any]) -
     assert content == b"\r\n" or pq.read_table(io.BytesIO(content)).num_rows == 0
 
 
-async def test_parquet_by_several_fetchers(exports: Exports) -> None:
+async def test_parquet_by_several_fetchers(exports: Downloads) -> None:
     """One valid file, every value exact and in order, and nothing of the staging stays."""
     rows = 40_001
     status = await exports.run(exports.source.url(rows=rows, seed=SEED), page_size=100, type="parquet")
@@ -68,8 +68,8 @@ async def test_parquet_by_several_fetchers(exports: Exports) -> None:
     assert await exports.leftovers() == [f"{folder}/data.parquet", f"{folder}/manifest.json"]
 
 
-async def _sent(exports: Exports, **request: Any) -> dict[str, Any]:
+async def _sent(exports: Downloads, **request: Any) -> dict[str, Any]:
     """A download of rows that come with the request, at its end."""
-    reply = await exports.door.ask("POST", "/v1/downloads", key=exports.key, json=request)
+    reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json=request)
     assert reply.status == 202, reply.body
     return await exports.ended(reply.body["task_id"])

@@ -13,8 +13,8 @@ from domain.downloads.status import StoredFile
 from infra import services
 from infra.settings import Settings
 from infra.tables.downloads import Download
-from tests.door import Door, opened
-from tests.stack import eventually
+from tests.support.api import ApiClient, running_api
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -47,34 +47,34 @@ def row(number: int, project_id: str, **changes: Any) -> Download:
 
 
 @pytest.fixture
-async def door(settings: Settings) -> AsyncIterator[Door]:
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
     """The whole API."""
-    async with opened(settings) as door:
-        yield door
+    async with running_api(settings) as api_client:
+        yield api_client
 
 
-async def fill(door: Door, *rows: Download) -> None:
+async def fill(api_client: ApiClient, *rows: Download) -> None:
     """Put rows into the catalogue."""
-    async with services.connect(door.settings) as held, held.database.session() as session:
+    async with services.connect(api_client.settings) as held, held.database.session() as session:
         session.add_all(rows)
 
 
-async def listed(door: Door, key: str, **query: str | int) -> list[int]:
+async def listed(api_client: ApiClient, key: str, **query: str | int) -> list[int]:
     """The numbers of the downloads that a query finds, in order."""
-    reply = await door.ask("GET", f"/v1/downloads?{urlencode(query)}", key=key)
+    reply = await api_client.ask("GET", f"/v1/downloads?{urlencode(query)}", key=key)
     assert reply.status == 200, reply.body
     return [int(item["task_id"].removeprefix("dl_")) for item in reply.body["items"]]
 
 
-async def test_pages_hold_everything_once_newest_first(door: Door) -> None:
+async def test_pages_hold_everything_once_newest_first(api_client: ApiClient) -> None:
     """The cursor of each page leads to the next, also among downloads of the same moment."""
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     moments = [NOON + timedelta(minutes=number // 4) for number in range(23)]
-    await fill(door, *(row(number, project_id, created_at=moment) for number, moment in enumerate(moments)))
+    await fill(api_client, *(row(number, project_id, created_at=moment) for number, moment in enumerate(moments)))
     seen: list[int] = []
     cursor: dict[str, str] = {}
     while True:
-        reply = await door.ask("GET", f"/v1/downloads?{urlencode({'limit': 5, **cursor})}", key=key)
+        reply = await api_client.ask("GET", f"/v1/downloads?{urlencode({'limit': 5, **cursor})}", key=key)
         seen += [int(item["task_id"].removeprefix("dl_")) for item in reply.body["items"]]
         if reply.body["next_cursor"] is None:
             break
@@ -82,11 +82,11 @@ async def test_pages_hold_everything_once_newest_first(door: Door) -> None:
     assert seen == list(reversed(range(23)))
 
 
-async def test_each_filter_selects(door: Door) -> None:
+async def test_each_filter_selects(api_client: ApiClient) -> None:
     """State, operator, type, a part of the name, and times; several together narrow down."""
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     await fill(
-        door,
+        api_client,
         *(row(number, project_id) for number in range(6)),
         row(6, project_id, state="failed", fault={"code": "x", "message": "y"}, file=None, expires_at=None),
         row(7, project_id, state="running", rows=None, bytes=None, finished_at=None, file=None, expires_at=None),
@@ -113,14 +113,14 @@ async def test_each_filter_selects(door: Door) -> None:
         (dict(times), [3, 2]),
         ({"operator_id": "op-1", "state": "succeeded", "limit": 1}, [4]),
     ]
-    assert [await listed(door, key, **query) for query, _ in expected] == [numbers for _, numbers in expected]
+    assert [await listed(api_client, key, **query) for query, _ in expected] == [numbers for _, numbers in expected]
 
 
-async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
+async def test_a_line_tells_what_the_catalogue_knows(api_client: ApiClient) -> None:
     """State and label, sizes and times; a file whose time is over has expired before anything swept it away."""
-    project_id, key = await door.make_project()
-    await fill(door, row(1, project_id), row(2, project_id, expires_at=NOON))
-    reply = await door.ask("GET", "/v1/downloads", key=key)
+    project_id, key = await api_client.make_project()
+    await fill(api_client, row(1, project_id), row(2, project_id, expires_at=NOON))
+    reply = await api_client.ask("GET", "/v1/downloads", key=key)
     gone, kept = reply.body["items"]
     assert kept == {
         "task_id": "dl_" + "0" * 23 + "1",
@@ -145,40 +145,40 @@ async def test_a_line_tells_what_the_catalogue_knows(door: Door) -> None:
         "workflow_id": f"download:{project_id}:dl_{'0' * 23}1",
     }
     assert (gone["state"], gone["label"]) == ("expired", "已过期")
-    alone = await door.ask("GET", f"/v1/downloads/{kept['task_id']}", key=key)
-    assert alone.body == {**kept, "phase": "done", "fetchers": None, "rows_per_second": 100}
+    alone = await api_client.ask("GET", f"/v1/downloads/{kept['task_id']}", key=key)
+    assert alone.body == {**kept, "phase": "done", "trouble": None, "fetchers": None, "rows_per_second": 100}
 
 
-async def test_a_line_tells_what_became_of_the_file(door: Door) -> None:
+async def test_a_line_tells_what_became_of_the_file(api_client: ApiClient) -> None:
     """How many books it holds, what they leave out, and what one should know of them."""
-    project_id, key = await door.make_project()
+    project_id, key = await api_client.make_project()
     told: dict[str, Any] = {"files": 3, "left_out": ["id"], "warnings": ["The column City is empty."]}
     file = StoredFile(key="k", name="report.zip", rows=1_000, bytes=5_000, etag="e", **told)
-    await fill(door, row(1, project_id, file=file.model_dump()))
-    [line] = (await door.ask("GET", "/v1/downloads", key=key)).body["items"]
-    alone = await door.ask("GET", f"/v1/downloads/{line['task_id']}", key=key)
+    await fill(api_client, row(1, project_id, file=file.model_dump()))
+    [line] = (await api_client.ask("GET", "/v1/downloads", key=key)).body["items"]
+    alone = await api_client.ask("GET", f"/v1/downloads/{line['task_id']}", key=key)
     for answer in (line, alone.body):
         assert {name: answer[name] for name in told} == told
 
 
-async def test_another_project_s_downloads_are_not_there(door: Door) -> None:
+async def test_another_project_s_downloads_are_not_there(api_client: ApiClient) -> None:
     """Lists hold the caller's own, whatever is asked for; a stranger's cursor opens nothing."""
-    mine, theirs = await door.make_project("mine"), await door.make_project("theirs")
-    await fill(door, row(1, mine[0]), row(2, mine[0]), row(3, theirs[0]))
-    assert await listed(door, mine[1]) == [2, 1]
-    page = await door.ask("GET", "/v1/downloads?limit=1", key=mine[1])
-    assert await listed(door, theirs[1], cursor=page.body["next_cursor"]) == []
+    mine, theirs = await api_client.make_project("mine"), await api_client.make_project("theirs")
+    await fill(api_client, row(1, mine[0]), row(2, mine[0]), row(3, theirs[0]))
+    assert await listed(api_client, mine[1]) == [2, 1]
+    page = await api_client.ask("GET", "/v1/downloads?limit=1", key=mine[1])
+    assert await listed(api_client, theirs[1], cursor=page.body["next_cursor"]) == []
 
 
-async def test_the_admin_sees_the_downloads_of_all_projects(door: Door) -> None:
+async def test_the_admin_sees_the_downloads_of_all_projects(api_client: ApiClient) -> None:
     """Without a project everything is listed and says whose it is; with one, or asked for one, only its own."""
-    (one, key), (other, _) = await door.make_project("one"), await door.make_project("other")
-    await fill(door, row(1, one), row(2, other), row(3, one))
+    (one, key), (other, _) = await api_client.make_project("one"), await api_client.make_project("other")
+    await fill(api_client, row(1, one), row(2, other), row(3, one))
     pages = [
-        await door.as_admin("GET", "/v1/downloads"),
-        await door.as_admin("GET", "/v1/downloads", headers={"Haulage-Project": other}),
-        await door.as_admin("GET", f"/v1/downloads?project_id={one}"),
-        await door.ask("GET", "/v1/downloads", key=key),
+        await api_client.as_admin("GET", "/v1/downloads"),
+        await api_client.as_admin("GET", "/v1/downloads", headers={"Haulage-Project": other}),
+        await api_client.as_admin("GET", f"/v1/downloads?project_id={one}"),
+        await api_client.ask("GET", "/v1/downloads", key=key),
     ]
 
     assert [[item["project_id"] for item in page.body["items"]] for page in pages] == [
@@ -189,28 +189,28 @@ async def test_the_admin_sees_the_downloads_of_all_projects(door: Door) -> None:
     ]
 
 
-async def test_another_project_s_id_is_not_there(door: Door) -> None:
+async def test_another_project_s_id_is_not_there(api_client: ApiClient) -> None:
     """Only the caller's own project can be named, whether or not the other exists."""
-    (mine, key), (theirs, _) = await door.make_project("mine"), await door.make_project("theirs")
-    assert (await door.ask("GET", f"/v1/downloads?project_id={mine}", key=key)).status == 200
+    (mine, key), (theirs, _) = await api_client.make_project("mine"), await api_client.make_project("theirs")
+    assert (await api_client.ask("GET", f"/v1/downloads?project_id={mine}", key=key)).status == 200
     for stranger in (theirs, "nobody"):
-        reply = await door.ask("GET", f"/v1/downloads?project_id={stranger}", key=key)
+        reply = await api_client.ask("GET", f"/v1/downloads?project_id={stranger}", key=key)
         assert (reply.status, reply.code) == (404, "not_found")
 
 
-async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
+async def test_what_no_worker_has_taken_up_is_pending(api_client: ApiClient) -> None:
     """Without a worker there are no rows; the downloads are listed all the same, by page and filter, newest first."""
-    project_id, key = await door.make_project()
-    _, stranger = await door.make_project("stranger")
+    project_id, key = await api_client.make_project()
+    _, stranger = await api_client.make_project("stranger")
     task_ids: list[str] = []
     for number in range(3):
         body = {"data": [{"a": 1}], "operator_id": f"op-{number % 2}", "file_name": f"Waiting_{number}"}
-        started = await door.ask("POST", "/v1/downloads", key=key, json=body)
+        started = await api_client.ask("POST", "/v1/downloads", key=key, json=body)
         assert started.status == 202, started.body
         task_ids.insert(0, started.body["task_id"])
 
     async def found(key: str = key, **query: str) -> list[str]:
-        reply = await door.ask("GET", f"/v1/downloads?{urlencode({'status': 'pending', **query})}", key=key)
+        reply = await api_client.ask("GET", f"/v1/downloads?{urlencode({'status': 'pending', **query})}", key=key)
         assert reply.status == 200, reply.body
         return [item["task_id"] for item in reply.body["items"]]
 
@@ -226,11 +226,11 @@ async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
         == await found(created_before="2026-01-01T00:00:00Z")
         == []
     )
-    first = await door.ask("GET", "/v1/downloads?state=pending&limit=2", key=key)
+    first = await api_client.ask("GET", "/v1/downloads?state=pending&limit=2", key=key)
     assert [item["task_id"] for item in first.body["items"]] == task_ids[:2]
     assert {item["label"] for item in first.body["items"]} == {"待处理"}
     assert await found(cursor=first.body["next_cursor"]) == task_ids[2:]
-    everywhere = await door.as_admin("GET", "/v1/downloads?state=pending")
+    everywhere = await api_client.as_admin("GET", "/v1/downloads?state=pending")
     assert [(item["task_id"], item["project_id"]) for item in everywhere.body["items"]] == [
         (task_id, project_id) for task_id in task_ids
     ]
@@ -257,9 +257,9 @@ async def test_what_no_worker_has_taken_up_is_pending(door: Door) -> None:
         ("state=failed&state=running", "state: it is given more than once; give it once."),
     ],
 )
-async def test_wrong_queries_are_told(door: Door, query: str, sentence: str) -> None:
+async def test_wrong_queries_are_told(api_client: ApiClient, query: str, sentence: str) -> None:
     """A filter that cannot be is an error, not an empty list."""
-    _, key = await door.make_project()
-    reply = await door.ask("GET", f"/v1/downloads?{query}", key=key)
+    _, key = await api_client.make_project()
+    reply = await api_client.ask("GET", f"/v1/downloads?{query}", key=key)
     assert reply.status == 422
     assert sentence in reply.body["detail"]

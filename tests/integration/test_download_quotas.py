@@ -17,7 +17,7 @@ from domain.faults import Invalid
 from infra.database import Database
 from infra.quotas import hold_active, release_active
 from infra.settings import PartyQuotas, QuotaSettings, Settings
-from tests.door import Door, Reply, opened
+from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
@@ -56,13 +56,13 @@ async def submit(call: Call, body: Submission) -> Admitted:
 class Caller:
     """A project that submits."""
 
-    def __init__(self, door: Door, database: Database, project_id: str, key: str) -> None:
-        self.door, self.database, self.project_id, self.key = door, database, project_id, key
+    def __init__(self, api_client: ApiClient, database: Database, project_id: str, key: str) -> None:
+        self.api_client, self.database, self.project_id, self.key = api_client, database, project_id, key
 
     async def submit(self, task_id: str, operator_id: str | None = None) -> Reply:
         """Submit a download."""
         body = {"task_id": task_id, "operator_id": operator_id}
-        return await self.door.ask("POST", "/toys", key=self.key, json=body)
+        return await self.api_client.ask("POST", "/toys", key=self.key, json=body)
 
     async def finish(self, task_id: str, operator_id: str | None = None, file_bytes: int = 0) -> None:
         """Tell the end of a download, as its last activity does."""
@@ -73,8 +73,8 @@ class Caller:
 async def caller(settings: Settings, database: Database) -> AsyncIterator[Caller]:
     """A project before a door with small quotas."""
     downloads = settings.downloads.model_copy(update={"quotas": LIMITS})
-    async with opened(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as door:
-        yield Caller(door, database, *await door.make_project())
+    async with running_api(settings.model_copy(update={"downloads": downloads}), [projects.routes, toys]) as api_client:
+        yield Caller(api_client, database, *await api_client.make_project())
 
 
 def told(reply: Reply, name: str) -> dict[str, dict[str, int]]:
@@ -190,7 +190,7 @@ async def test_projects_do_not_feel_each_other(caller: Caller) -> None:
     """One that used everything up leaves everything to the next, operators of the same name included."""
     for n in range(5):
         await caller.submit(f"t{n}", "op")
-    other = Caller(caller.door, caller.database, *await caller.door.make_project("other"))
+    other = Caller(caller.api_client, caller.database, *await caller.api_client.make_project("other"))
     reply = await other.submit("t0", "op")
     assert told(reply, "RateLimit")["project-submissions"]["r"] == 5
     assert told(reply, "RateLimit")["operator-active"]["r"] == 1
@@ -235,16 +235,16 @@ async def test_a_key_with_another_body_is_refused(database: Database) -> None:
 async def test_who_only_asks_is_told_how_the_quotas_stand(settings: Settings, database: Database) -> None:
     """What was used is told, for the project and for one operator; asking uses nothing."""
     quotas_small = settings.downloads.model_copy(update={"quotas": LIMITS})
-    async with opened(
+    async with running_api(
         settings.model_copy(update={"downloads": quotas_small}), [projects.routes, toys, downloads.routes]
-    ) as door:
-        caller = Caller(door, database, *await door.make_project())
+    ) as api_client:
+        caller = Caller(api_client, database, *await api_client.make_project())
         await caller.submit("dl_1", "ann")
         await caller.submit("dl_2")
         await caller.finish("dl_2", file_bytes=300)
         for _ in range(2):
-            reply = await door.ask("GET", "/v1/downloads/quotas?operator_id=ann", key=caller.key)
-        stranger = await door.ask("GET", "/v1/downloads/quotas", key=(await door.make_project("other"))[1])
+            reply = await api_client.ask("GET", "/v1/downloads/quotas?operator_id=ann", key=caller.key)
+        stranger = await api_client.ask("GET", "/v1/downloads/quotas", key=(await api_client.make_project("other"))[1])
 
     assert reply.status == 200, reply.body
     used = {quota["name"]: (quota["used"], quota["limit"]) for quota in reply.body["quotas"]}

@@ -19,14 +19,14 @@ from domain.downloads import places, plan, staging
 from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
-from domain.downloads.steps import AssembleOrder, FetchOrder, Opening, ProbeOrder, RangeReport
+from domain.downloads.steps import AssembleOrder, FetchOrder, Looked, Opening, ProbeOrder, RangeReport
 from infra import services
 from infra.objects import ObjectMissing, ObjectStore
 from infra.services import Services
 from infra.settings import Settings
 from sims.source import Source, running_source
-from tests.exports import expected, parsed
-from tests.stack import eventually
+from tests.support.downloads import expected_rows, parse_csv
+from tests.support.waiting import eventually
 
 SEED = 9
 PAGE_SIZE = 1_000
@@ -115,15 +115,24 @@ async def fetch_all(doing: DownloadSteps, order: DownloadOrder, opening: Opening
         await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, opening, pages, len(ranges)))
 
 
+async def look(doing: DownloadSteps, ask: ProbeOrder) -> Opening:
+    looked: Looked = await ActivityEnvironment().run(doing.probe, ask)
+    assert looked.opening is not None
+    return looked.opening
+
+
 async def assemble(doing: DownloadSteps, order: DownloadOrder, opening: Opening, ranges: int) -> None:
-    await ActivityEnvironment().run(doing.assemble, AssembleOrder(order=order, opening=opening, ranges=[ranges]))
+    extent = opening.tables[0].extent
+    firsts = [pages.first for pages in plan.ranges(extent.total, extent.page_size, ranges)]
+    whole = AssembleOrder(order=order, opening=opening, ranges=[ranges], pages=[firsts])
+    await ActivityEnvironment().run(doing.assemble, whole)
 
 
 async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Source) -> None:
     """A range that broke off after a part goes on with the page after it, and asks for no earlier page again."""
     rows = 260_000  # about 30 MB: three parts
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     pages = PageRange(index=0, first=0, end=plan.page_count(rows, PAGE_SIZE))
     fetch = fetch_of(order, opening, pages)
 
@@ -138,8 +147,9 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     asked_again = {page for page, count in source.requests(page_size=PAGE_SIZE).items() if count > before.get(page, 0)}
     assert len(ledger.parts) == 1
     assert ledger.next_page > 0
-    assert asked_again == set(range(ledger.next_page, plan.page_count(rows, PAGE_SIZE)))
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+    # The last page is full: only the one behind it shows that it is the last.
+    assert asked_again == set(range(ledger.next_page, plan.page_count(rows, PAGE_SIZE) + 1))
+    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
@@ -150,7 +160,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
     while True:
         order = order_of(held, source.url(rows=rows, seed=SEED))
         store = CrashingStore(held.objects, at=crash_points)
-        opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+        opening = await look(steps(held), ProbeOrder(order=order))
         for _ in range(2):
             try:
                 await fetch_all(steps(held, store), order, opening, ranges)
@@ -158,7 +168,7 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
                 break
             except Crash:
                 continue
-        assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows)), crash_points
+        assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows)), crash_points
         assert [listed.key for listed in await held.objects.list("")] == [places.data(order), places.manifest(order)]
         assert await held.objects.list_uploads("") == []
         if not store.crashed:
@@ -175,7 +185,7 @@ async def test_a_slow_source_is_secured_in_between(
     """Pages that do not yet make a part are secured after a while, so that a crash costs seconds, not the range."""
     monkeypatch.setattr("activities.downloads.stager.SECURE_EVERY_SECONDS", 0.05)
     order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=60))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40))
 
     running = asyncio.create_task(ActivityEnvironment().run(steps(held).fetch_range, fetch))
@@ -190,7 +200,7 @@ async def test_a_slow_source_is_secured_in_between(
     assert ledger.tail is not None
     assert ledger.next_page > 3
     assert source.requests(page_size=PAGE_SIZE)[1] == 1
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(40_000))
+    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(40_000))
 
 
 async def has_secured(held: Services, order: DownloadOrder, *, pages: int) -> bool:
@@ -206,7 +216,7 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     """What a worker writes that was thought dead is not taken for the ledger's part: the file is right, or is none."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     number = staging.part_number(0, 0, 1)
     await held.objects.put_part(places.data(order), opening.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
@@ -215,14 +225,14 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
         await assemble(steps(held), order, opening, 1)
 
     if await held.objects.head(places.manifest(order)):
-        assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+        assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
     """Where the ETag is no digest of the parts, the bytes are compared; one that differs makes no file."""
     rows = 130_000
     order = order_of(held, source.url(rows=rows, seed=SEED))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
         await assemble(steps(held, CrashAfterCompletion(held.objects)), order, opening, 1)
@@ -235,13 +245,13 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
     await held.objects.put(places.data(order), data)
     await assemble(steps(held), order, opening, 1)
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(rows))
+    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
     """A range that is handed back after every page makes the same file, and asks for no page twice."""
     order = order_of(held, source.url(rows=12_000, seed=SEED))
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     reports: list[RangeReport] = []
     while not reports or not reports[-1].done:
         fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=12), slice_seconds=0)
@@ -249,13 +259,13 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
     await assemble(steps(held), order, opening, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
-    assert parsed(await held.objects.get(places.data(order))) == expected(SEED, range(12_000))
+    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(12_000))
 
 
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
     """A worker that comes back too late must not mix what it staged with rows of another day."""
     order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     pages = PageRange(index=0, first=0, end=3)
     await ActivityEnvironment().run(steps(held).fetch_range, fetch_of(order, opening, pages, slice_seconds=0))
     again = ActivityEnvironment()
@@ -272,7 +282,7 @@ async def test_an_attempt_after_the_window_starts_again(held: Services, source: 
 async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Services, source: Source) -> None:
     """However long a range had to queue: where nothing is staged, nothing can be mixed."""
     order = order_of(held, source.url(rows=3_000, seed=SEED)).model_copy(update={"resume_window_seconds": 0})
-    opening = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    opening = await look(steps(held), ProbeOrder(order=order))
     again = ActivityEnvironment()
     again.info = replace(again.info, attempt=2)
 
@@ -284,13 +294,13 @@ async def test_an_attempt_before_anything_was_staged_is_no_late_one(held: Servic
 async def test_a_probe_keeps_what_is_recent_and_wipes_what_is_not(held: Services, source: Source) -> None:
     """Inside the window and with the same total a new processing goes on; otherwise it begins with an empty store."""
     order = order_of(held, source.url(rows=3_000, seed=SEED))
-    first = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    first = await look(steps(held), ProbeOrder(order=order))
     fetch = fetch_of(order, first, PageRange(index=0, first=0, end=3), slice_seconds=0)
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
 
-    same = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order, earlier=first))
+    same = await look(steps(held), ProbeOrder(order=order, earlier=first))
     grown = order_of(held, source.url(rows=3_001, seed=SEED))
-    other = await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=grown, earlier=first))
+    other = await look(steps(held), ProbeOrder(order=grown, earlier=first))
 
     assert (same.resumed, same.tables) == (True, first.tables)
     assert not other.resumed
@@ -313,7 +323,7 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
     monkeypatch.setattr("activities.downloads.steps.Stager", noted)
     order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
     doing, environment = steps(held), ActivityEnvironment()
-    opening = await environment.run(doing.probe, ProbeOrder(order=order))
+    opening = await look(doing, ProbeOrder(order=order))
     fetch = fetch_of(order, opening, PageRange(index=0, first=0, end=40), slice_seconds=0.2)
     gc.collect()
     gc.disable()
@@ -355,7 +365,7 @@ async def test_a_tail_does_not_grow_for_ever(held: Services, source: Source, mon
 
 
 async def probed(held: Services, order: DownloadOrder) -> Opening:
-    return await ActivityEnvironment().run(steps(held).probe, ProbeOrder(order=order))
+    return await look(steps(held), ProbeOrder(order=order))
 
 
 async def ledger_of(held: Services, order: DownloadOrder) -> Ledger:

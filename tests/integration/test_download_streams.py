@@ -30,31 +30,31 @@ from domain.downloads.status import Status
 from domain.faults import FaultRecord
 from infra.database import Database
 from infra.settings import Settings
-from tests import watchers
-from tests.door import Door, opened
-from tests.exports import Exports, expected, exporting, parsed
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support import watchers
+from tests.support.api import ApiClient, running_api
+from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 SEED = 8
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source; keys of streams are looked at every few seconds."""
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 6.0})})
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
-async def slow_download(exports: Exports, rows: int = 4_000) -> str:
+async def slow_download(exports: Downloads, rows: int = 4_000) -> str:
     """A download of forty pages that takes about four seconds."""
     return await exports.start(exports.source.url(rows=rows, seed=SEED, delay_ms=100), page_size=100)
 
 
-async def test_a_websocket_tells_progress_and_the_end(exports: Exports) -> None:
+async def test_a_websocket_tells_progress_and_the_end(exports: Downloads) -> None:
     """Rows only grow, phases go forward, the last message is the final answer, and then the socket is closed."""
     task_id = await slow_download(exports)
-    async with watchers.socket(exports.door, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
+    async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{task_id}/ws") as socket:
         messages = await watchers.heard(socket)
 
     rows = [message["rows"] for message in messages]
@@ -66,20 +66,20 @@ async def test_a_websocket_tells_progress_and_the_end(exports: Exports) -> None:
     assert socket.close_code == aiohttp.WSCloseCode.OK
 
 
-async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Exports) -> None:
+async def test_a_websocket_on_a_finished_download_tells_it_once(exports: Downloads) -> None:
     """Who comes late hears the end at once."""
     status = await exports.run(exports.source.url(rows=10))
-    async with watchers.socket(exports.door, exports.key, f"/v1/downloads/{status['task_id']}/ws") as socket:
+    async with watchers.socket(exports.api_client, exports.key, f"/v1/downloads/{status['task_id']}/ws") as socket:
         assert await watchers.heard(socket) == [status]
 
 
-async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Exports) -> None:
+async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: Downloads) -> None:
     """One socket tells starts, progress and ends of everything that the project makes."""
-    _, stranger = await exports.door.make_project("stranger")
+    _, stranger = await exports.api_client.make_project("stranger")
     foreign = {"source_url": exports.source.url(rows=10)}
-    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+    async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
         made = {await slow_download(exports), await slow_download(exports)}
-        assert (await exports.door.ask("POST", "/v1/downloads", key=stranger, json=foreign)).status == 202
+        assert (await exports.api_client.ask("POST", "/v1/downloads", key=stranger, json=foreign)).status == 202
         messages: list[watchers.Answer] = []
         while sum(message["state"] == "succeeded" for message in messages) < 2:
             messages.append(await socket.receive_json(timeout=PATIENCE_SECONDS))
@@ -91,19 +91,21 @@ async def test_a_project_hears_of_all_its_downloads_and_of_no_other_s(exports: E
         assert rows == sorted(rows)
 
 
-async def test_a_project_s_socket_begins_with_what_runs(exports: Exports) -> None:
+async def test_a_project_s_socket_begins_with_what_runs(exports: Downloads) -> None:
     """Who connects in the middle is told what is under way."""
     task_id = await slow_download(exports)
     await eventually(lambda: running(exports, task_id))
-    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
+    async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
         first = await socket.receive_json(timeout=PATIENCE_SECONDS)
     assert first["task_id"] == task_id
 
 
-async def test_a_project_hears_of_all_its_downloads_by_events(exports: Exports) -> None:
+async def test_a_project_hears_of_all_its_downloads_by_events(exports: Downloads) -> None:
     """Server-sent events tell starts and ends of everything, and begin at once, also while there is nothing to tell."""
     headers = {"Authorization": f"Bearer {exports.key}"}
-    async with exports.door.session.get(f"{exports.door.address}/v1/downloads/events", headers=headers) as answer:
+    async with exports.api_client.session.get(
+        f"{exports.api_client.address}/v1/downloads/events", headers=headers
+    ) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         made = {await slow_download(exports, 400), await slow_download(exports, 400)}
         ended: set[str] = set()
@@ -114,16 +116,16 @@ async def test_a_project_hears_of_all_its_downloads_by_events(exports: Exports) 
                 ended |= {told["task_id"]} if told.get("state") == "succeeded" else set()
 
 
-async def running(exports: Exports, task_id: str) -> bool:
+async def running(exports: Downloads, task_id: str) -> bool:
     """Whether it is listed as running."""
-    reply = await exports.door.ask("GET", "/v1/downloads?state=running", key=exports.key)
+    reply = await exports.api_client.ask("GET", "/v1/downloads?state=running", key=exports.key)
     return task_id in [item["task_id"] for item in reply.body["items"]]
 
 
-async def test_events_tell_progress_and_the_end(exports: Exports) -> None:
+async def test_events_tell_progress_and_the_end(exports: Downloads) -> None:
     """Server-sent events say the same as the WebSocket, each under an id of its own."""
     task_id = await slow_download(exports)
-    async with watchers.events(exports.door, exports.key, task_id) as answer:
+    async with watchers.events(exports.api_client, exports.key, task_id) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         assert answer.headers["Cache-Control"] == "no-store"
         told = await watchers.told(answer)
@@ -135,15 +137,15 @@ async def test_events_tell_progress_and_the_end(exports: Exports) -> None:
     assert len({event.identity for event in told}) == len(told)
 
 
-async def test_events_go_on_where_a_browser_left(exports: Exports) -> None:
+async def test_events_go_on_where_a_browser_left(exports: Downloads) -> None:
     """What was heard last is not told again, and who has heard the end is told to stop asking."""
     status = await exports.run(exports.source.url(rows=10))
-    async with watchers.events(exports.door, exports.key, status["task_id"]) as answer:
+    async with watchers.events(exports.api_client, exports.key, status["task_id"]) as answer:
         (last,) = await watchers.told(answer)
     assert last.data == status
-    async with watchers.events(exports.door, exports.key, status["task_id"], last.identity) as again:
+    async with watchers.events(exports.api_client, exports.key, status["task_id"], last.identity) as again:
         assert again.status == 204
-    async with watchers.events(exports.door, exports.key, status["task_id"], "unknown") as other:
+    async with watchers.events(exports.api_client, exports.key, status["task_id"], "unknown") as other:
         assert [event.data for event in await watchers.told(other)] == [status]
 
 
@@ -151,15 +153,15 @@ async def test_quiet_streams_are_pinged(settings: Settings) -> None:
     """While nothing happens a comment goes out, so that no proxy takes the line for dead."""
     # Not for sockets: who does not answer their pings in time, as on a busy machine, is dropped.
     often = settings.model_copy(update={"api": settings.api.model_copy(update={"ping_seconds": 0.5})})
-    async with exporting(often) as exports:
+    async with running_downloads(often) as exports:
         task_id = await exports.start(exports.source.url(rows=1_000, delay_ms=1_500), page_size=100)
-        async with watchers.events(exports.door, exports.key, task_id) as answer:
+        async with watchers.events(exports.api_client, exports.key, task_id) as answer:
             text = ""
             while ": ping\n\n" not in text:
                 text += (await answer.content.readany()).decode()
 
 
-async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watchers_share_one_poller(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty watchers and a caller who asks all the time cost the engine two questions a second, not forty."""
     asked: list[float] = []
     describe = WorkflowHandle.describe
@@ -173,7 +175,7 @@ async def test_watchers_share_one_poller(exports: Exports, monkeypatch: pytest.M
     path = f"/v1/downloads/{task_id}/ws"
 
     async def watch() -> list[watchers.Answer]:
-        async with watchers.socket(exports.door, exports.key, path) as socket:
+        async with watchers.socket(exports.api_client, exports.key, path) as socket:
             return await watchers.heard(socket)
 
     told, status = await asyncio.gather(asyncio.gather(*(watch() for _ in range(20))), exports.ended(task_id))
@@ -214,8 +216,8 @@ async def test_what_could_not_be_heard_is_caught_up_with(settings: Settings, mon
     """What begins and ends while the database connection that tells of it is broken is told when that is mended."""
     line = Line(monkeypatch)
     async with (
-        exporting(settings) as exports,
-        watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket,
+        running_downloads(settings) as exports,
+        watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket,
     ):
         await line.cut(exports.services.database)
         status = await exports.run(exports.source.url(rows=10))
@@ -258,11 +260,11 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
             telling.cancel()
             ended.set()
 
-    async with opened(settings, [projects.routes, toys]) as door:
-        _, key = await door.make_project()
+    async with running_api(settings, [projects.routes, toys]) as api_client:
+        _, key = await api_client.make_project()
         for kind in ("ws", "events"):
             ended.clear()
-            _, writer = await asyncio.open_connection(*door.host_and_port, limit=1_024)
+            _, writer = await asyncio.open_connection(*api_client.host_and_port, limit=1_024)
             upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             upgrade += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             head = f"GET /toys/{kind} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
@@ -271,19 +273,19 @@ async def test_a_watcher_that_takes_nothing_is_dropped(settings: Settings, monke
             writer.close()
 
 
-async def test_a_plain_request_is_told_to_upgrade(exports: Exports) -> None:
+async def test_a_plain_request_is_told_to_upgrade(exports: Downloads) -> None:
     """The address of a socket says what it is, to those who may know that it is there."""
     for path in ("/v1/downloads/ws", f"/v1/downloads/{await slow_download(exports)}/ws"):
-        reply = await exports.door.ask("GET", path, key=exports.key)
+        reply = await exports.api_client.ask("GET", path, key=exports.key)
         assert (reply.status, reply.code) == (426, "upgrade_required")
-    other = await exports.door.ask("DELETE", "/v1/downloads/ws", key=exports.key)
+    other = await exports.api_client.ask("DELETE", "/v1/downloads/ws", key=exports.key)
     assert (other.status, other.headers["Allow"]) == (405, "GET")
 
 
-async def test_a_revoked_key_ends_its_streams(exports: Exports) -> None:
+async def test_a_revoked_key_ends_its_streams(exports: Downloads) -> None:
     """A stream does not outlive the key that opened it."""
-    async with watchers.socket(exports.door, exports.key, "/v1/downloads/ws") as socket:
-        revoked = await exports.door.as_admin("POST", f"/v1/projects/{exports.project_id}/revoke")
+    async with watchers.socket(exports.api_client, exports.key, "/v1/downloads/ws") as socket:
+        revoked = await exports.api_client.as_admin("POST", f"/v1/projects/{exports.project_id}/revoke")
         assert revoked.status == 200
         message = await socket.receive(timeout=PATIENCE_SECONDS)
     assert message.type is aiohttp.WSMsgType.CLOSE
@@ -292,16 +294,16 @@ async def test_a_revoked_key_ends_its_streams(exports: Exports) -> None:
 
 async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
     """One project cannot take all connections of a process; a stream that ends makes room."""
-    async with opened(settings, streams_per_project=2) as door:
-        _, key = await door.make_project()
-        async with watchers.socket(door, key, "/v1/downloads/ws"):
-            async with watchers.socket(door, key, "/v1/downloads/ws"):
-                reply = await door.ask("GET", "/v1/downloads/ws", key=key)
+    async with running_api(settings, streams_per_project=2) as api_client:
+        _, key = await api_client.make_project()
+        async with watchers.socket(api_client, key, "/v1/downloads/ws"):
+            async with watchers.socket(api_client, key, "/v1/downloads/ws"):
+                reply = await api_client.ask("GET", "/v1/downloads/ws", key=key)
                 assert (reply.status, reply.code) == (429, "too_many_streams")
                 assert int(reply.headers["Retry-After"]) > 0
 
             async def has_room() -> bool:
-                return (await door.ask("GET", "/v1/downloads/ws", key=key)).status == 426
+                return (await api_client.ask("GET", "/v1/downloads/ws", key=key)).status == 426
 
             await eventually(has_room)
 
@@ -309,19 +311,21 @@ async def test_a_project_holds_only_so_many_streams(settings: Settings) -> None:
 async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
     """A deployment does not wait for its watchers: they are told to connect again."""
     async with aiohttp.ClientSession() as session:
-        async with opened(settings) as door:
-            _, key = await door.make_project()
+        async with running_api(settings) as api_client:
+            _, key = await api_client.make_project()
             headers = {"Authorization": f"Bearer {key}"}
-            made = await door.ask("POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"})
-            task = f"{door.address}/v1/downloads/{made.body['task_id']}"
+            made = await api_client.ask(
+                "POST", "/v1/downloads", key=key, json={"source_url": "http://example.com/rows"}
+            )
+            task = f"{api_client.address}/v1/downloads/{made.body['task_id']}"
             sockets = [await session.ws_connect(f"{task}/ws", headers=headers)]
-            sockets.append(await session.ws_connect(f"{door.address}/v1/downloads/ws", headers=headers))
+            sockets.append(await session.ws_connect(f"{api_client.address}/v1/downloads/ws", headers=headers))
             events = await session.get(f"{task}/events", headers=headers)
             reading = [asyncio.create_task(watchers.heard(socket)) for socket in sockets]
             waiting = asyncio.create_task(
-                session.post(f"{door.address}/v1/downloads?wait=60", headers=headers, json={"data": []})
+                session.post(f"{api_client.address}/v1/downloads?wait=60", headers=headers, json={"data": []})
             )
-            await eventually(lambda: has_watchers(door, 4))
+            await eventually(lambda: has_watchers(api_client, 4))
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 30
         await asyncio.gather(*reading)
@@ -330,38 +334,40 @@ async def test_streams_end_when_the_server_stops(settings: Settings) -> None:
         assert (await waiting).status == 202
 
 
-async def has_watchers(door: Door, count: int) -> bool:
+async def has_watchers(api_client: ApiClient, count: int) -> bool:
     """Whether so many are told of downloads, as the process' own figures say."""
-    reply = await door.ask("GET", "/metrics")
+    reply = await api_client.ask("GET", "/metrics")
     return f"haulage_download_watchers {count:.1f}\n" in reply.body
 
 
-async def test_waiting_gets_the_file_itself(exports: Exports) -> None:
+async def test_waiting_gets_the_file_itself(exports: Downloads) -> None:
     """A small export is one request: the answer is the file, under its name."""
-    reply = await exports.door.session.post(
-        f"{exports.door.address}/v1/downloads?wait=30",
+    reply = await exports.api_client.session.post(
+        f"{exports.api_client.address}/v1/downloads?wait=30",
         headers={"Authorization": f"Bearer {exports.key}"},
         json={"source_url": exports.source.url(rows=100, seed=SEED), "file_name": "对账"},
     )
     assert reply.status == 200
-    assert parsed(await reply.read()) == expected(SEED, range(100))
+    assert parse_csv(await reply.read()) == expected_rows(SEED, range(100))
     assert reply.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert "filename*=UTF-8''%E5%AF%B9%E8%B4%A6.csv" in reply.headers["Content-Disposition"]
-    assert (await exports.door.ask("GET", reply.headers["Location"], key=exports.key)).body["state"] == "succeeded"
+    assert (await exports.api_client.ask("GET", reply.headers["Location"], key=exports.key)).body[
+        "state"
+    ] == "succeeded"
 
 
-async def test_waiting_ends_in_time(exports: Exports) -> None:
+async def test_waiting_ends_in_time(exports: Downloads) -> None:
     """What is not ready in time goes on in the background, and the answer says where it stands."""
     wanted = {"source_url": exports.source.url(rows=1_000, delay_ms=500), "page_size": 100}
-    reply = await exports.door.ask("POST", "/v1/downloads?wait=1", key=exports.key, json=wanted)
+    reply = await exports.api_client.ask("POST", "/v1/downloads?wait=1", key=exports.key, json=wanted)
     assert (reply.status, reply.body["state"] in ("pending", "running")) == (202, True)
     assert (await exports.ended(reply.body["task_id"]))["state"] == "succeeded"
 
 
-async def test_waiting_tells_a_failure(exports: Exports) -> None:
+async def test_waiting_tells_a_failure(exports: Downloads) -> None:
     """An export that fails in time is a problem with the source's sentence, and says which download it was."""
     wanted = {"source_url": f"{exports.source.base}/rows?faults=404&rate=1"}
-    reply = await exports.door.ask("POST", "/v1/downloads?wait=30", key=exports.key, json=wanted)
+    reply = await exports.api_client.ask("POST", "/v1/downloads?wait=30", key=exports.key, json=wanted)
     assert (reply.status, reply.code) == (502, "download_failed")
     assert "answered 404" in reply.body["detail"]
-    assert (await exports.door.ask("GET", reply.headers["Location"], key=exports.key)).body["state"] == "failed"
+    assert (await exports.api_client.ask("GET", reply.headers["Location"], key=exports.key)).body["state"] == "failed"

@@ -26,12 +26,14 @@ from domain import faults
 from infra import log
 from infra.embedded import Stack, binaries, embedded, processes, record, store
 from infra.settings import EmbeddedSettings
-from tests import stack as parts
+from tests.support import stack as parts
+from tests.support import waiting
+from tests.support.pace import measure_pace
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 5.0
-STARTS = 6
+STARTS = 3
 
 _log = log.get(__name__)
 
@@ -40,7 +42,7 @@ import asyncio, sys
 from pathlib import Path
 from infra import log
 from infra.embedded import embedded
-from tests.stack import ANY_PORTS
+from tests.support.stack import ANY_PORTS
 
 async def main():
     log.configure("INFO")
@@ -101,7 +103,7 @@ async def test_everything_listens_on_the_loopback_alone(own: Stack) -> None:
         return found
 
     # The last inner listener of the store opens after it serves.
-    assert {address for address, _ in await parts.eventually(complete)} == {LOOPBACK}
+    assert {address for address, _ in await waiting.eventually(complete)} == {LOOPBACK}
 
 
 async def test_a_killed_database_comes_back_with_its_rows(own: Stack) -> None:
@@ -144,7 +146,7 @@ async def kill(stack: Stack, name: str) -> None:
     address, pid = stack.addresses[name], stack.pids()[name]
     began = time.monotonic()
     stack.kill(name)
-    await asyncio.wait_for(stack.ready(name), parts.PATIENCE_SECONDS)
+    await asyncio.wait_for(stack.ready(name), waiting.PATIENCE_SECONDS)
     _log.info("measured_restart", part=name, seconds=round(time.monotonic() - began, 2))
     assert stack.pids()[name] != pid
     assert record.read(stack.data_dir / "run.json").parts[name].pid == stack.pids()[name]
@@ -199,21 +201,26 @@ async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> 
 
 
 async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None:
-    """Cold, with a new cluster, and again with data: ready in time, under the same addresses, nobody left after."""
+    """Cold, with a new cluster, and again with data: ready in time, under the same addresses, all ended afterwards.
+
+    A machine that is busy with other things takes as much longer as it takes for anything.
+    """
     addresses: list[dict[str, str]] = []
     seconds: list[float] = []
+    limits: list[float] = []
     pids: list[int] = []
-    # What the machine is busy with comes on top, and not every time.
-    while len(seconds) < 2 or (min(seconds[1:]) >= READY_SECONDS and len(seconds) < STARTS):
-        began = time.monotonic()
+    for _ in range(STARTS):
+        pace, began = measure_pace(), time.monotonic()
         async with embedded(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
             seconds.append(time.monotonic() - began)
+            limits.append(READY_SECONDS * max(pace, measure_pace()))
             addresses.append(running.addresses)
             pids += running.pids().values()
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
-    assert addresses == [addresses[0]] * len(addresses)
+    assert addresses == [addresses[0]] * STARTS
     assert not any(processes.identity(pid) for pid in pids)
-    assert min(seconds[1:]) < READY_SECONDS, seconds
+    late = [each for each in zip(seconds[1:], limits[1:], strict=True) if each[0] >= each[1]]
+    assert late == [], seconds
 
 
 @asynccontextmanager
@@ -227,7 +234,7 @@ async def another_supervisor(folder: Path) -> AsyncIterator[asyncio.subprocess.P
     )
     try:
         assert supervisor.stdout
-        assert await asyncio.wait_for(supervisor.stdout.readline(), parts.PATIENCE_SECONDS) == b"up\n"
+        assert await asyncio.wait_for(supervisor.stdout.readline(), waiting.PATIENCE_SECONDS) == b"up\n"
         yield supervisor
     finally:
         supervisor.kill()

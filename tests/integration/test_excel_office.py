@@ -8,8 +8,14 @@ import pytest
 
 from bench import soffice
 from tests.books import cases, ours, reference
+from tests.support.requirements import LIBREOFFICE
 
-pytestmark = pytest.mark.skipif(not soffice.here(), reason=soffice.MISSING)
+
+@pytest.fixture(autouse=True)
+def _office() -> None:
+    """Everything here needs LibreOffice."""
+    LIBREOFFICE.require()
+
 
 BOOKS = 30
 FIRST_SEED = 10_000

@@ -14,7 +14,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from infra.settings import Settings
 from sims import rows as sample
-from tests.exports import Exports, exporting
+from tests.support.downloads import Downloads, running_downloads
 
 pytestmark = pytest.mark.stack
 
@@ -55,20 +55,20 @@ KEYS = [
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source."""
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
-async def sent(exports: Exports, **request: Any) -> dict[str, Any]:
+async def sent(exports: Downloads, **request: Any) -> dict[str, Any]:
     """An Excel download at its end."""
-    reply = await exports.door.ask("POST", "/v1/downloads", key=exports.key, json={"type": "excel", **request})
+    reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, json={"type": "excel", **request})
     assert reply.status == 202, reply.body
     return await exports.ended(reply.body["task_id"])
 
 
-async def book(exports: Exports, status: dict[str, Any]) -> openpyxl.Workbook:
+async def book(exports: Downloads, status: dict[str, Any]) -> openpyxl.Workbook:
     """The book of a download that succeeded."""
     assert status["state"] == "succeeded", status["fault"]
     assert (status["file_name"].endswith(".xlsx"), status["files"]) == (True, 1)
@@ -88,7 +88,7 @@ def merged(sheet: Worksheet) -> set[str]:
     return {str(area) for area in sheet.merged_cells.ranges}
 
 
-async def test_the_seed_s_request_works_word_for_word(exports: Exports) -> None:
+async def test_the_seed_s_request_works_word_for_word(exports: Downloads) -> None:
     """Every field that the seed names, and its template of three levels."""
     data = [{"source": "油站", **{key: place + number for place, key in enumerate(KEYS)}} for number in range(3)]
     request = {
@@ -119,7 +119,7 @@ async def test_the_seed_s_request_works_word_for_word(exports: Exports) -> None:
     assert {"A1:J1", "A2:J2", "A3:A5", "B3:G3", "H3:J3", "D4:E4", "B4:B5"} <= merged(sheet)
 
 
-async def test_the_source_s_template_wins(exports: Exports) -> None:
+async def test_the_source_s_template_wins(exports: Downloads) -> None:
     """A dynamic template, header and footer come with the source's first answer."""
     around = {
         "template": [{"name": "order_no", "title": "单号"}, {"name": "amount", "title": "金额"}],
@@ -139,7 +139,7 @@ async def test_the_source_s_template_wins(exports: Exports) -> None:
     assert set(status["left_out"]) == expected[0].keys() - {"order_no", "amount"}
 
 
-async def test_a_source_of_row_heads(exports: Exports) -> None:
+async def test_a_source_of_row_heads(exports: Downloads) -> None:
     """Three-dimensional pages are joined by key, and every row stands under its head."""
     cities = sorted({sample.row(SEED, number)["city"] for number in range(250)})
     template = {
@@ -158,7 +158,7 @@ async def test_a_source_of_row_heads(exports: Exports) -> None:
     assert status["rows"] == 250
 
 
-async def test_rows_that_no_head_covers(exports: Exports) -> None:
+async def test_rows_that_no_head_covers(exports: Downloads) -> None:
     """The fault lists their keys."""
     template = {"row": [{"name": "a"}], "col": [{"name": "n"}]}
 
@@ -168,7 +168,7 @@ async def test_rows_that_no_head_covers(exports: Exports) -> None:
     assert "“b”" in status["fault"]["message"]
 
 
-async def test_sheets(exports: Exports) -> None:
+async def test_sheets(exports: Downloads) -> None:
     """Each has its own source or rows, template and name; digits stay those that were sent."""
     sheets = [
         {"name": "订单", "source_url": exports.source.url(rows=120, seed=SEED), "template": {"id": "ID"}},
@@ -185,7 +185,7 @@ async def test_sheets(exports: Exports) -> None:
 
 
 @pytest.mark.parametrize("multi", ["page", "tab"])
-async def test_several_tables(exports: Exports, multi: str) -> None:
+async def test_several_tables(exports: Downloads, multi: str) -> None:
     """One under another or on tabs, with single values for all of them."""
     data = [[{"a": 1}], {"x": [{"a": 2}]}]
     template = [{"a": "A"}, {"row": [{"name": "x", "title": "X"}], "col": [{"name": "a", "title": "A"}]}]
@@ -200,7 +200,7 @@ async def test_several_tables(exports: Exports, multi: str) -> None:
         assert cells(made.worksheets[0]) == [*tables[0], *tables[1]]
 
 
-async def test_one_set_of_rows_for_all_tables(exports: Exports) -> None:
+async def test_one_set_of_rows_for_all_tables(exports: Downloads) -> None:
     """Rows of row heads that are sent once are shown by every template."""
     template = [{"row": [{"name": "x"}], "col": {key: key.upper()}} for key in ("a", "b")]
 
@@ -210,13 +210,13 @@ async def test_one_set_of_rows_for_all_tables(exports: Exports) -> None:
     assert status["rows"] == 2
 
 
-async def test_the_same_key_with_other_rows_on_a_sheet_is_refused(exports: Exports) -> None:
+async def test_the_same_key_with_other_rows_on_a_sheet_is_refused(exports: Downloads) -> None:
     """Neither digits nor their table are overlooked."""
 
     async def ask(*sheets: str) -> tuple[int, str]:
         headers = {"Idempotency-Key": "order-4711", "Content-Type": "application/json"}
         body = f'{{"type": "excel", "sheets": [{", ".join(sheets)}]}}'
-        reply = await exports.door.ask("POST", "/v1/downloads", key=exports.key, data=body, headers=headers)
+        reply = await exports.api_client.ask("POST", "/v1/downloads", key=exports.key, data=body, headers=headers)
         return reply.status, reply.body.get("code", reply.body.get("task_id"))
 
     first, second = '{"data": [{"a": 1.0}]}', '{"data": [{"a": 2}]}'
@@ -227,17 +227,17 @@ async def test_the_same_key_with_other_rows_on_a_sheet_is_refused(exports: Expor
         assert await ask(*other) == (422, "idempotency_key_reused")
 
 
-async def preview(exports: Exports, **request: Any) -> tuple[int, Any]:
+async def preview(exports: Downloads, **request: Any) -> tuple[int, Any]:
     """Status, and the sheet or the problem."""
     headers = {"Authorization": f"Bearer {exports.key}"}
-    address = f"{exports.door.address}/v1/templates/preview"
+    address = f"{exports.api_client.address}/v1/templates/preview"
     async with aiohttp.ClientSession() as http, http.post(address, json=request, headers=headers) as answer:
         if answer.content_type.endswith("json"):
             return answer.status, await answer.json(content_type=None)
         return answer.status, openpyxl.load_workbook(io.BytesIO(await answer.read())).worksheets[0]
 
 
-async def test_a_preview_invents_ten_rows(exports: Exports) -> None:
+async def test_a_preview_invents_ten_rows(exports: Downloads) -> None:
     """The book comes at once, drawn as the download would be."""
     status, sheet = await preview(exports, template=SEED_TEMPLATE, title="充值明细表")
 
@@ -247,7 +247,7 @@ async def test_a_preview_invents_ten_rows(exports: Exports) -> None:
     assert [row[0] for row in shown[4:]] == [f"来源方式 {number}" for number in range(1, 11)]
 
 
-async def test_a_preview_shows_the_first_ten_rows(exports: Exports) -> None:
+async def test_a_preview_shows_the_first_ten_rows(exports: Downloads) -> None:
     """Flat or under row heads, of the caller's own data, to the last digit."""
     data = [{"a": number, "b": f"00{number}"} for number in range(12)]
     grouped = {"x": data[:4], "y": data[4:]}
@@ -278,7 +278,7 @@ async def test_a_preview_shows_the_first_ten_rows(exports: Exports) -> None:
     ],
     ids=str,
 )
-async def test_a_preview_tells_all_faults(exports: Exports, request_: dict[str, Any], paths: list[str]) -> None:
+async def test_a_preview_tells_all_faults(exports: Downloads, request_: dict[str, Any], paths: list[str]) -> None:
     """With their paths, instead of a book."""
     status, problem = await preview(exports, **request_)
 

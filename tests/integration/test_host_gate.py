@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from infra.database import Database
 from infra.limits import HostGate, Limiter
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 10
 TTL_SECONDS = 2.0

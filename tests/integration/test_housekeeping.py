@@ -13,26 +13,26 @@ from temporalio.client import ScheduleHandle
 from activities.downloads import housekeeping
 from infra.settings import Settings
 from infra.tables.downloads import Download
-from tests.exports import Exports, exporting
-from tests.stack import eventually
+from tests.support.downloads import Downloads, running_downloads
+from tests.support.waiting import eventually
 from workflows import downloads, schedules
 from workflows.housekeeping import HousekeepingWorkflow
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Exports]:
+async def exports(settings: Settings) -> AsyncIterator[Downloads]:
     """API, worker and source."""
-    async with exporting(settings) as running:
+    async with running_downloads(settings) as running:
         yield running
 
 
-async def keep_house(exports: Exports) -> None:
+async def keep_house(exports: Downloads) -> None:
     await exports.services.engine.execute_workflow(
         HousekeepingWorkflow.run, id="housekeeping-now", task_queue=downloads.QUEUE
     )
 
 
-async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Exports) -> None:
+async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Downloads) -> None:
     """The bytes are removed, the state is expired, and the file answers 410."""
     old, young = [await exports.run(exports.source.url(rows=10)) for _ in range(2)]
     async with exports.services.database.session() as session:
@@ -43,12 +43,12 @@ async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Exports) -> 
 
     assert (await exports.status(old["task_id"]))["state"] == "expired"
     assert (await exports.status(young["task_id"]))["state"] == "succeeded"
-    reply = await exports.door.ask("GET", f"/v1/downloads/{old['task_id']}/file", key=exports.key)
+    reply = await exports.api_client.ask("GET", f"/v1/downloads/{old['task_id']}/file", key=exports.key)
     assert (reply.status, reply.code) == (410, "download_expired")
     assert {key.split("/")[2] for key in await exports.leftovers()} == {young["task_id"]}
 
 
-async def test_more_files_than_a_batch_expire(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_files_than_a_batch_expire(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch follows batch until nothing is due."""
     monkeypatch.setattr(housekeeping, "BATCH", 2)
     for _ in range(5):
@@ -61,7 +61,7 @@ async def test_more_files_than_a_batch_expire(exports: Exports, monkeypatch: pyt
     assert await exports.leftovers() == []
 
 
-async def test_what_nobody_comes_back_to_is_swept(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging and uploads of downloads that are over go after a day; those of a running one stay."""
     monkeypatch.setattr(housekeeping, "ABANDONED_AFTER", timedelta(seconds=-1))
     objects = exports.services.objects
@@ -79,7 +79,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Exports, monkeypatch:
     assert (await exports.ended(task_id))["state"] == "cancelled"
 
 
-async def test_the_schedule_is_made_once_and_mended(exports: Exports) -> None:
+async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
     await schedules.ensure(engine, exports.services.settings)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from infra.objects import BucketMissing, ObjectMissing, ObjectStore, StoreRefused, StoreUnreachable
-from tests.stack import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 MIB = 1024 * 1024
 

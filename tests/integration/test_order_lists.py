@@ -13,7 +13,7 @@ from infra.settings import Settings
 from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Scenario
-from tests.orders import NUMBER, Orders, ordering, since
+from tests.support.orders import NUMBER, Orders, running_orders, since
 
 pytestmark = pytest.mark.stack
 
@@ -51,7 +51,7 @@ async def drawn(orders: Orders, **query: Any) -> dict[str, Any]:
 
 async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings) -> None:
     """Each part what became of its slices; a slice that is longer than a part lies in several, and counts in one."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up()
         empty = await drawn(orders)
@@ -90,7 +90,7 @@ async def test_a_time_line_tells_all_slices_in_so_many_parts(settings: Settings)
 
 async def test_slices_are_found_by_their_time(settings: Settings) -> None:
     """All that touch it; with when they were swept."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up()
         await ledger(orders, 30, n12={"swept_at": BEGIN, "missed": 0})
@@ -103,11 +103,11 @@ async def test_slices_are_found_by_their_time(settings: Settings) -> None:
 
 async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> None:
     """How many slices failed and are open; of one project alone, if it is named."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up()
         await ledger(orders, 5, n1={"done_at": None}, n2={"done_at": None, "failed_at": BEGIN})
-        other, _ = await orders.door.make_project("other")
+        other, _ = await orders.api_client.make_project("other")
         [listed] = (await orders.ask("GET", "/v1/platforms", params={"project_id": orders.project_id})).body["items"]
         others = (await orders.ask("GET", "/v1/platforms", params={"project_id": other})).body["items"]
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "stocktaking"})
@@ -120,7 +120,7 @@ async def test_lists_of_platforms_count_what_needs_care(settings: Settings) -> N
 
 async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> None:
     """And a wrong one is told at its field."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         platform = orders.play(Scenario(orders=0))
         await orders.set_up(capability=NARROW)
         await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7})
@@ -140,7 +140,7 @@ async def test_a_value_is_shown_beside_what_it_overrides(settings: Settings) -> 
 
 async def test_compared_days_are_listed(settings: Settings) -> None:
     """The newest first; of this platform alone."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up()
         for name in ("shop-1/2026-01-02", "shop-1/2026-01-10", "shop-10/2026-01-03"):

@@ -13,8 +13,8 @@ from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Faults, Limits, Scenario
-from tests.orders import CREDENTIALS, Orders, ordering, since, told
-from tests.stack import eventually
+from tests.support.orders import CREDENTIALS, Orders, count_findings, running_orders, since
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -44,7 +44,7 @@ async def begun(orders: Orders, capability: Capability, scenario: Scenario) -> P
 
 async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
     """O1, O8: it is stopped again and again, no page is asked for twice, and no wait counts as a failure."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, limits=BORNE)
         platform = await begun(orders, paged(PLAIN, 5), scenario)
 
@@ -58,13 +58,13 @@ async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
         asked_for_clock = platform.calls["told"] - (row.pages or 0) - 2
         assert 0 <= asked_for_clock <= row.attempts + 2
         assert platform.throttle.refused == 0
-        assert told(await orders.findings()) == NOTHING
+        assert count_findings(await orders.findings()) == NOTHING
         assert await orders.services.objects.list(places.STAGING) == []
 
 
 async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
     """A token that leads nowhere any more sends a slice back to its beginning, not into the failed set."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         scenario = Scenario(
             kind="amazon",
             orders=60,
@@ -82,12 +82,12 @@ async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:
 
         assert platform.calls["400"] == 1
         assert await orders.is_complete()
-        assert told(await orders.findings()) == NOTHING
+        assert count_findings(await orders.findings()) == NOTHING
 
 
 async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(settings: Settings) -> None:
     """A token that expires in mid-run, and a file that is renewed some time later: nothing fails for good."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         scenario = Scenario(orders=100, span_seconds=SPAN_SECONDS, faults=Faults(token_requests=8))
         platform = orders.play(scenario)
         await orders.set_up(capability=PLAIN.model_copy(update={"paging": PLAIN.paging.model_copy(update={"size": 5})}))
@@ -95,7 +95,7 @@ async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(set
         cycle = await orders.cycle()
 
         async def is_done() -> bool:
-            folder = orders.door.settings.orders.credentials_folder
+            folder = orders.api_client.settings.orders.credentials_folder
             renewed = platform.dialect.credentials(platform.tokens.good)
             (folder / f"{CREDENTIALS}.json").write_text(json.dumps(renewed))
             return all(row.done_at for row in await orders.slices())
@@ -105,12 +105,12 @@ async def test_credentials_that_are_renewed_while_a_slice_waits_let_it_go_on(set
         await cycle.result()
 
         assert platform.tokens.generation > 1
-        assert told(await orders.findings()) == NOTHING
+        assert count_findings(await orders.findings()) == NOTHING
 
 
 async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
     """O2: what showed up late is found in the end, although the first sweeps failed."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         platform = orders.play(Scenario(orders=50, span_seconds=SPAN_SECONDS))
         starttime = since(platform, seconds=SPAN_SECONDS)
         await orders.set_up()
@@ -138,4 +138,4 @@ async def test_a_sweep_that_failed_is_made_again(settings: Settings) -> None:
 
         [row, *_] = await orders.slices()
         assert (row.missed, row.failed_at, row.fault) == (1, None, None)
-        assert told(await orders.findings()) == NOTHING
+        assert count_findings(await orders.findings()) == NOTHING

@@ -9,15 +9,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import worker
 from domain.orders import places
 from domain.orders.steps import Presence, WatchOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
-from tests.exports import parsed, working
-from tests.orders import Orders, ordering, since, told
-from tests.stack import eventually
+from tests.support.downloads import parse_csv
+from tests.support.orders import Orders, count_findings, running_orders, since
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows.orders import OrderWatch
 
 pytestmark = pytest.mark.stack
@@ -58,7 +60,7 @@ async def failed(orders: Orders) -> list[dict[str, Any]]:
 )
 async def test_a_wrong_configuration_is_refused(settings: Settings, options: dict[str, Any], said: str) -> None:
     """With a sentence that says what is allowed, and nothing of it in force."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up(capability=NARROW)
         before = await orders.ask("GET", "/v1/platforms/shop-1/config")
@@ -73,7 +75,7 @@ async def test_a_wrong_configuration_is_refused(settings: Settings, options: dic
 
 async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
     """Its number, its kind, and a kind that is not its capability's."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         body = {"project_id": orders.project_id, "shop": "s", "base_url": orders.platforms.url("shop-1")}
         capability = PLAIN.model_dump(mode="json")
@@ -91,7 +93,7 @@ async def test_an_unknown_platform_is_refused(settings: Settings) -> None:
 
 async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
     """Two levels, each change a version; a default that one platform could not bear is refused for all."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up(capability=NARROW)
         first = await orders.ask("PUT", "/v1/platforms/default/config", json={"threads": 7, "interval": 900})
@@ -112,7 +114,7 @@ async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
 
 async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
     """It is announced, listed with its reason, and no later success hides it."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
         await orders.fetch()
         held = await orders.row()
@@ -137,7 +139,7 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
 @pytest.mark.parametrize("way", ["redo", "split"])
 async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
     """By reading it again, or in halves; then nothing is missing."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
         await orders.fetch()
         platform = orders.platforms.by_number["shop-1"]
@@ -152,12 +154,12 @@ async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Se
             return await orders.is_complete()
 
         await eventually(whole)
-        assert told(await orders.findings()) == dict.fromkeys(told(await orders.findings()), 0)
+        assert count_findings(await orders.findings()) == dict.fromkeys(count_findings(await orders.findings()), 0)
 
 
 async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Settings) -> None:
     """One attempt and `retries` more, with pauses of n times `retryintv`."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=2)
         await orders.fetch()
 
@@ -168,7 +170,7 @@ async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Se
 
 async def test_a_backfill_reads_again_and_moves_no_mark(settings: Settings) -> None:
     """Each complete slice of the time once, however many runs of the schedule fall into it."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         before, first = await orders.row(), (await orders.slices())[0]
@@ -196,7 +198,7 @@ async def _again(orders: Orders) -> set[str]:
 
 async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
     """Parquet, by platform and day, named in the ledger."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         keys = [row.raw_key for row in await orders.slices()]
@@ -210,10 +212,10 @@ async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> N
 
 async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) -> None:
     """By the download center, from our own address, whatever is fetched meanwhile."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings, queues=worker.names()) as orders:
         starttime = await begun(orders, Scenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
-        mark = (await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+        mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
         frozen = {copy.order_id for copy in await orders.stored()}
         platform = orders.platforms.by_number["shop-1"]
         for number in range(30):
@@ -226,9 +228,9 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
 
         headers = {"Authorization": f"Bearer {orders.key}"}
         body = {"source_url": mark["source_url"], "headers": headers, "page_size": 100}
-        reply = await orders.door.ask("POST", "/v1/downloads?wait=30", key=orders.key, json=body)
+        reply = await orders.api_client.ask("POST", "/v1/downloads?wait=30", key=orders.key, json=body)
         assert reply.status == 200, reply.body
-        [heads, *rows] = parsed(reply.body.encode())
+        [heads, *rows] = parse_csv(reply.body.encode())
 
     assert mark["total"] == len(frozen) == len(rows)
     assert {row[heads.index("order_id")] for row in rows} == frozen
@@ -237,14 +239,14 @@ async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) ->
 
 async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for(settings: Settings) -> None:
     """Whether a process goes on from the page before or skips to one; a mark that is over, or none, is refused."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
-        mark = (await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
+        mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body
 
         async def page(number: int, name: str = mark["mark"]) -> Any:
             query = f"platform=shop-1&mark={name}&page={number}&page_size=7"
-            return (await orders.door.ask("GET", f"/v1/orders/source?{query}", key=orders.key)).body
+            return (await orders.api_client.ask("GET", f"/v1/orders/source?{query}", key=orders.key)).body
 
         last = mark["total"] // 7
         skipped = [(await page(number))["data"] for number in reversed(range(last + 1))]
@@ -259,24 +261,26 @@ async def test_pages_at_a_mark_are_the_same_in_whatever_order_they_are_asked_for
 
 async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> None:
     """Those modified last first, each once; another project sees none."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, crowd_share=0.5))
         await orders.fetch()
-        _, strangers_key = await orders.door.make_project("stranger")
+        _, strangers_key = await orders.api_client.make_project("stranger")
         seen, cursor = [], ""
         while True:
             address = f"/v1/orders?platform=shop-1&limit=20{cursor and '&cursor='}{cursor}"
-            page = (await orders.door.ask("GET", address, key=orders.key)).body
+            page = (await orders.api_client.ask("GET", address, key=orders.key)).body
             seen += [(each["modified_at"], each["order_id"]) for each in page["items"]]
             if page["next_cursor"] is None:
                 break
             cursor = page["next_cursor"]
         headers = {"Authorization": f"Bearer {orders.key}"}
-        async with orders.door.session.get(f"{orders.door.address}/v1/orders?limit=1", headers=headers) as answer:
+        async with orders.api_client.session.get(
+            f"{orders.api_client.address}/v1/orders?limit=1", headers=headers
+        ) as answer:
             text = await answer.text()
-        strange = await orders.door.ask("GET", "/v1/orders", key=strangers_key)
+        strange = await orders.api_client.ask("GET", "/v1/orders", key=strangers_key)
         everybodys = await orders.ask("GET", "/v1/orders?limit=20")
-        hidden = await orders.door.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
+        hidden = await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=strangers_key)
         stored = await orders.stored()
         raw = await orders.raw(seen[0][1])
 
@@ -289,7 +293,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
 
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
     """Counts and ids, in a workbook; an order that was never fetched is missing."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
         await orders.fetch()
         platform = orders.platforms.by_number["shop-1"]
@@ -309,7 +313,7 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
 
 async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:
     """And forgotten when a worker comes; meanwhile it stands still without a loss."""
-    async with ordering(settings, queues=[places.QUEUE, "webhooks"]) as orders:
+    async with running_orders(settings, queues=[places.QUEUE, "webhooks"]) as orders:
         await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
 
         assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
@@ -317,7 +321,7 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
         assert await orders.events() == ["orders.platform_unserved"]
         assert (await orders.status())["unserved_since"] is not None
 
-        async with working(orders.door.settings, [places.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [places.slice_queue("shop-1")]):
             assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
             assert (await orders.status())["unserved_since"] is None
 
@@ -329,7 +333,7 @@ async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Pre
 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
     """Until it is resumed; pausing is the schedule's own."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
         assert (await orders.status())["paused"] is True
         resumed = await orders.ask("POST", "/v1/platforms/shop-1/resume")

@@ -9,8 +9,8 @@ import pytest
 from domain.orders import places
 from infra.settings import Settings
 from sims.platforms.scenario import Scenario
-from tests.orders import ordering
-from tests.stack import eventually
+from tests.support.orders import running_orders
+from tests.support.waiting import eventually
 from workflows.orders import schedules
 
 pytestmark = pytest.mark.stack
@@ -20,7 +20,7 @@ WITHIN_SECONDS = 60.0
 
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute(settings: Settings) -> None:
     """From the moment at which it is set up until the administrator is being told."""
-    async with ordering(settings, queues=[places.QUEUE, "webhooks"]) as orders:
+    async with running_orders(settings, queues=[places.QUEUE, "webhooks"]) as orders:
         await schedules.ensure_watch(orders.engine)
         orders.play(Scenario(orders=0))
         began = time.monotonic()

@@ -6,14 +6,14 @@ import pytest
 
 from infra.settings import Settings
 from sims.platforms.scenario import Scenario
-from tests.orders import ordering, since, told
+from tests.support.orders import count_findings, running_orders, since
 
 pytestmark = pytest.mark.stack
 
 
 async def test_a_platform_is_fetched_to_its_last_settled_second(settings: Settings) -> None:
     """Slice by slice, history and present; what is stored is the platform's own ledger."""
-    async with ordering(settings) as orders:
+    async with running_orders(settings) as orders:
         platform = orders.play(Scenario(orders=3_000, span_seconds=7_200))
         await orders.set_up()
         await orders.configure(starttime=since(platform, seconds=7_200))
@@ -23,6 +23,6 @@ async def test_a_platform_is_fetched_to_its_last_settled_second(settings: Settin
         assert (ended.finished, ended.failed) == (11, 0)
         findings = await orders.findings()
         status = await orders.status()
-    assert told(findings) == dict.fromkeys(told(findings), 0)
+    assert count_findings(findings) == dict.fromkeys(count_findings(findings), 0)
     assert status["holes"] == []
     assert status["complete_to"] == status["claimed_to"]

@@ -18,8 +18,8 @@ from infra.settings import GuardSettings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Limits, Scenario
 from sims.platforms.server import running_platforms
-from tests.stack import eventually
-from tests.unit.platform_peers import SMALL_PAGES
+from tests.support.platforms import SMALL_PAGES
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -45,7 +45,7 @@ async def limiters(database: Database) -> AsyncIterator[list[Limiter]]:
 
 
 async def _credentials(renew: bool) -> Credentials:
-    return Credentials.model_validate({"token": "token-1"})
+    return Credentials.model_validate({"token": "token-of-this-shop-1"})
 
 
 async def _read(connector: Connector, window: Window) -> int:

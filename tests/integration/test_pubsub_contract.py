@@ -20,8 +20,8 @@ from infra.embedded.ports import claiming
 from infra.pubsub import PubSub, Received
 from infra.pubsub_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
-from tests.pubsub import PROJECT, Publisher, delete, publisher
-from tests.stack import eventually
+from tests.support.pubsub import PROJECT, Publisher, delete, publisher
+from tests.support.waiting import eventually
 
 EMULATOR = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/bin/cloud-pubsub-emulator")
 DEADLINE_SECONDS = 10

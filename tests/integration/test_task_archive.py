@@ -12,7 +12,7 @@ from activities.tasks import archive, heads
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Refs, Status, Task
 from infra.database import Database
-from tests.lanes import TYPE, add_type, new_key
+from tests.support.lanes import TYPE, add_type, new_key
 
 pytestmark = pytest.mark.stack
 

@@ -9,8 +9,8 @@ import pytest
 
 from infra.database import Database
 from infra.settings import Settings
-from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, tasking
-from tests.stack import eventually
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture
 async def queue(settings: Settings) -> AsyncIterator[Tasks]:
     """An API, a worker, and a type of tasks in lanes of ten."""
-    async with tasking(settings, lane_max_tasks=10) as queue:
+    async with running_tasks(settings, lane_max_tasks=10) as queue:
         await queue.register()
         yield queue
 
@@ -85,9 +85,9 @@ async def test_types_tell_what_is_in_their_queues(queue: Tasks, database: Databa
     await queue.finish(held[:2])
     await queue.finish(held[2:5], FAILED)
     await archived(database, 5)
-    other_id, other = await queue.door.make_project("other")
+    other_id, other = await queue.api_client.make_project("other")
     config = {"task_type_data": {"task_type": "audio"}}
-    await queue.door.ask("POST", "/v1/register_task_type", key=other, json=config)
+    await queue.api_client.ask("POST", "/v1/register_task_type", key=other, json=config)
 
     async def told() -> Json:
         [one] = good(await queue.get("get_task_figures"))["type_list"]
@@ -97,8 +97,8 @@ async def test_types_tell_what_is_in_their_queues(queue: Tasks, database: Databa
     figures = await eventually(told)
     lanes = good(await queue.get("get_task_lanes", task_type=queue.type, limit=1))
     rest = good(await queue.get("get_task_lanes", task_type=queue.type, cursor=lanes["next_cursor"]))
-    everybody = await queue.door.as_admin("GET", "/v1/get_task_figures", params={"limit": "1"})
-    second = await queue.door.as_admin("GET", "/v1/get_task_figures", params={"cursor": "audio", "prefix": "vid"})
+    everybody = await queue.api_client.as_admin("GET", "/v1/get_task_figures", params={"limit": "1"})
+    second = await queue.api_client.as_admin("GET", "/v1/get_task_figures", params={"cursor": "audio", "prefix": "vid"})
 
     names = ("due", "success", "held", "lanes", "paused", "task_type")
     assert [figures[name] for name in names] == [2, 2, 10, 2, False, "video"]
@@ -117,11 +117,11 @@ async def test_types_tell_what_is_in_their_queues(queue: Tasks, database: Databa
 async def test_a_task_is_found_by_the_name_that_it_was_given(queue: Tasks) -> None:
     """By its project, and by the admin."""
     task_id = await queue.create(task_id="invoice 7")
-    _, other = await queue.door.make_project("other")
+    _, other = await queue.api_client.make_project("other")
 
     ours = good(await queue.get("find_tasks", name="invoice 7"))["task_ids"]
-    theirs = await queue.door.ask("GET", "/v1/find_tasks", key=other, params={"name": "invoice 7"})
-    admins = await queue.door.as_admin("GET", "/v1/find_tasks", params={"name": "invoice 7"})
+    theirs = await queue.api_client.ask("GET", "/v1/find_tasks", key=other, params={"name": "invoice 7"})
+    admins = await queue.api_client.as_admin("GET", "/v1/find_tasks", params={"name": "invoice 7"})
 
     assert (ours, theirs.body["task_ids"], admins.body["task_ids"]) == ([task_id], [], [task_id])
 
@@ -147,14 +147,14 @@ async def test_a_held_task_is_put_back(queue: Tasks) -> None:
     assert late["results"][0]["code"] == 8041
     assert (back["status"], back["crt_retry_num"], back["lease"]) == (PENDING, 0, 0)
     assert (again["code"], "waits in its queue" in again["msg"]) == (8041, True)
-    assert (await queue.set(held, SUCCESS))["code"] == 8041
+    assert (await queue.try_set(held, SUCCESS))["code"] == 8041
 
 
 async def test_an_ended_task_is_put_back_as_a_new_one(queue: Tasks, database: Database) -> None:
     """With the content and the stage that it had last, once, whether archived or not; the old one stays as it is."""
     await queue.create(user_id="u1", task_content="x" * 2_000, task_priority=5)
     [held] = await queue.hold()
-    good(await queue.set(held, FAILED, task_stage="cut"))
+    await queue.set(held, FAILED, task_stage="cut")
     body = [{"task_id": held["task_id"]}]
     first = good(await queue.post("put_back_tasks", task_list=body))["results"][0]["task_id"]
     await archived(database, 1)
@@ -170,7 +170,7 @@ async def test_an_ended_task_is_put_back_as_a_new_one(queue: Tasks, database: Da
 async def test_the_admin_sees_and_steers_tasks_of_every_project(queue: Tasks) -> None:
     """Without naming a project; another project's key finds nothing."""
     [task_id, second] = await queue.create_many(2)
-    _, other = await queue.door.make_project("other")
+    _, other = await queue.api_client.make_project("other")
     paths: list[tuple[str, str, dict[str, Any]]] = [
         ("GET", "get_task", {"params": {"task_id": task_id}}),
         ("GET", "browse_tasks", {"params": {"task_type": queue.type}}),
@@ -182,8 +182,10 @@ async def test_the_admin_sees_and_steers_tasks_of_every_project(queue: Tasks) ->
         ("POST", "cancel_tasks", {"json": {"task_ids": [second]}}),
     ]
 
-    theirs = [(await queue.door.ask(method, f"/v1/{path}", key=other, **sent)).body for method, path, sent in paths]
-    admins = [(await queue.door.as_admin(method, f"/v1/{path}", **sent)).body for method, path, sent in paths]
+    theirs = [
+        (await queue.api_client.ask(method, f"/v1/{path}", key=other, **sent)).body for method, path, sent in paths
+    ]
+    admins = [(await queue.api_client.as_admin(method, f"/v1/{path}", **sent)).body for method, path, sent in paths]
 
     assert {answer["code"] for answer in theirs} == {8035, 8045}
     assert [answer["code"] for answer in admins] == [0] * len(paths)

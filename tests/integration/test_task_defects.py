@@ -9,8 +9,8 @@ from datetime import datetime
 import pytest
 
 from infra.settings import Settings
-from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
-from tests.stack import eventually
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture
 async def queue(settings: Settings) -> AsyncIterator[Tasks]:
     """An API, a worker, and a type of tasks."""
-    async with tasking(settings) as queue:
+    async with running_tasks(settings) as queue:
         await queue.register()
         yield queue
 
@@ -36,7 +36,7 @@ async def test_a_pause_is_kept_on_an_idle_queue(queue: Tasks) -> None:
     await queue.register(max_retry_interval=-300)
     await queue.create(task_priority=600)
     [held] = await queue.hold()
-    good(await queue.set(held, PENDING, crt_retry_num=1))
+    await queue.set(held, PENDING, crt_retry_num=1)
     assert await queue.hold(wait=1.5) == []
 
 
@@ -69,8 +69,8 @@ async def test_a_set_that_changes_nothing_is_no_success(queue: Tasks) -> None:
     task_id = await queue.create()
     pending = await queue.post("set_task", task_data={"task_id": task_id, "status": SUCCESS})
     [held] = await queue.hold()
-    good(await queue.set(held, SUCCESS))
-    ended = await queue.set(held, FAILED)
+    await queue.set(held, SUCCESS)
+    ended = await queue.try_set(held, FAILED)
     assert [answer["code"] for answer in (pending, ended)] == [8041, 8041]
     assert (await queue.task(task_id))["status"] == SUCCESS
 
@@ -80,9 +80,9 @@ async def test_what_is_empty_can_be_set(queue: Tasks) -> None:
     await queue.register(max_retry_interval=0)
     task_id = await queue.create(task_content="content", task_stage="one")
     [held] = await queue.hold()
-    good(await queue.set(held, PENDING, crt_retry_num=1, schedule_log="log"))
+    await queue.set(held, PENDING, crt_retry_num=1, schedule_log="log")
     [held] = await queue.hold(wait=5)
-    good(await queue.set(held, PENDING, crt_retry_num=0, task_content="", task_stage="", schedule_log=""))
+    await queue.set(held, PENDING, crt_retry_num=0, task_content="", task_stage="", schedule_log="")
     task = await queue.task(task_id)
     assert (task["crt_retry_num"], task["task_content"], task["stage"], task["schedule_log"]) == (0, "", "", "")
 

@@ -16,7 +16,7 @@ from activities.tasks.housekeeping import TaskHousekeeping
 from infra import services
 from infra.services import Services
 from infra.settings import Settings
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 

@@ -14,9 +14,9 @@ from temporalio.client import WorkflowExecutionStatus
 
 from api.tasks import heads, holding
 from infra.settings import Settings
-from tests.door import opened
-from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
-from tests.stack import eventually
+from tests.support.api import running_api
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -26,7 +26,7 @@ LANE_TASKS = 10
 @pytest.fixture
 async def queue(settings: Settings) -> AsyncIterator[Tasks]:
     """An API, a worker, and a type of tasks whose lanes are small."""
-    async with tasking(settings, lane_max_tasks=LANE_TASKS) as queue:
+    async with running_tasks(settings, lane_max_tasks=LANE_TASKS) as queue:
         await queue.register()
         yield queue
 
@@ -34,8 +34,8 @@ async def queue(settings: Settings) -> AsyncIterator[Tasks]:
 @asynccontextmanager
 async def beside(queue: Tasks) -> AsyncIterator[Tasks]:
     """Another API process."""
-    async with opened(queue.door.settings) as door:
-        yield replace(queue, door=door)
+    async with running_api(queue.api_client.settings) as api_client:
+        yield replace(queue, api_client=api_client)
 
 
 def position(task_id: str) -> int:
@@ -146,7 +146,7 @@ async def test_a_delayed_retry_holds_up_no_newer_lane(queue: Tasks) -> None:
     delayed, *_ = await queue.create_many(30)
     first, *others = await queue.hold()
     assert first["task_id"] == delayed
-    good(await queue.set(first, PENDING, crt_retry_num=1))
+    await queue.set(first, PENDING, crt_retry_num=1)
     await queue.finish(others)
     more = await queue.create_many(5)
     assert sorted(task["task_id"] for task in await queue.hold()) == sorted(more)
@@ -216,7 +216,7 @@ async def test_a_task_id_is_kept_while_the_task_is_changed_by_its_worker(queue: 
     """What was asked for is compared with what was asked for, not with what a worker has made of it."""
     task_id = await queue.create(task_id="order-18", task_content="a")
     [held] = await queue.hold()
-    good(await queue.set(held, PENDING, task_content="c", crt_retry_num=0))
+    await queue.set(held, PENDING, task_content="c", crt_retry_num=0)
     assert await queue.create(task_id="order-18", task_content="a") == task_id
     assert (await queue.task(task_id))["task_content"] == "c"
 
@@ -286,7 +286,7 @@ async def test_a_list_has_each_task_once(queue: Tasks) -> None:
     held = await queue.hold()
     await queue.finish(held[:8])
     await queue.finish(held[8:9], FAILED)
-    good(await queue.set(held[9], PENDING, task_stage="two", crt_retry_num=0))
+    await queue.set(held[9], PENDING, task_stage="two", crt_retry_num=0)
 
     async def listed(**query: object) -> list[str]:
         return [task["task_id"] for task in good(await queue.get("get_task_list", **query))["task_list"]]
@@ -334,7 +334,7 @@ async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
     await queue.hold(limit=3)
 
     async def figures() -> str:
-        page = str((await queue.door.ask("GET", "/metrics")).body)
+        page = str((await queue.api_client.ask("GET", "/metrics")).body)
         assert 'haulage_task_depth{is="pending",type="video"} 12.0' in page
         assert 'haulage_task_depth{is="running",type="video"} 3.0' in page
         assert 'haulage_task_lanes{type="video"} 2.0' in page

@@ -18,28 +18,28 @@ from domain.tasks.ids import TaskId
 from domain.tasks.messages import Refs, Status, Task
 from infra.database import Database
 from infra.settings import Settings
-from tests.lanes import TYPE, add_type, new_key
-from tests.queues import FAILED, SUCCESS, Json, Tasks, good, tasking
-from tests.stack import eventually
+from tests.support.lanes import TYPE, add_type, new_key
+from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
 DAYS = 30
-NOW = datetime.now(UTC)
+BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
 LONG = "x" * 5_000
 
 
 @pytest.fixture
 async def queue(settings: Settings) -> AsyncIterator[Tasks]:
     """An API, a worker, and a type of tasks."""
-    async with tasking(settings) as queue:
+    async with running_tasks(settings) as queue:
         await queue.register(max_processing_time=600)
         yield queue
 
 
 def days_ago(days: float) -> int:
     """A moment, as lanes reckon it."""
-    return round((NOW - timedelta(days=days)).timestamp() * 1_000)
+    return round((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000)
 
 
 def ended(age_days: float, *, lived_days: float = 0, status: Status = Status.SUCCESS, **fields: Any) -> Task:
@@ -149,7 +149,7 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
         ),
         (
             str(retention._UNSETTLED),
-            {"since": NOW - timedelta(days=9), "before": NOW, "batch": 9},
+            {"since": BEFORE, "before": BEFORE + timedelta(days=9), "batch": 9},
             "ix_task_contents_written_at",
         ),
         ("DELETE FROM task_contents WHERE task_id = ANY(:ids)", {"ids": ["a", "b"]}, "pk_task_contents"),
@@ -220,10 +220,10 @@ async def test_texts_that_are_no_task_s_go(queue: Tasks) -> None:
     waiting = await queue.create(task_content=f"waiting {LONG}")
     await queue.create(task_content=f"first {LONG}")
     [held, other] = sorted(await queue.hold(), key=lambda task: task["task_id"] == waiting)
-    good(await queue.set(held, 2, task_content=f"second {LONG}", schedule_log=LONG[:4_000]))
+    await queue.set(held, 2, task_content=f"second {LONG}", schedule_log=LONG[:4_000])
     await queue.finish([other])
     await eventually(lambda: is_archived(queue, waiting))
-    late = await queue.set(other, SUCCESS, task_content=f"late {LONG}")
+    late = await queue.try_set(other, SUCCESS, task_content=f"late {LONG}")
     contents = Contents(queue.worker.services.database)
     strangers = [str(TaskId(new_key(), queue.type, pos)) for pos in (1, 77)]
     for stranger in strangers:

@@ -16,8 +16,8 @@ import pytest
 
 from haulage.tasks import Handler, HeldTask, NewTask, Next, Status, TaskRefused, Tasks, TaskType, Worker
 from infra.settings import Settings
-from tests.queues import tasking
-from tests.stack import eventually
+from tests.support.tasks import running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -29,9 +29,9 @@ TYPE = "video"
 @asynccontextmanager
 async def queue(settings: Settings, **config: Any) -> AsyncIterator[tuple[Tasks, dict[str, str]]]:
     """A client of a running API with a type, and how others reach it."""
-    async with tasking(settings) as running, Tasks(running.door.address, running.key) as tasks:
+    async with running_tasks(settings) as running, Tasks(running.api_client.address, running.key) as tasks:
         await tasks.register(TaskType(task_type=TYPE, schedule_interval=1, **config))
-        yield tasks, {"TASKS_URL": running.door.address, "TASKS_KEY": running.key}
+        yield tasks, {"TASKS_URL": running.api_client.address, "TASKS_KEY": running.key}
 
 
 @asynccontextmanager

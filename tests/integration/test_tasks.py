@@ -12,8 +12,8 @@ import pytest
 from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
 from api.tasks.resting import LOOKS
 from infra.settings import Settings
-from tests.queues import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, tasking
-from tests.stack import eventually
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -23,7 +23,7 @@ LONG = "x" * 5_000
 @pytest.fixture
 async def queue(settings: Settings) -> AsyncIterator[Tasks]:
     """An API, a worker, and a type of tasks."""
-    async with tasking(settings) as queue:
+    async with running_tasks(settings) as queue:
         await queue.register()
         yield queue
 
@@ -100,13 +100,13 @@ async def test_a_lease_that_is_over_refuses_who_had_it(queue: Tasks) -> None:
     await queue.create()
     [stale] = await queue.hold()
     [fresh] = await queue.hold(wait=10)
-    refused = await queue.set(stale, SUCCESS)
+    refused = await queue.try_set(stale, SUCCESS)
 
     assert fresh["task_id"] == stale["task_id"]
     assert (fresh["crt_retry_num"], fresh["lease"] > stale["lease"]) == (1, True)
     assert refused["code"] == 8041
     assert refused["msg"].startswith("FAIL_REASON::")
-    good(await queue.set(fresh, SUCCESS))
+    await queue.set(fresh, SUCCESS)
 
 
 async def test_a_heartbeat_keeps_a_task(queue: Tasks) -> None:
@@ -121,7 +121,7 @@ async def test_a_heartbeat_keeps_a_task(queue: Tasks) -> None:
         )
         assert [result["code"] for result in beat["results"]] == [0]
         assert await queue.hold(wait=0.2) == []
-    good(await queue.set(held, SUCCESS))
+    await queue.set(held, SUCCESS)
     late = await queue.post("heartbeat_tasks", task_list=[{"task_id": held["task_id"], "lease": held["lease"]}])
     assert late["results"][0]["code"] == 8041
 
@@ -134,7 +134,7 @@ async def test_a_failure_waits_and_the_last_one_ends_the_task(queue: Tasks) -> N
     for attempt in range(3):
         [held] = await queue.hold(wait=10)
         assert held["crt_retry_num"] == attempt
-        good(await queue.set(held, PENDING, crt_retry_num=attempt + 1, schedule_log=f"attempt {attempt}"))
+        await queue.set(held, PENDING, crt_retry_num=attempt + 1, schedule_log=f"attempt {attempt}")
         task = await queue.task(task_id)
         waits.append(task["order_time"] - time.time())
         assert await queue.hold() == []
@@ -147,7 +147,7 @@ async def test_a_stage_goes_to_the_tail(queue: Tasks) -> None:
     """Whoever came meanwhile goes first."""
     first, second = await queue.create(), await queue.create()
     [held] = await queue.hold(limit=1)
-    good(await queue.set(held, PENDING, task_stage="next", crt_retry_num=0))
+    await queue.set(held, PENDING, task_stage="next", crt_retry_num=0)
     assert [task["task_id"] for task in await queue.hold()] == [second, first]
 
 
@@ -156,13 +156,13 @@ async def test_attempts_that_did_not_end_a_task_are_told(queue: Tasks) -> None:
     await queue.register(max_processing_time=600, max_retry_interval=0)
     task_id = await queue.create()
     [held] = await queue.hold()
-    good(await queue.set(held, PENDING, crt_retry_num=1))
+    await queue.set(held, PENDING, crt_retry_num=1)
     await queue.register(max_processing_time=1)
     assert await queue.hold(wait=20)
     await queue.register(max_processing_time=600)
     [third] = await queue.hold(wait=20)
     assert third.keys() == held.keys()
-    good(await queue.set(third, PENDING, task_stage="mail"))
+    await queue.set(third, PENDING, task_stage="mail")
     [fourth] = await queue.hold()
     good(await queue.post("put_back_tasks", task_list=[{"task_id": task_id, "lease": fourth["lease"]}]))
     told = [await queue.task(task_id) for _ in range(LOOKS + 5)]
@@ -183,13 +183,13 @@ async def test_attempts_that_did_not_end_a_task_are_told(queue: Tasks) -> None:
 
 async def test_a_cancelled_task_is_nobody_s(queue: Tasks) -> None:
     """Pending it is not given out; running its holder is refused. Twice is once."""
-    pending, running = await queue.create(), await queue.create(task_priority=1)
+    pending, running = await queue.create(), await queue.create(task_priority=1_000)
     [held] = await queue.hold(limit=1)
     assert held["task_id"] == running
     for task_id in (pending, running, running):
         good(await queue.post("cancel_task", task_id=task_id))
     assert await queue.hold() == []
-    assert (await queue.set(held, SUCCESS))["code"] == 8041
+    assert (await queue.try_set(held, SUCCESS))["code"] == 8041
     assert [(await queue.task(task_id))["status"] for task_id in (pending, running)] == [FAILED, FAILED]
 
 
@@ -219,7 +219,7 @@ async def test_a_paused_type_gives_nothing_out(queue: Tasks) -> None:
     good(await queue.post("pause_task_type", task_type=queue.type))
     await queue.create()
     assert await queue.hold() == []
-    good(await queue.set(held, SUCCESS))
+    await queue.set(held, SUCCESS)
     assert (await queue.config())["paused"]
     good(await queue.post("resume_task_type", task_type=queue.type))
     assert len(await queue.hold(wait=5)) == 1
@@ -239,7 +239,7 @@ async def test_long_texts_come_back_whole(queue: Tasks) -> None:
     task_id = await queue.create(task_content=LONG)
     [held] = await queue.hold()
     assert held["task_content"] == LONG
-    good(await queue.set(held, PENDING, task_content=LONG + "2", schedule_log="很长" * 500))
+    await queue.set(held, PENDING, task_content=LONG + "2", schedule_log="很长" * 500)
     task = await queue.task(task_id)
     assert (task["task_content"], task["schedule_log"]) == (LONG + "2", "很长" * 500)
     await queue.finish(await queue.hold())
@@ -308,22 +308,22 @@ async def test_what_is_wrong_is_told_in_the_envelope(
 async def test_a_body_that_is_no_json_is_told_in_the_envelope(queue: Tasks) -> None:
     """8022 for text that is none, 8021 for what is no JSON by its header."""
     for headers, code in (({"Content-Type": "application/json"}, 8022), ({"Content-Type": "text/plain"}, 8021)):
-        reply = await queue.door.ask("POST", "/v1/create_task", key=queue.key, data=b"{", headers=headers)
+        reply = await queue.api_client.ask("POST", "/v1/create_task", key=queue.key, data=b"{", headers=headers)
         assert (reply.status, reply.body["code"]) == (200, code)
 
 
 async def test_a_caller_without_a_key_is_told_by_the_door(queue: Tasks) -> None:
     """With 401, as on every other route; only ping needs no key."""
-    reply = await queue.door.ask("POST", "/v1/create_task", json={"task_data": {"task_type": "video"}})
-    ping = await queue.door.ask("GET", "/v1/ping")
+    reply = await queue.api_client.ask("POST", "/v1/create_task", json={"task_data": {"task_type": "video"}})
+    ping = await queue.api_client.ask("GET", "/v1/ping")
     assert (reply.status, reply.code, ping.status) == (401, "key_missing", 200)
 
 
 async def test_what_another_project_has_is_not_there(queue: Tasks) -> None:
     """Neither its types nor its tasks; and a name that it has is taken."""
     task_id = await queue.create()
-    _, key = await queue.door.make_project("stranger")
-    stranger = Tasks(queue.door, key, queue.worker)
+    _, key = await queue.api_client.make_project("stranger")
+    stranger = Tasks(queue.api_client, key, queue.worker)
     said = {"task_data": {"task_id": task_id, "status": SUCCESS}}
     assert (await stranger.get("get_task", task_id=task_id))["code"] == 8035
     assert (await stranger.post("set_task", **said))["code"] == 8035

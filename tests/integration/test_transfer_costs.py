@@ -21,7 +21,7 @@ from domain.transfers.steps import JobStatus
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
-from tests.transfers import CONTENT, QUICK, job_of, sha256, transferring
+from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
 from workflows import transfers as transfer_workflows
 from workflows.transfers import TransferJob
 
@@ -46,7 +46,7 @@ def lot(first: int, count: int) -> Lot:
 
 async def test_joins_for_one_file_do_not_queue_for_each_other(settings: Settings) -> None:
     """Three hundred at once are handed over in a few messages: no lock on the file is taken 300 times."""
-    async with transferring(settings, window_seconds=30) as transfers:
+    async with running_transfers(settings, window_seconds=30) as transfers:
         task_ids = await asyncio.gather(*(transfers.join(f"agent-{n}") for n in range(300)))
         jobs = {job_of(await transfers.status(task_id)) for task_id in task_ids}
         handles = [transfers.worker.services.engine.get_workflow_handle(job_id) for job_id in jobs]
@@ -58,7 +58,7 @@ async def test_joins_for_one_file_do_not_queue_for_each_other(settings: Settings
 
 async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Settings) -> None:
     """What is written for a group is the group, not all that have come so far."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         handle: WorkflowHandle[TransferJob, JobStatus] = await transfers.worker.services.engine.start_workflow(
             TransferJob.run, order(), id=order().job_id, task_queue=transfer_workflows.QUEUE
         )
@@ -107,7 +107,7 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 async def test_a_poll_costs_no_statement_for_each_target(settings: Settings) -> None:
     """Neither while nothing happens nor when hundreds have ended: a poll is a few statements for all of them."""
     stuck = QUICK.model_copy(update={"rules": (Rule(action=Action.STUCK, agent="stuck-.*"),)})
-    async with transferring(settings, stuck, timeout_seconds=6.0) as transfers:
+    async with running_transfers(settings, stuck, timeout_seconds=6.0) as transfers:
         with statements(transfers.worker.services.database) as seen:
             agents = [f"stuck-{n}" for n in range(150)] + [f"quick-{n}" for n in range(150)]
             task_ids = await transfers.join_many(agents)

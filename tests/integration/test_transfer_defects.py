@@ -13,9 +13,9 @@ from domain.transfers.joining import JobOrder
 from domain.transfers.request import File
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule, Shape
-from tests.exports import working
-from tests.stack import eventually
-from tests.transfers import CONTENT, QUICK, Transfers, job_of, sha256, transferring
+from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
 from workflows import transfers as transfer_workflows
 from workflows.transfers import TransferJob
 
@@ -44,7 +44,7 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
     The original sends targets twice that join in the last second of a window, or never; it counts those and waits for
     them in vain; and a window that each join prolongs does not end while requests come.
     """
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         enough = asyncio.Event()
         jobs: dict[str, str] = {}
         task_ids: dict[str, str] = {}
@@ -78,7 +78,7 @@ async def test_joins_across_the_borders_of_windows_are_sent_once_each(settings: 
 
 async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
     """A start whose join came too late leaves no job that waits for a GSE task without an id."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         services = transfers.worker.services
         past = datetime.now(UTC) - timedelta(seconds=60)
         order = JobOrder(
@@ -99,7 +99,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
 
 async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings) -> None:
     """It gets the file once, all three tasks tell so, and the job counts it once."""
-    async with transferring(settings, window_seconds=3) as transfers:
+    async with running_transfers(settings, window_seconds=3) as transfers:
         task_ids = await transfers.join_many(["agent-1", "agent-1"])
         task_ids.append(await transfers.join("agent-1"))
         ends = [await transfers.ended(task_id) for task_id in task_ids]
@@ -114,7 +114,7 @@ async def test_the_same_target_asked_for_thrice_is_one_target(settings: Settings
 async def test_another_content_user_or_folder_is_another_gse_task(settings: Settings) -> None:
     """In one window, for one path: everybody gets what they asked for, where they asked for it."""
     other = b"the next version\n"
-    async with transferring(settings, window_seconds=3) as transfers:
+    async with running_transfers(settings, window_seconds=3) as transfers:
         await transfers.store(other)
         task_ids = [
             await transfers.join("agent-1"),
@@ -138,7 +138,7 @@ async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings
     broken = Rule(action=Action.UPLOAD_FAIL, code=UPLOAD_BROKE, seconds=0.4, times=1)
     late = Rule(action=Action.STUCK, agent="slow-.*", times=1)
     scenario = QUICK.model_copy(update={"rules": (broken, late), "shape": Shape(shuffled=True, duplicates=True)})
-    async with transferring(settings, scenario) as transfers:
+    async with running_transfers(settings, scenario) as transfers:
         ends = await run(transfers, ["quick-1", "slow-1", "quick-2", "slow-2"])
 
         assert states(ends) == ["Success"] * 4
@@ -151,7 +151,7 @@ async def test_targets_without_records_end_as_timeout_and_are_given_up(settings:
         update={"rules": (Rule(action=Action.MISSING, agent="lost"), Rule(action=Action.STUCK, agent="stuck"))}
     )
     # Long enough for what is fine to arrive on a busy machine.
-    async with transferring(settings, scenario, timeout_seconds=6.0) as transfers:
+    async with running_transfers(settings, scenario, timeout_seconds=6.0) as transfers:
         ends = await run(transfers, ["fine", "lost", "stuck"])
         job = await transfers.job_ended(job_of(ends["fine"]))
         (task,) = transfers.world.tasks.values()
@@ -179,7 +179,7 @@ async def test_targets_without_records_end_as_timeout_and_are_given_up(settings:
 async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Rule) -> None:
     """No job is without a GSE task for good, no success is believed that names none, no outage ends what runs."""
     scenario = QUICK.model_copy(update={"rules": (rule,)})
-    async with transferring(settings, scenario) as transfers:
+    async with running_transfers(settings, scenario) as transfers:
         ends = await run(transfers, ["agent-1", "agent-2"])
 
         assert states(ends) == ["Success", "Success"]
@@ -190,7 +190,7 @@ async def test_one_bad_answer_of_gse_costs_a_moment(settings: Settings, rule: Ru
 async def test_a_refusal_of_gse_is_told_at_once(settings: Settings) -> None:
     """With GSE's own words, not as a time-out minutes later."""
     refuses = Rule(action=Action.REFUSE, calls=frozenset({Call.TRANSFER}), code=1000777, message="disk quota")
-    async with transferring(settings, QUICK.model_copy(update={"rules": (refuses,)})) as transfers:
+    async with running_transfers(settings, QUICK.model_copy(update={"rules": (refuses,)})) as transfers:
         ends = await run(transfers, ["agent-1"])
 
     assert (ends["agent-1"]["status"], ends["agent-1"]["reason"]) == ("Failed", "gse_refused")
@@ -206,7 +206,7 @@ async def test_failures_are_retried_by_their_class(settings: Settings) -> None:
         Rule(action=Action.FAIL, agent="strange", code=NO_USER),
         Rule(action=Action.FLAP, agent="flaps", code=UPLOAD_BROKE),
     )
-    async with transferring(settings, QUICK.model_copy(update={"rules": rules}), retries=2) as transfers:
+    async with running_transfers(settings, QUICK.model_copy(update={"rules": rules}), retries=2) as transfers:
         ends = await run(transfers, ["fine", "down", "dead", "strange", "flaps"])
         job = await transfers.job_ended(job_of(ends["fine"]))
 
@@ -218,7 +218,10 @@ async def test_failures_are_retried_by_their_class(settings: Settings) -> None:
 
 async def test_two_workers_ask_no_more_than_one(settings: Settings) -> None:
     """A shard is one worker's: more workers ask GSE no more often, and lose no update of each other."""
-    async with transferring(settings, window_seconds=2) as transfers, working(transfers.worker.services.settings):
+    async with (
+        running_transfers(settings, window_seconds=2) as transfers,
+        running_worker(transfers.worker.services.settings),
+    ):
         ends = await run(transfers, [f"agent-{n}" for n in range(50)])
         shards = len({job_of(end) for end in ends.values()})
 
@@ -230,7 +233,7 @@ async def test_two_workers_ask_no_more_than_one(settings: Settings) -> None:
 
 async def test_a_file_that_is_not_there_fails_its_targets_with_the_cause(settings: Settings) -> None:
     """At once, with what to do; other contents in the same window are not touched."""
-    async with transferring(settings, window_seconds=2) as transfers:
+    async with running_transfers(settings, window_seconds=2) as transfers:
         there, not_there = await asyncio.gather(
             run(transfers, ["agent-1"]), run(transfers, ["agent-2"], content=b"never uploaded")
         )
@@ -242,7 +245,7 @@ async def test_a_file_that_is_not_there_fails_its_targets_with_the_cause(setting
 
 async def test_a_file_that_is_not_what_was_signed_is_never_sent(settings: Settings) -> None:
     """The cause is told; no target gets the wrong bytes."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         signature = sha256(b"what was signed")
         await transfers.worker.services.objects.put(f"transfers/2/{signature}", b"what lies there")
         ends = await run(transfers, ["agent-1"], signature=signature)
@@ -255,7 +258,7 @@ async def test_a_file_that_is_not_what_was_signed_is_never_sent(settings: Settin
 @pytest.mark.parametrize("left", [b"", CONTENT[:100], b"?" * len(CONTENT)], ids=["empty", "cut", "wrong"])
 async def test_a_damaged_file_in_the_cache_is_fetched_again(settings: Settings, left: bytes) -> None:
     """Whatever a crash or a disk left under the file's name, targets get what was signed."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         path = transfers.worker.services.settings.gse.cache_folder / "2" / sha256(CONTENT)
         path.parent.mkdir(parents=True)
         path.write_bytes(left)
@@ -268,7 +271,7 @@ async def test_a_damaged_file_in_the_cache_is_fetched_again(settings: Settings, 
 async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: Settings) -> None:
     """Damage after the first check is found when the upload fails."""
     broken = Rule(action=Action.UPLOAD_FAIL, code=UNREADABLE, seconds=0.0, times=1)
-    async with transferring(settings, QUICK.model_copy(update={"rules": (broken,)})) as transfers:
+    async with running_transfers(settings, QUICK.model_copy(update={"rules": (broken,)})) as transfers:
         ends = await run(transfers, ["agent-1"])
 
         assert states(ends) == ["Success"]

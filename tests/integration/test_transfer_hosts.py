@@ -15,10 +15,10 @@ from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Rule, Scenario
 from sims.gse.server import running_gse
 from sims.gse.world import World
-from tests.door import opened
-from tests.exports import Working, working
-from tests.stack import eventually
-from tests.transfers import QUICK, Transfers, transferring, tuned, window_begins
+from tests.support.api import running_api
+from tests.support.transfers import QUICK, Transfers, running_transfers, window_begins, with_gse
+from tests.support.waiting import eventually
+from tests.support.worker import RunningWorker, running_worker
 
 pytestmark = pytest.mark.stack
 
@@ -33,15 +33,15 @@ def on_host(settings: Settings, name: str) -> Settings:
 @asynccontextmanager
 async def two_hosts(
     settings: Settings, scenario: Scenario, window_seconds: int = 1
-) -> AsyncIterator[tuple[Transfers, Working, Settings]]:
+) -> AsyncIterator[tuple[Transfers, RunningWorker, Settings]]:
     """One host that works, and the settings of another."""
     disks = Disks(settings.data_dir / "hosts", links=True)
     world = World(scenario, disks)
     async with running_gse(world) as gse:
-        settings = tuned(settings, gse, settings.data_dir, host_wait_seconds=1.0, window_seconds=window_seconds)
-        async with opened(settings) as door, working(on_host(settings, "0:first")) as first:
-            project_id, key = await door.make_project()
-            transfers = Transfers(door, world, disks, first, project_id, key)
+        settings = with_gse(settings, gse, settings.data_dir, host_wait_seconds=1.0, window_seconds=window_seconds)
+        async with running_api(settings) as api_client, running_worker(on_host(settings, "0:first")) as first:
+            project_id, key = await api_client.make_project()
+            transfers = Transfers(api_client, world, disks, first, project_id, key)
             await transfers.store()
             yield transfers, first, on_host(settings, "0:second")
 
@@ -55,7 +55,7 @@ async def test_when_the_host_is_gone_another_fetches_and_sends_the_rest(settings
         for early in task_ids[:2]:
             await transfers.ended(early)
         await first.stop()
-        async with working(second):
+        async with running_worker(second):
             ends = [await transfers.ended(task_id) for task_id in task_ids]
         tasks = list(transfers.world.tasks.values())
 
@@ -73,7 +73,7 @@ async def test_a_host_that_dies_before_it_sends_costs_seconds(settings: Settings
         fetched = first.services.settings.gse.cache_folder / "2"
         await eventually(lambda: fetched.exists() and any(fetched.iterdir()))
         await first.stop()
-        async with working(second):
+        async with running_worker(second):
             end = await transfers.ended(task_id)
 
         assert end["status"] == "Success"
@@ -87,7 +87,7 @@ async def test_a_worker_told_to_stop_notes_the_gse_task_that_it_is_asking_for(se
         task_ids = await transfers.join_many(["agent-1", "agent-2"])
         await eventually(lambda: bool(transfers.world.tasks))
         await first.stop()
-        async with working(first.services.settings):
+        async with running_worker(first.services.settings):
             ends = [await transfers.ended(task_id) for task_id in task_ids]
 
         assert {end["status"] for end in ends} == {"Success"}
@@ -101,16 +101,16 @@ async def gse_is_down(settings: Settings, seconds: float) -> tuple[float, dict[s
     world = World(slow, disks)
     with claiming({}) as ports:
         port = ports.claim("gse")
-        settings = tuned(settings, f"http://127.0.0.1:{port}", settings.data_dir)
+        settings = with_gse(settings, f"http://127.0.0.1:{port}", settings.data_dir)
         return await _shipped_through_an_outage(settings, world, disks, port, seconds)
 
 
 async def _shipped_through_an_outage(
     settings: Settings, world: World, disks: Disks, port: int, seconds: float
 ) -> tuple[float, dict[str, int], set[str]]:
-    async with opened(settings) as door, working(settings) as running:
-        project_id, key = await door.make_project()
-        transfers = Transfers(door, world, disks, running, project_id, key)
+    async with running_api(settings) as api_client, running_worker(settings) as running:
+        project_id, key = await api_client.make_project()
+        transfers = Transfers(api_client, world, disks, running, project_id, key)
         await transfers.store()
         began = time.monotonic()
         async with running_gse(world, port):
@@ -148,7 +148,7 @@ async def test_a_file_that_cannot_be_had_in_time_ends_as_timeout_with_the_cause(
     repository = "http://127.0.0.1:9/{biz_id}/{signature}"
     guard = settings.guard.model_copy(update={"allow": ["127.0.0.1:9"]})
     settings = settings.model_copy(update={"guard": guard})
-    async with transferring(settings, timeout_seconds=5.0, repository=repository) as transfers:
+    async with running_transfers(settings, timeout_seconds=5.0, repository=repository) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
 
     assert (end["status"], end["reason"]) == ("Timeout", "file_unavailable")

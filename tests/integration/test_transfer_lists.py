@@ -9,8 +9,8 @@ import pytest
 
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
-from tests.stack import eventually
-from tests.transfers import QUICK, Transfers, job_of, transferring, window_begins
+from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -40,7 +40,7 @@ async def listed(transfers: Transfers, **query: Any) -> list[dict[str, Any]]:
 
 async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
     """Each once, whatever the size of a page; searched by any part of their ids."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         job_ids = []
         for number in range(5):
             task = await transfers.ended(await transfers.join("agent-1", file_path=f"/etc/App-{number}.conf"))
@@ -58,21 +58,21 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
     """First with who has joined, afterwards with where they stand; to its project and the admin only."""
-    async with transferring(settings, MIXED, window_seconds=8) as transfers:
-        _, other_key = await transfers.door.make_project("other")
+    async with running_transfers(settings, MIXED, window_seconds=8) as transfers:
+        _, other_key = await transfers.api_client.make_project("other")
         await window_begins(8)
         task_ids = await transfers.join_many(["fine-1", "fine-2", "stuck-1"])
         [collecting] = await eventually(lambda: listed(transfers))
-        strangers = await transfers.door.ask("GET", "/v1/transfers/jobs", key=other_key)
-        everybodys = await transfers.door.as_admin("GET", "/v1/transfers/jobs")
-        opened = await transfers.door.as_admin("GET", f"/v1/transfers/jobs/{quote(collecting['job_id'])}")
+        strangers = await transfers.api_client.ask("GET", "/v1/transfers/jobs", key=other_key)
+        everybodys = await transfers.api_client.as_admin("GET", "/v1/transfers/jobs")
+        opened = await transfers.api_client.as_admin("GET", f"/v1/transfers/jobs/{quote(collecting['job_id'])}")
         await transfers.ended(task_ids[0])
         [running] = await listed(transfers, ended="false")
         over = await listed(transfers, ended="true")
         await transfers.ask("POST", f"/v1/transfers/jobs/{quote(running['job_id'])}/cancel")
         await transfers.job_ended(running["job_id"])
         [ended] = await listed(transfers, ended="true")
-        shown = await transfers.door.as_admin("GET", f"/v1/transfers/jobs/{quote(ended['job_id'])}")
+        shown = await transfers.api_client.as_admin("GET", f"/v1/transfers/jobs/{quote(ended['job_id'])}")
 
     assert (collecting["status"], collecting["counts"]["Pending"]) == ("Pending", 3)
     assert strangers.body["items"] == over == []
@@ -85,7 +85,7 @@ async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> N
 
 async def test_a_job_says_why_targets_did_not_get_the_file(settings: Settings) -> None:
     """By reason and code, the most frequent first, and its targets are found by each of them and by host."""
-    async with transferring(settings, MIXED, window_seconds=2) as transfers:
+    async with running_transfers(settings, MIXED, window_seconds=2) as transfers:
         agents = ["fine-1", *(f"nouser-{n}" for n in range(3)), "large-1"]
         job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
         job = await transfers.job_ended(job_id)

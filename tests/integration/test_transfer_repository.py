@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from infra.settings import Settings
-from tests.transfers import CONTENT, Transfers, job_of, sha256, transferring
+from tests.support.transfers import CONTENT, Transfers, job_of, running_transfers, sha256
 
 pytestmark = pytest.mark.stack
 
@@ -47,7 +47,7 @@ async def fetching(settings: Settings, repository: Repository, **changes: Any) -
         template = f"http://{host}:{port}/{{biz_id}}/{{app_id}}/{{path}}?sha256={{signature}}"
         settings = settings.model_copy(update={"guard": guard})
         changes |= {"repository": template, "repository_authorization": SecretStr(SECRET)}
-        async with transferring(settings, **changes) as transfers:
+        async with running_transfers(settings, **changes) as transfers:
             yield transfers
     finally:
         await runner.cleanup()

@@ -11,7 +11,7 @@ from domain.transfers.joining import JobOrder, JoinGroup, Lot
 from domain.transfers.request import Consignment, File
 from infra.settings import Settings
 from sims.gse.scenario import Call
-from tests.transfers import QUICK, sha256, transferring
+from tests.support.transfers import QUICK, running_transfers, sha256
 from workflows import transfers as transfer_workflows
 from workflows.transfers import TransferJob
 
@@ -24,7 +24,7 @@ HISTORY_MAX_EVENTS, HISTORY_MAX_BYTES = 10_240, 10 * 1024 * 1024
 @pytest.mark.parametrize("count", [5_000, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
 async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> None:
     """Nobody is lost, nobody is sent anything twice, and GSE is asked a few times for hundreds of targets."""
-    async with transferring(settings, QUICK, window_seconds=15) as transfers:
+    async with running_transfers(settings, QUICK, window_seconds=15) as transfers:
         agents = [f"02000000024201{n:06x}" for n in range(count)]
         batches = [agents[start : start + 2_500] for start in range(0, count, 2_500)]
         task_ids = [
@@ -51,7 +51,7 @@ async def test_a_large_job_is_sent_in_shards(settings: Settings, count: int) -> 
 
 async def test_a_full_job_answers_next(settings: Settings) -> None:
     """By targets or by groups; a group that comes again under its id is still the same one."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         engine = transfers.worker.services.engine
         soon = datetime.now(UTC) + timedelta(seconds=60)
         file = File(biz_id=2, app_id=7, path="/f")

@@ -13,8 +13,10 @@ from yarl import URL
 from domain.transfers.steps import JobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
-from tests.stack import eventually
-from tests.transfers import QUICK, Transfers, job_of, transferring, window_begins
+from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
+from workflows import downloads
 from workflows.housekeeping import HousekeepingWorkflow
 
 pytestmark = pytest.mark.stack
@@ -26,14 +28,14 @@ ODD_PATH = "/etc/配置 (1)/50%:a:115710720/app.conf"
 @pytest.mark.parametrize("unencoded", ["/:()", "/", ""], ids=["raw", "slashes", "encoded"])
 async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str) -> None:
     """With slashes, colons, per cents and Chinese in the path."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         task_id = await transfers.join("agent-1", file_path=ODD_PATH)
         job_id = job_of(await transfers.ended(task_id))
         written = [quote(name, safe=unencoded) for name in (task_id, job_id)]
         paths = [f"/v1/transfers/{written[0]}", f"/v1/transfers/jobs/{written[1]}"]
         headers = {"Authorization": f"Bearer {transfers.key}"}
-        urls = [URL(transfers.door.address + path, encoded=True) for path in paths]
-        task, job = [await (await transfers.door.session.get(url, headers=headers)).json() for url in urls]
+        urls = [URL(transfers.api_client.address + path, encoded=True) for path in paths]
+        task, job = [await (await transfers.api_client.session.get(url, headers=headers)).json() for url in urls]
 
     assert task_id.startswith(f"AsyncDownloadTask:2:7:{ODD_PATH}:")
     assert (task["task_id"], task["status"]) == (task_id, "Success")
@@ -43,7 +45,7 @@ async def test_ids_are_taken_raw_and_encoded(settings: Settings, unencoded: str)
 async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> None:
     """Pending while the window is open, Running with progress while GSE carries it."""
     slow = QUICK.model_copy(update={"download_seconds": 4.0})
-    async with transferring(settings, slow, window_seconds=8) as transfers:
+    async with running_transfers(settings, slow, window_seconds=8) as transfers:
         await window_begins(8)
         task_id = await transfers.join("agent-1")
         seen = [await transfers.status(task_id)]
@@ -64,18 +66,18 @@ async def test_a_task_is_pending_running_and_then_over(settings: Settings) -> No
 
 async def test_other_projects_see_nothing_and_change_nothing(settings: Settings) -> None:
     """A job may be shared: each project sees and cancels its own targets only, and another's ids lead nowhere."""
-    async with transferring(settings, STUCK, window_seconds=3) as transfers:
-        _, other_key = await transfers.door.make_project("other")
+    async with running_transfers(settings, STUCK, window_seconds=3) as transfers:
+        _, other_key = await transfers.api_client.make_project("other")
         ours = await transfers.join("stuck-1")
         body = transfers.wanted() | {"target_agent_id": "fine-1"}
-        theirs = (await transfers.door.ask("POST", "/v1/transfers", key=other_key, json=body)).body["task_id"]
+        theirs = (await transfers.api_client.ask("POST", "/v1/transfers", key=other_key, json=body)).body["task_id"]
         answers = [
-            await transfers.door.ask(method, f"/v1/transfers/{quote(task_id)}{deed}", key=key)
-            for method, deed in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""))
+            await transfers.api_client.ask(method, f"/v1/transfers/{quote(task_id)}{deed}", key=key)
+            for method, deed in (("GET", ""), ("POST", "/cancel"))
             for task_id, key in ((ours, other_key), (theirs, transfers.key))
         ]
         job_id = job_of(await transfers.status(ours))
-        cancelled = await transfers.door.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel", key=other_key)
+        cancelled = await transfers.api_client.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel", key=other_key)
         await eventually(lambda: len(transfers.world.tasks) >= 1)
         job = await transfers.job(job_id)
 
@@ -87,14 +89,14 @@ async def test_other_projects_see_nothing_and_change_nothing(settings: Settings)
 
 async def test_past_its_deadline_nobody_else_learns_that_a_job_was(settings: Settings) -> None:
     """The clock alone decides what others are told: of a job that is still kept, and of one that never was."""
-    async with transferring(settings, timeout_seconds=3.0) as transfers:
-        _, other_key = await transfers.door.make_project("other")
+    async with running_transfers(settings, timeout_seconds=3.0) as transfers:
+        _, other_key = await transfers.api_client.make_project("other")
         job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
         job = await transfers.job_ended(job_id)
         await eventually(lambda: datetime.fromisoformat(job["deadline_at"]) < datetime.now(UTC))
         answers = [
-            await transfers.door.ask(method, f"/v1/transfers/jobs/{quote(name)}{deed}", key=other_key)
-            for method, deed in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""))
+            await transfers.api_client.ask(method, f"/v1/transfers/jobs/{quote(name)}{deed}", key=other_key)
+            for method, deed in (("GET", ""), ("POST", "/cancel"))
             for name in (job_id, job_id.replace("/etc/", "/opt/"))
         ]
         kept = await transfers.job(job_id)
@@ -109,7 +111,7 @@ async def test_targets_come_in_pages(settings: Settings) -> None:
     """Each once, whatever the size of a page, also those in one state only."""
     rule = Rule(action=Action.FAIL, agent="bad-.*", code=122)
     scenario = QUICK.model_copy(update={"rules": (rule,)})
-    async with transferring(settings, scenario, window_seconds=2) as transfers:
+    async with running_transfers(settings, scenario, window_seconds=2) as transfers:
         agents = [f"agent-{n}" for n in range(25)] + [f"bad-{n}" for n in range(5)]
         job_id = job_of(await transfers.ended((await transfers.join_many(agents))[0]))
         await transfers.job_ended(job_id)
@@ -136,12 +138,12 @@ async def _pages(transfers: Transfers, job_id: str, **query: Any) -> list[dict[s
 
 async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
     """It fails with that reason; GSE is told; others of its job go on; what has ended stays as it is."""
-    async with transferring(settings, STUCK, window_seconds=2) as transfers:
+    async with running_transfers(settings, STUCK, window_seconds=2) as transfers:
         task_ids = await transfers.join_many(["fine", "stuck-1", "stuck-2"])
         ended = await transfers.ended(task_ids[0])
         cancels = [
             await transfers.ask("POST", f"/v1/transfers/{quote(task_ids[1])}/cancel"),
-            await transfers.ask("DELETE", f"/v1/transfers/{quote(task_ids[0])}"),
+            await transfers.ask("POST", f"/v1/transfers/{quote(task_ids[0])}/cancel"),
         ]
         cancelled = await transfers.ended(task_ids[1])
         (task,) = transfers.world.tasks.values()
@@ -156,7 +158,7 @@ async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
 
 async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings: Settings) -> None:
     """A task, or the whole job; who asks after that is in the next job."""
-    async with transferring(settings, window_seconds=8) as transfers:
+    async with running_transfers(settings, window_seconds=8) as transfers:
         await window_begins(8)
         one, other = await transfers.join_many(["one", "other"])
         await transfers.ask("POST", f"/v1/transfers/{quote(one)}/cancel")
@@ -179,7 +181,7 @@ async def test_what_is_cancelled_while_the_window_is_open_is_never_sent(settings
 
 async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -> None:
     """`temporal workflow cancel` alone is enough to stop a job, as the API's cancel is."""
-    async with transferring(settings, STUCK) as transfers:
+    async with running_transfers(settings, STUCK) as transfers:
         task_id = await transfers.join("stuck-1")
         job_id = job_of(await transfers.status(task_id))
         handle = transfers.worker.services.engine.get_workflow_handle(job_id, result_type=JobStatus)
@@ -194,7 +196,7 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
 
 async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
     """410 from the moment on that its time is over, before and after the rows are purged; what runs is kept."""
-    async with transferring(settings, STUCK, kept_seconds=0.5) as transfers:
+    async with running_transfers(settings, STUCK, kept_seconds=0.5) as transfers:
         task_id = await transfers.join("fine")
         path = f"/v1/transfers/{quote(task_id)}"
 
@@ -209,7 +211,8 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
 
         await eventually(lambda: len(transfers.world.tasks) == 2)
         services = transfers.worker.services
-        await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue="downloads")
+        async with running_worker(transfers.api_client.settings, [downloads.QUEUE]):
+            await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue=downloads.QUEUE)
         async with services.database.session() as session:
             left = (await session.execute(text("SELECT agent_id FROM transfer_targets"))).scalars().all()
 

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from infra.settings import Settings
-from tests.transfers import CONTENT, job_of, transferring
+from tests.support.transfers import CONTENT, job_of, running_transfers
 
 pytestmark = pytest.mark.stack
 
 
 async def test_a_file_arrives_where_it_was_asked_for(settings: Settings) -> None:
     """On a host and in a container, under its signature; the task says so with 0 and 100 per cent."""
-    async with transferring(settings) as transfers:
+    async with running_transfers(settings) as transfers:
         host = await transfers.join("0:10.0.0.2")
         container = await transfers.join("020000000242010a", "docker://4f1a")
         ends = [await transfers.ended(task_id) for task_id in (host, container)]
@@ -28,7 +28,7 @@ async def test_a_file_arrives_where_it_was_asked_for(settings: Settings) -> None
 
 async def test_many_requests_of_one_window_are_one_gse_task(settings: Settings) -> None:
     """Whether they came alone or together; the repository is asked once, each target is sent to once."""
-    async with transferring(settings, window_seconds=3) as transfers:
+    async with running_transfers(settings, window_seconds=3) as transfers:
         agents = [f"agent-{n}" for n in range(300)]
         alone = await asyncio.gather(*(transfers.join(agent_id) for agent_id in agents[:100]))
         together = await transfers.join_many(agents[100:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -14,14 +15,14 @@ from activities.webhooks.housekeeping import WebhookHousekeeping
 from domain.webhooks import WebhookOrder
 from infra.settings import Settings
 from infra.tables.webhooks import Delivery, DeliveryAttempt
-from tests.deliveries import Deliveries, delivering
+from tests.support.webhooks import Webhooks, running_webhooks
 
 pytestmark = pytest.mark.stack
 
-LONG = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
+LONG: dict[str, Any] = {"retry_pauses_seconds": [3600.0], "kept_days": 7}
 
 
-async def aged(deliveries: Deliveries, order: WebhookOrder, days: float) -> None:
+async def aged(deliveries: Webhooks, order: WebhookOrder, days: float) -> None:
     """Put a delivery back in time."""
     moment = datetime.now(UTC) - timedelta(days=days)
     values = {"created_at": moment, "finished_at": moment}
@@ -29,7 +30,7 @@ async def aged(deliveries: Deliveries, order: WebhookOrder, days: float) -> None
         await session.exec(update(Delivery).where(col(Delivery.delivery_id) == order.delivery_id).values(**values))
 
 
-async def purge(deliveries: Deliveries) -> int:
+async def purge(deliveries: Webhooks) -> int:
     """Run the activity."""
     return await ActivityEnvironment().run(WebhookHousekeeping(deliveries.services).purge)
 
@@ -37,7 +38,7 @@ async def purge(deliveries: Deliveries) -> int:
 async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch by batch; what ended lately stays, and so does what is still tried, however old it is."""
     monkeypatch.setattr(housekeeping, "BATCH", 2)
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(4)]
         trying = await deliveries.send(deliveries.receiver.url(tag="busy", answers="503"))
         for order in orders:
@@ -61,7 +62,7 @@ async def test_what_ended_long_ago_goes_with_its_attempts(settings: Settings, mo
 
 async def test_an_address_that_was_gone_long_ago_is_tried_again(settings: Settings) -> None:
     """Nobody could redeliver what is no longer listed, so the 410 is forgotten with its delivery."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         url = deliveries.receiver.url(answers="410,200")
         gone = await deliveries.send(url)
         await deliveries.became(gone, "disabled", 1)

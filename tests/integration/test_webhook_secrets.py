@@ -10,15 +10,15 @@ from standardwebhooks import WebhookVerificationError
 
 from infra.settings import Settings
 from infra.tables.webhooks import WebhookSecret
-from tests.deliveries import TASK_ID, Deliveries, delivering, verified
+from tests.support.webhooks import TASK_ID, Webhooks, running_webhooks, verified
 
 pytestmark = pytest.mark.stack
 
 
-async def shown(deliveries: Deliveries) -> list[dict[str, Any]]:
+async def shown(deliveries: Webhooks) -> list[dict[str, Any]]:
     """The secrets that the API lists."""
     path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
-    reply = await deliveries.door.ask("GET", path, key=deliveries.key)
+    reply = await deliveries.api_client.ask("GET", path, key=deliveries.key)
     assert reply.status == 200, reply.body
     secrets: list[dict[str, Any]] = reply.body["secrets"]
     return secrets
@@ -26,7 +26,7 @@ async def shown(deliveries: Deliveries) -> list[dict[str, Any]]:
 
 async def test_a_secret_is_shown_once_and_masked_ever_after(settings: Settings) -> None:
     """Only the answer that made it holds it; a list tells secrets apart, and the database cannot tell them at all."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         assert await shown(deliveries) == []
         secret = await deliveries.rotate(3600)
         (entry,) = await shown(deliveries)
@@ -42,7 +42,7 @@ async def test_a_secret_is_shown_once_and_masked_ever_after(settings: Settings) 
 
 async def test_while_they_overlap_both_secrets_sign(settings: Settings) -> None:
     """Receivers can be changed one by one; when the overlap is over, only the new secret signs."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         old = await deliveries.rotate(0)
         new = await deliveries.rotate(3600)
         await deliveries.became(await deliveries.send(deliveries.receiver.url()), "succeeded", 1)
@@ -61,11 +61,11 @@ async def test_while_they_overlap_both_secrets_sign(settings: Settings) -> None:
 
 async def test_secrets_cannot_pile_up(settings: Settings) -> None:
     """The sixth at a time is refused with a way out, and the way out works."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         for _ in range(5):
             await deliveries.rotate(3600)
         path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
-        refused = await deliveries.door.ask("POST", path, key=deliveries.key, json={"overlap_seconds": 3600})
+        refused = await deliveries.api_client.ask("POST", path, key=deliveries.key, json={"overlap_seconds": 3600})
         await deliveries.rotate(0)
         left = await shown(deliveries)
 
@@ -76,7 +76,7 @@ async def test_secrets_cannot_pile_up(settings: Settings) -> None:
 
 async def test_an_overlap_never_lengthens_the_one_before(settings: Settings) -> None:
     """A secret that was to end soon still does."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         await deliveries.rotate(0)
         await deliveries.rotate(60)
         ends = (await shown(deliveries))[1]["expires_at"]
@@ -89,11 +89,11 @@ async def test_an_overlap_never_lengthens_the_one_before(settings: Settings) -> 
 
 async def test_a_revoked_project_gets_no_new_secret(settings: Settings) -> None:
     """What was ended stays so, also for the admin key; and a project that never was is not there."""
-    async with delivering(settings) as deliveries:
-        await deliveries.door.as_admin("POST", f"/v1/projects/{deliveries.project_id}/revoke")
+    async with running_webhooks(settings) as deliveries:
+        await deliveries.api_client.as_admin("POST", f"/v1/projects/{deliveries.project_id}/revoke")
         path = f"/v1/projects/{deliveries.project_id}/webhook-secret"
-        refused = await deliveries.door.as_admin("POST", path, json={})
-        unknown = await deliveries.door.as_admin("GET", "/v1/projects/prj_0000000000000000/webhook-secret")
+        refused = await deliveries.api_client.as_admin("POST", path, json={})
+        unknown = await deliveries.api_client.as_admin("GET", "/v1/projects/prj_0000000000000000/webhook-secret")
 
     assert (refused.status, refused.code) == (409, "project_revoked")
     assert (unknown.status, unknown.code) == (404, "not_found")
@@ -101,15 +101,17 @@ async def test_a_revoked_project_gets_no_new_secret(settings: Settings) -> None:
 
 async def test_another_project_finds_no_delivery(settings: Settings) -> None:
     """Neither the list nor the redelivery of a foreign download is there, and nothing is sent."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         order = await deliveries.send(deliveries.receiver.url())
         await deliveries.became(order, "succeeded", 1)
-        _, stranger = await deliveries.door.make_project("stranger")
+        _, stranger = await deliveries.api_client.make_project("stranger")
         path = f"/v1/downloads/{TASK_ID}/deliveries"
-        listed = await deliveries.door.ask("GET", path, key=stranger)
-        again = await deliveries.door.ask("POST", f"{path}/{order.delivery_id}/redeliver", key=stranger)
+        listed = await deliveries.api_client.ask("GET", path, key=stranger)
+        again = await deliveries.api_client.ask("POST", f"{path}/{order.delivery_id}/redeliver", key=stranger)
         other_task = path.replace(TASK_ID, "dl_" + "1" * 24)
-        misplaced = await deliveries.door.ask("POST", f"{other_task}/{order.delivery_id}/redeliver", key=deliveries.key)
+        misplaced = await deliveries.api_client.ask(
+            "POST", f"{other_task}/{order.delivery_id}/redeliver", key=deliveries.key
+        )
 
         assert len(deliveries.receiver.received()) == 1
     assert [(reply.status, reply.code) for reply in (listed, again, misplaced)] == [(404, "not_found")] * 3

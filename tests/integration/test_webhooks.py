@@ -11,19 +11,19 @@ import pytest
 from domain.webhooks import DeliveryState, Progress
 from infra.settings import Settings
 from sims.source import running_source
-from tests.deliveries import DATA, TASK_ID, delivering, make_order, start, verified
-from tests.stack import eventually
+from tests.support.waiting import eventually
+from tests.support.webhooks import DATA, TASK_ID, make_order, running_webhooks, start, verified
 from workflows import webhooks
 
 pytestmark = pytest.mark.stack
 
-SHORT = {"retry_pauses_seconds": [0.01, 0.02, 0.03]}
-LONG = {"retry_pauses_seconds": [3600.0]}
+SHORT: dict[str, Any] = {"retry_pauses_seconds": [0.01, 0.02, 0.03]}
+LONG: dict[str, Any] = {"retry_pauses_seconds": [3600.0]}
 
 
 async def test_a_receiver_is_told_once_and_can_verify_it(settings: Settings) -> None:
     """The message has the standard's headers and body, and the list says that it arrived."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         secret = await deliveries.rotate(0)
         order = await deliveries.send(deliveries.receiver.url())
         shown = await deliveries.became(order, "succeeded", 1)
@@ -45,7 +45,7 @@ async def test_a_receiver_is_told_once_and_can_verify_it(settings: Settings) -> 
 
 async def test_a_failing_receiver_is_told_again_until_it_takes_it(settings: Settings) -> None:
     """Errors, broken connections and redirects are failures; each attempt has the same id and body, and is listed."""
-    async with delivering(settings, **SHORT) as deliveries, running_source() as elsewhere:
+    async with running_webhooks(settings, **SHORT) as deliveries, running_source() as elsewhere:
         secret = await deliveries.rotate(0)
         url = deliveries.receiver.url(
             answers="500,reset,302,204", location=elsewhere.url(rows=1), text="out of\x00order"
@@ -67,7 +67,7 @@ async def test_a_failing_receiver_is_told_again_until_it_takes_it(settings: Sett
 
 async def test_when_the_ladder_ends_it_has_failed_and_can_be_made_again(settings: Settings) -> None:
     """Four answers of 503 end it; asked for again, it goes out with its old id and body."""
-    async with delivering(settings, **SHORT) as deliveries:
+    async with running_webhooks(settings, **SHORT) as deliveries:
         secret = await deliveries.rotate(0)
         order = await deliveries.send(deliveries.receiver.url(answers="503,503,503,503,200"))
         failed = await deliveries.became(order, "failed", 4)
@@ -83,7 +83,7 @@ async def test_when_the_ladder_ends_it_has_failed_and_can_be_made_again(settings
 
 async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> None:
     """A redelivery does not wait for the pause of an hour, and begins the ladder anew."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="500,500,200"))
         waiting = await deliveries.became(order, "pending", 1)
         await deliveries.redeliver(order)
@@ -98,7 +98,7 @@ async def test_who_waits_for_the_next_attempt_is_woken(settings: Settings) -> No
 
 async def test_what_has_arrived_can_be_sent_again(settings: Settings) -> None:
     """A receiver that lost a message gets it once more, and once only."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url())
         await deliveries.became(order, "succeeded", 1)
         await deliveries.redeliver(order)
@@ -110,7 +110,7 @@ async def test_what_has_arrived_can_be_sent_again(settings: Settings) -> None:
 
 async def test_gone_stops_this_and_later_deliveries_until_one_is_made_again(settings: Settings) -> None:
     """410 disables the address for its project; a redelivery that arrives opens it."""
-    async with delivering(settings, **SHORT) as deliveries:
+    async with running_webhooks(settings, **SHORT) as deliveries:
         url = deliveries.receiver.url(answers="410,410,200")
         first = await deliveries.send(url)
         shown = await deliveries.became(first, "disabled", 1)
@@ -132,7 +132,7 @@ async def test_gone_stops_this_and_later_deliveries_until_one_is_made_again(sett
 
 async def test_an_address_that_is_not_ours_to_call_is_not_called(settings: Settings) -> None:
     """A private address fails at once, with a sentence, and nothing arrives there."""
-    async with delivering(settings, **SHORT) as deliveries, running_source() as private:
+    async with running_webhooks(settings, **SHORT) as deliveries, running_source() as private:
         order = await deliveries.send(private.url(rows=1))
         shown = await deliveries.became(order, "failed", 1)
 
@@ -144,7 +144,7 @@ async def test_an_address_that_is_not_ours_to_call_is_not_called(settings: Setti
 
 async def test_a_slow_receiver_is_not_waited_for(settings: Settings) -> None:
     """What takes longer than it may is a failure like any other."""
-    async with delivering(settings, timeout_seconds=0.2, **LONG) as deliveries:
+    async with running_webhooks(settings, timeout_seconds=0.2, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(delay_ms=60_000))
         shown = await deliveries.became(order, "pending", 1)
 
@@ -154,7 +154,7 @@ async def test_a_slow_receiver_is_not_waited_for(settings: Settings) -> None:
 
 async def test_a_receiver_that_answers_at_length_has_taken_it(settings: Settings) -> None:
     """A 2xx counts, whatever comes with it."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(repeat=300_000, text="thanks! "))
         shown = await deliveries.became(order, "succeeded", 1)
 
@@ -163,7 +163,7 @@ async def test_a_receiver_that_answers_at_length_has_taken_it(settings: Settings
 
 async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
     """Retry-After of a 429 puts the next attempt off."""
-    async with delivering(settings, **SHORT) as deliveries:
+    async with running_webhooks(settings, **SHORT) as deliveries:
         order = await deliveries.send(deliveries.receiver.url(answers="429", retry_after="600"))
         shown = await deliveries.became(order, "pending", 1)
 
@@ -173,7 +173,7 @@ async def test_a_busy_receiver_sets_the_pause(settings: Settings) -> None:
 
 async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
     """Query, search attributes and result tell the same as the list; the history holds neither URL nor secret."""
-    async with delivering(settings, **LONG) as deliveries:
+    async with running_webhooks(settings, **LONG) as deliveries:
         secret = await deliveries.rotate(0)
         order = make_order(
             deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url(tag="planted-key")
@@ -190,12 +190,12 @@ async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
 
 async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> None:
     """A project's first deliveries make its secret together, and each of them is signed by it."""
-    async with delivering(settings, **SHORT) as deliveries:
+    async with running_webhooks(settings, **SHORT) as deliveries:
         orders = await asyncio.gather(*(deliveries.send(deliveries.receiver.url()) for _ in range(30)))
         await eventually(lambda: len(deliveries.receiver.received()) == 30)
         for order in orders:
             await deliveries.became(order, "succeeded", 1)
-        reply = await deliveries.door.ask(
+        reply = await deliveries.api_client.ask(
             "GET", f"/v1/projects/{deliveries.project_id}/webhook-secret", key=deliveries.key
         )
 
@@ -207,8 +207,8 @@ async def test_many_deliveries_at_once_all_arrive_once(settings: Settings) -> No
 
 async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(settings: Settings) -> None:
     """Behind two hundred messages that take long, another project's one goes out as soon as an attempt ends."""
-    async with delivering(settings, **LONG) as deliveries:
-        other, _ = await deliveries.door.make_project("other")
+    async with running_webhooks(settings, **LONG) as deliveries:
+        other, _ = await deliveries.api_client.make_project("other")
         slow = deliveries.receiver.url(tag="slow", delay_ms=3_000)
         sealer, engine = deliveries.services.sealer, deliveries.services.engine
         await asyncio.gather(*(start(engine, make_order(sealer, other, slow)) for _ in range(200)))
@@ -221,7 +221,7 @@ async def test_a_project_s_slow_receivers_do_not_hold_up_another_project(setting
 
 async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:
     """Newest first, and every one of them once."""
-    async with delivering(settings, **SHORT) as deliveries:
+    async with running_webhooks(settings, **SHORT) as deliveries:
         orders = [await deliveries.send(deliveries.receiver.url()) for _ in range(3)]
         for order in orders:
             await deliveries.became(order, "succeeded", 1)
@@ -229,7 +229,7 @@ async def test_deliveries_come_a_page_at_a_time(settings: Settings) -> None:
         query: dict[str, str] | None = {}
         while query is not None:
             path = f"/v1/downloads/{TASK_ID}/deliveries"
-            reply = await deliveries.door.ask("GET", path, key=deliveries.key, params={"limit": "2", **query})
+            reply = await deliveries.api_client.ask("GET", path, key=deliveries.key, params={"limit": "2", **query})
             pages.append([each["delivery_id"] for each in reply.body["items"]])
             cursor = reply.body["next_cursor"]
             query = {"cursor": cursor} if cursor else None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from domain.addresses.operations import Operation
 from haulage.address_module import Outcome
-from tests.address_oracle import Book
-from tests.unit.module_tables import ADDRESSES, Breaks, Tables, book_addresses, histories
+from tests.support.address_oracle import ModuleOracle
+from tests.support.module_tables import ADDRESSES, Breaks, Tables, book_addresses, histories
 
 BUSY = st.sets(ADDRESSES)
 
@@ -19,7 +19,7 @@ BUSY = st.sets(ADDRESSES)
 @given(histories(), BUSY)
 def test_a_module_does_what_the_oracle_does(history: Sequence[Operation], busy: set[int]) -> None:
     """The same outcome each time, and the same addresses in the end."""
-    tables, book = Tables(busy), Book(busy=busy)
+    tables, book = Tables(busy), ModuleOracle(busy=busy)
 
     for operation in history:
         (result,) = tables.send(operation)

@@ -8,7 +8,7 @@ from domain.addresses import operations as ours
 from domain.addresses.operations import Operation
 from haulage.address_module import Outcome
 from haulage.address_module import models as theirs
-from tests.unit.module_tables import Tables, delete, purge, swap, upsert
+from tests.support.module_tables import Tables, delete, purge, swap, upsert
 
 NEW = '{"street":"new"}'
 

@@ -7,26 +7,26 @@ from collections.abc import AsyncIterator
 import pytest
 
 from haulage import Align, Client, DownloadRequest, Encoding, FileType, Refused, Sheet, State, Unreachable
-from tests.unit.api_peer import TASK, Peer, problem, serving, status
+from tests.support.api_peer import TASK, ApiPeer, problem, running_api_peer, status
 
 REQUEST = DownloadRequest(source_url="https://erp.example.com/orders")
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
+async def peer() -> AsyncIterator[ApiPeer]:
     """An API that says what it is told to."""
-    async with serving() as running:
+    async with running_api_peer() as running:
         yield running
 
 
 @pytest.fixture
-async def client(peer: Peer) -> AsyncIterator[Client]:
+async def client(peer: ApiPeer) -> AsyncIterator[Client]:
     """A client of it."""
     async with Client(peer.url + "/", "hlg_key", patience_seconds=30.0) as opened:
         yield opened
 
 
-async def test_only_what_was_set_is_sent(peer: Peer, client: Client) -> None:
+async def test_only_what_was_set_is_sent(peer: ApiPeer, client: Client) -> None:
     """The API's defaults stay the API's."""
     peer.says(202, status())
 
@@ -39,7 +39,7 @@ async def test_only_what_was_set_is_sent(peer: Peer, client: Client) -> None:
     assert (download.task_id, download.state, download.created_at.year) == (TASK, State.RUNNING, 2026)
 
 
-async def test_a_book_of_several_tables(peer: Peer, client: Client) -> None:
+async def test_a_book_of_several_tables(peer: ApiPeer, client: Client) -> None:
     """Sheets, and what holds for all of them, go as the API takes them; rows keep their nulls."""
     files = {"files": 2, "left_out": ["id"], "warnings": ["Column A is empty."], "file_name": "orders.zip"}
     peer.says(202, status(**files))
@@ -59,7 +59,7 @@ async def test_a_book_of_several_tables(peer: Peer, client: Client) -> None:
     assert (download.files, download.left_out, download.warnings) == (2, ("id",), ("Column A is empty.",))
 
 
-async def test_a_repeated_request_cannot_start_twice(peer: Peer, client: Client) -> None:
+async def test_a_repeated_request_cannot_start_twice(peer: ApiPeer, client: Client) -> None:
     """Whether the first attempt arrived or not, the idempotency key is the same."""
     peer.says(503, problem(503, "unavailable", "Try again."))
     peer.says(0, None)
@@ -72,7 +72,7 @@ async def test_a_repeated_request_cannot_start_twice(peer: Peer, client: Client)
     assert len(set(keys)) == 1
 
 
-async def test_the_same_request_on_purpose(peer: Peer, client: Client) -> None:
+async def test_the_same_request_on_purpose(peer: ApiPeer, client: Client) -> None:
     """Two calls are two downloads."""
     for _ in range(2):
         peer.says(202, status())
@@ -81,7 +81,7 @@ async def test_the_same_request_on_purpose(peer: Peer, client: Client) -> None:
     assert peer.seen[0].headers["Idempotency-Key"] != peer.seen[1].headers["Idempotency-Key"]
 
 
-async def test_own_idempotency_key(peer: Peer, client: Client) -> None:
+async def test_own_idempotency_key(peer: ApiPeer, client: Client) -> None:
     """A caller that has a name for the request gives it."""
     peer.says(202, status())
 
@@ -90,7 +90,7 @@ async def test_own_idempotency_key(peer: Peer, client: Client) -> None:
     assert peer.seen[0].headers["Idempotency-Key"] == "order-7"
 
 
-async def test_a_refusal_says_why(peer: Peer, client: Client) -> None:
+async def test_a_refusal_says_why(peer: ApiPeer, client: Client) -> None:
     """Code for programs, sentence for people, and it is not asked again."""
     errors = [{"path": "page_size", "message": "7 is under 100."}]
     peer.says(422, problem(422, "invalid_request", "The request is wrong.", errors=errors))
@@ -102,7 +102,7 @@ async def test_a_refusal_says_why(peer: Peer, client: Client) -> None:
     assert len(peer.seen) == 1
 
 
-async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: Peer, client: Client) -> None:
+async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: ApiPeer, client: Client) -> None:
     """Retry-After is believed: waiting less would be refused again."""
     peer.says(429, problem(429, "quota_exceeded", "60 a minute."), **{"Retry-After": "40"})
 
@@ -112,7 +112,7 @@ async def test_a_quota_that_outlasts_patience_is_a_refusal(peer: Peer, client: C
     assert len(peer.seen) == 1
 
 
-async def test_another_server_is_told_apart(peer: Peer, client: Client) -> None:
+async def test_another_server_is_told_apart(peer: ApiPeer, client: Client) -> None:
     """A page of HTML is no Haulage API, whatever its status."""
     for code in (200, 404):
         peer.says(code, "<html>")
@@ -120,14 +120,14 @@ async def test_another_server_is_told_apart(peer: Peer, client: Client) -> None:
             await client.read(TASK)
 
 
-async def test_nobody_there(client: Client, peer: Peer) -> None:
+async def test_nobody_there(client: Client, peer: ApiPeer) -> None:
     """Patience ends."""
     async with Client("http://127.0.0.1:9", "k", patience_seconds=0.3) as lost:
         with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9 does not answer"):
             await lost.read(TASK)
 
 
-async def test_watch_tells_each_change_to_the_end(peer: Peer, client: Client) -> None:
+async def test_watch_tells_each_change_to_the_end(peer: ApiPeer, client: Client) -> None:
     """The same twice is told once; the end is the last."""
     for rows in (0, 5, 5):
         peer.says(200, status(rows=rows, total=9))
@@ -140,7 +140,7 @@ async def test_watch_tells_each_change_to_the_end(peer: Peer, client: Client) ->
     assert told[-1].fault.sentence == "Broken. Mend it."
 
 
-async def test_list_follows_the_pages(peer: Peer, client: Client) -> None:
+async def test_list_follows_the_pages(peer: ApiPeer, client: Client) -> None:
     """All pages are one list; the filter goes with each."""
     peer.says(200, {"items": [status(), status(rows=1)], "next_cursor": "more"})
     peer.says(200, {"items": [status(rows=2)], "next_cursor": None})
@@ -154,7 +154,7 @@ async def test_list_follows_the_pages(peer: Peer, client: Client) -> None:
     ]
 
 
-async def test_cancel(peer: Peer, client: Client) -> None:
+async def test_cancel(peer: ApiPeer, client: Client) -> None:
     """Cancelling answers where the download stands."""
     peer.says(200, status(state="cancelled"))
 

@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 
 from haulage import Client, Download, DownloadFailed, FileDamaged, Unreachable
 from haulage.saving import LineCounter
-from tests.unit.api_peer import Peer, serving, status
+from tests.support.api_peer import ApiPeer, running_api_peer, status
 
 ROWS = 20_000
 CONTENT = b'\xef\xbb\xbf"id","note"\r\n' + b"".join(b'%d,"a ""b"" \r\n c"\r\n' % n for n in range(ROWS))
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
+async def peer() -> AsyncIterator[ApiPeer]:
     """A store with one file."""
-    async with serving() as running:
+    async with running_api_peer() as running:
         running.content = CONTENT
         yield running
 
 
 @pytest.fixture
-async def client(peer: Peer) -> AsyncIterator[Client]:
+async def client(peer: ApiPeer) -> AsyncIterator[Client]:
     """A client of it."""
     async with Client(peer.url, "hlg_key", patience_seconds=30.0) as opened:
         yield opened
@@ -40,7 +40,7 @@ def finished(**changes: Any) -> Download:
     return Download.model_validate(status(**{"state": "succeeded", "rows": ROWS, "bytes": len(CONTENT), **changes}))
 
 
-async def test_the_file_is_the_one_in_the_store(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_the_file_is_the_one_in_the_store(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """Byte by byte; and the store never sees the project's key."""
     told: list[tuple[int, int]] = []
 
@@ -54,7 +54,7 @@ async def test_the_file_is_the_one_in_the_store(peer: Peer, client: Client, tmp_
     assert "Authorization" not in fetched.headers
 
 
-async def test_a_broken_connection_is_taken_up(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_a_broken_connection_is_taken_up(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """Each byte is asked for once, by a fresh link each time."""
     peer.breaks = [100_000, 7, 150_000]
 
@@ -67,7 +67,7 @@ async def test_a_broken_connection_is_taken_up(peer: Peer, client: Client, tmp_p
     assert all(ranges[1:])
 
 
-async def test_an_expired_link_is_renewed(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_an_expired_link_is_renewed(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """Links are good for minutes; a large file may take longer."""
     peer.breaks, peer.expired_links = [50_000], 1
 
@@ -76,7 +76,7 @@ async def test_an_expired_link_is_renewed(peer: Peer, client: Client, tmp_path: 
     assert (tmp_path / "out.csv").read_bytes() == CONTENT
 
 
-async def test_another_file_is_not_mixed_in(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_another_file_is_not_mixed_in(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """Where the file in the store is another one after the break, it is read from the start."""
     peer.content, peer.breaks = CONTENT.replace(b"a ", b"x "), [100_000]
 
@@ -98,7 +98,7 @@ async def test_another_file_is_not_mixed_in(peer: Peer, client: Client, tmp_path
     ids=["short", "long", "a row fewer"],
 )
 async def test_a_damaged_file_is_not_kept(
-    peer: Peer, client: Client, tmp_path: Path, content: bytes, sentence: str
+    peer: ApiPeer, client: Client, tmp_path: Path, content: bytes, sentence: str
 ) -> None:
     """What was under the name before is still there, and nothing else."""
     peer.content = content
@@ -111,7 +111,7 @@ async def test_a_damaged_file_is_not_kept(
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
-async def test_patience_ends_when_no_byte_comes(peer: Peer, tmp_path: Path) -> None:
+async def test_patience_ends_when_no_byte_comes(peer: ApiPeer, tmp_path: Path) -> None:
     """A store that only refuses is given up."""
     peer.expired_links = 1_000
 
@@ -122,7 +122,7 @@ async def test_patience_ends_when_no_byte_comes(peer: Peer, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_failed_download_has_no_file(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_a_failed_download_has_no_file(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """The reason is the download's."""
     fault = {"code": "source_status", "message": "The source answered 404.", "hint": "Check it."}
     download = finished(state="failed", fault=fault)
@@ -134,7 +134,7 @@ async def test_a_failed_download_has_no_file(peer: Peer, client: Client, tmp_pat
     assert peer.seen == []
 
 
-async def test_empty_files(peer: Peer, client: Client, tmp_path: Path) -> None:
+async def test_empty_files(peer: ApiPeer, client: Client, tmp_path: Path) -> None:
     """A source without rows makes a file of heads, or of nothing."""
     for content in (b'"id"\r\n', b"\xef\xbb\xbf", b""):
         peer.content = content

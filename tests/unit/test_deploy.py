@@ -20,8 +20,9 @@ import worker
 from cli.__main__ import app
 from infra.embedded import binaries, flags
 from infra.settings import Settings
-from tests import deployment, settings_reference
-from tests.deployment import Container
+from tests.support import deploy_files as deployment
+from tests.support import settings_reference
+from tests.support.deploy_files import Container
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKERFILE = (deployment.FOLDER / "Dockerfile").read_text().replace("\\\n", " ")

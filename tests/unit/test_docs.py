@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from cli.__main__ import app
-from tests import settings_reference
+from tests.support import settings_reference
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -60,7 +60,7 @@ def test_named_settings_exist(page: Path) -> None:
 
 
 def test_the_settings_reference_is_current() -> None:
-    """The page is what the tree says today; `python -m tests.settings_reference` renews it."""
+    """The page is what the tree says today; `python -m tests.support.settings_reference` renews it."""
     assert settings_reference.PAGE.read_text() == settings_reference.markdown()
 
 

@@ -35,8 +35,11 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
     ("body", "code", "words"),
     [
         (b"<html>", "source_not_json", "did not answer JSON"),
-        (b"", "source_not_json", "did not answer JSON"),
-        (b"\xff\xfe", "source_not_json", "did not answer JSON"),
+        (b"", "source_no_data", "is empty"),
+        (b"null", "source_no_data", "answered null"),
+        (b"{}", "source_no_data", "has no `data`"),
+        (b'{"total": 2, "data": [{"a": 1}, {"a', "source_cut_off", "ends after 35 bytes"),
+        (b"\xff\xfe", "source_not_json", "byte 0 of it is not UTF-8"),
         (b"[1]", "source_not_object", "not an object: “[1]”"),
         (b'{"total": 1}', "source_no_data", "has no `data`"),
         (b'{"total": 1, "data": null}', "source_no_data", "has no `data`"),
@@ -45,6 +48,11 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
             "source_refused",
             "status 500 in its envelope: “no such",
         ),
+        (b'{"status": 500, "data": []}', "source_refused", "status 500 in its envelope."),
+        (b'{"success": false, "error": "quota"}', "source_refused", "a failure in its envelope: “quota”"),
+        (b'{"success": false, "data": []}', "source_refused", "a failure in its envelope."),
+        (b'{"code": 101, "message": "too often", "data": []}', "source_refused", "code 101 in its envelope: “too"),
+        (b'{"error": {"id": 7}}', "source_refused", 'an error in its envelope: “{"id":7}”'),
         (b'{"status": 403, "msg": "denied", "data": []}', "source_refused", "status 403 in its envelope: “denied”"),
         (b'{"status": 1, "msg": "x", "data": {"total": 1, "data": []}}', "source_refused", "status 1"),
         (b'{"total": -1, "data": []}', "source_bad_total", "“-1”, not a whole number"),
@@ -129,7 +137,8 @@ def test_a_key_that_no_row_had_before_is_named(wrapped: bool) -> None:
         PageReader(["a"]).read(body)
 
     assert (caught.value.names, caught.value.place) == (["b", "c"], "data[1]")
-    sentence = new_column_fault(caught.value, ["a"]).record.sentence
+    sentence = new_column_fault(caught.value, ["a"], 17).record.sentence
+    assert "page 17" in sentence
     assert "`b`, `c`" in sentence
     assert "data[1]" in sentence
 

@@ -82,7 +82,7 @@ def test_no_total_means_one_fetcher_without_end() -> None:
 def test_pages_are_held_against_what_is_known(
     total: int | None, gaps_allowed: bool, rows: int, told: int | None, code: str | None
 ) -> None:
-    """The second page of 100: too short, too long, or of another total is a fault that may pass."""
+    """The second page of 100: too short, too long, or of another total is a fault if it comes so again."""
     extent = Extent(total=total, page_size=100, gaps_allowed=gaps_allowed)
 
     if code is None:
@@ -90,15 +90,42 @@ def test_pages_are_held_against_what_is_known(
         return
     with pytest.raises(SourceFault) as caught:
         extent.check(1, rows, told)
-    assert (caught.value.record.code, caught.value.transient) == (code, True)
+    assert (caught.value.record.code, caught.value.transient, caught.value.doubtful) == (code, False, True)
 
 
-@pytest.mark.parametrize(
-    ("gaps_allowed", "rows", "last"), [(False, 100, False), (False, 99, True), (True, 99, False), (True, 0, True)]
-)
-def test_the_last_page_shows_itself(gaps_allowed: bool, rows: int, last: bool) -> None:
-    """Without a total a short page is the last one; where short pages are normal, only an empty one is."""
-    assert Extent(total=None, page_size=100, gaps_allowed=gaps_allowed).is_last(rows) is last
+def test_a_short_page_that_says_that_more_follows_is_right() -> None:
+    """The answer's own flag counts, whatever the request says."""
+    Extent(total=250, page_size=100).check(1, 3, 250, goes_on=True)
+
+
+def test_pages_are_told_by_the_source_s_own_numbers() -> None:
+    """A source that counts from 1 calls the second page 2."""
+    with pytest.raises(SourceFault, match="Page 2 holds 3 rows"):
+        Extent(total=250, page_size=100, first_page=1).check(1, 3, 250)
+
+
+@pytest.mark.parametrize(("total", "looks"), [(0, False), (None, False), (99, False), (100, True), (101, False)])
+def test_only_a_full_last_page_asks_for_a_look_beyond(total: int | None, looks: bool) -> None:
+    """A short one shows by itself that it is the last."""
+    assert Extent(total=total, page_size=100).is_full_at_the_end is looks
+
+
+def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
+    """Some sources tell how many rows the page has, or no more than 10,000."""
+    extent = Extent(total=10_000, page_size=100)
+    extent.check_beyond(0)
+    with pytest.raises(SourceFault, match="page 100, behind its last row, holds 7 rows"):
+        extent.check_beyond(7)
+
+
+def test_a_source_without_a_total_has_an_end() -> None:
+    """It may have many pages and some that are empty, not too many of either."""
+    plan.require_an_end(19_999, ["100:a"] * 100)
+    plan.require_an_end(100, ["100:a", *[""] * 49])
+    with pytest.raises(SourceFault, match="20,000 was not the last"):
+        plan.require_an_end(20_000, ["100:a"] * 100)
+    with pytest.raises(SourceFault, match="50 empty pages in a row"):
+        plan.require_an_end(100, ["100:a", *[""] * 50])
 
 
 @given(st.integers(0, 100_000), st.integers(100, 1_000))

@@ -13,7 +13,7 @@ import pytest
 from domain import faults
 from infra.embedded import processes, record
 from infra.embedded.record import Recorded, Run
-from tests.stack import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from infra.embedded import NotReady, Part, PartFailed, processes, record
 from infra.embedded.supervisor import Supervisor, supervised
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.books import cases, ours, reference, seen
 
 BATCHES = 10
-BOOKS_IN_A_BATCH = 30
+BOOKS_IN_A_BATCH = 15
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from domain.faults import SourceFault
 from infra.filecache import FileCache
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 BIZ = 2
@@ -169,7 +169,8 @@ async def test_a_damaged_file_is_noticed_and_fetched_again(
 
     assert again == b"one"
     assert repository.fetched == [b"one", b"one"]
-    assert [each["event"] for each in logs] == ["cached_file_damaged"]
+    # Whatever else runs in this process may write lines, too.
+    assert [each["event"] for each in logs if each["event"].startswith("cached_file")] == ["cached_file_damaged"]
 
 
 async def test_damage_that_keeps_size_and_time_is_noticed(tmp_path: Path, repository: Repository) -> None:

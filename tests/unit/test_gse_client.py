@@ -13,9 +13,9 @@ from domain.transfers.gse import AGENT_RUNNING, Agent, Place, Verdict
 from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable, GseUnknown
 from infra.settings import GseSettings
 from sims.gse.scenario import Action, Call
-from tests.stack import eventually
-from tests.unit.gse_peers import QUICK, call_fault, gse, hosts, order, settings
-from tests.unit.http_peers import Script, answer, drips, peer, says
+from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
+from tests.support.http_peer import Script, answer, drips, running_peer, says
+from tests.support.waiting import eventually
 
 OK = {"code": 0, "message": "", "data": {"result": {"task_id": "GSE:1"}}}
 
@@ -29,8 +29,8 @@ def told(body: object, *headers: str, status: str = "200 OK") -> Script:
 async def test_a_transfer_runs_to_its_end() -> None:
     """Begun, asked after, and done: by keys that hold colons and containers alike."""
     targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "docker://c1", "app"), Agent("a", "c2", "app")]
-    async with gse() as (world, client):
-        task_id = await client.transfer(order(targets))
+    async with running_gse_client() as (world, client):
+        task_id = await client.transfer(make_order(targets))
         results = await client.results(task_id)
         assert set(results.downloads) == {each.key for each in targets}
         assert results.upload
@@ -45,9 +45,9 @@ async def test_a_transfer_runs_to_its_end() -> None:
 
 async def test_results_are_of_the_agents_that_are_named() -> None:
     """Only the unfinished are asked for; an empty list is left out, because GSE would take it for nobody."""
-    async with gse() as (_, client):
-        task_id = await client.transfer(order(hosts(5)))
-        some = await client.results(task_id, hosts(2))
+    async with running_gse_client() as (_, client):
+        task_id = await client.transfer(make_order(make_hosts(5)))
+        some = await client.results(task_id, make_hosts(2))
         everything = await client.results(task_id, [])
 
     assert set(some.downloads) == {("host-0", ""), ("host-1", "")}
@@ -57,12 +57,12 @@ async def test_results_are_of_the_agents_that_are_named() -> None:
 
 async def test_a_termination_names_its_targets() -> None:
     """The named end, the others go on; an empty list, which the original sent, is refused at once."""
-    async with gse(call_fault(Action.STUCK)) as (world, client):
-        task_id = await client.transfer(order(hosts(3)))
+    async with running_gse_client(call_fault(Action.STUCK)) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(3)))
         with pytest.raises(ValueError, match="no agent was named"):
             await client.terminate(task_id, [])
         assert world.calls[Call.TERMINATE] == 0
-        await client.terminate(task_id, hosts(2))
+        await client.terminate(task_id, make_hosts(2))
 
         async def terminated() -> bool:
             return (await client.results(task_id)).downloads["host-1", ""].error_code == 126
@@ -73,8 +73,8 @@ async def test_a_termination_names_its_targets() -> None:
 
 async def test_agent_states_come_in_pages() -> None:
     """More agents than a call takes are asked for in several."""
-    async with gse() as (world, client):
-        states = await client.agent_states([each.agent_id for each in hosts(2_500)])
+    async with running_gse_client() as (world, client):
+        states = await client.agent_states([each.agent_id for each in make_hosts(2_500)])
 
     assert len(states) == 2_500
     assert set(states.values()) == {AGENT_RUNNING}
@@ -117,9 +117,9 @@ async def test_agent_states_come_in_pages() -> None:
 )
 async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: str, kind: type[GseFailure]) -> None:
     """Refused, surely not begun, or perhaps begun; asked for exactly once, whichever it is."""
-    async with peer(told(body, status=status)) as server, GseClient(settings(server.url)) as client:
+    async with running_peer(told(body, status=status)) as server, GseClient(gse_settings(server.url)) as client:
         with pytest.raises(GseFailure) as failure:
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
         assert server.connections == 1
     assert type(failure.value) is kind
 
@@ -135,9 +135,12 @@ async def test_a_transfer_fails_by_what_a_caller_may_do(body: object, status: st
 )
 async def test_a_transfer_without_a_whole_answer_may_have_begun(script: Script, kind: type[GseFailure]) -> None:
     """After the request was sent, silence says nothing about whether it was carried out."""
-    async with peer(script) as server, GseClient(settings(server.url, answer_timeout_seconds=0.3)) as client:
+    async with (
+        running_peer(script) as server,
+        GseClient(gse_settings(server.url, answer_timeout_seconds=0.3)) as client,
+    ):
         with pytest.raises(kind):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
         assert server.connections == 1
 
 
@@ -145,24 +148,24 @@ async def test_a_transfer_that_met_nobody_surely_did_not_begin() -> None:
     """No connection, no transfer."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
-        async with GseClient(settings(f"http://127.0.0.1:{taken.getsockname()[1]}")) as client:
+        async with GseClient(gse_settings(f"http://127.0.0.1:{taken.getsockname()[1]}")) as client:
             with pytest.raises(GseUnavailable, match="could not be reached"):
-                await client.transfer(order(hosts(1)))
+                await client.transfer(make_order(make_hosts(1)))
 
 
 async def test_each_transfer_has_a_connection_of_its_own() -> None:
     """On a kept connection, its end cannot be told from the end of a transfer that was begun."""
-    async with peer(told(OK), keep_alive=True) as server, GseClient(settings(server.url)) as client:
+    async with running_peer(told(OK), keep_alive=True) as server, GseClient(gse_settings(server.url)) as client:
         for _ in range(3):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
         assert server.connections == 3
 
 
 async def test_a_transfer_that_was_begun_and_cut_off_is_unknown() -> None:
     """GSE has the task, and the caller is told that it may."""
-    async with gse(call_fault(Action.DROP, calls={Call.TRANSFER})) as (world, client):
+    async with running_gse_client(call_fault(Action.DROP, calls={Call.TRANSFER})) as (world, client):
         with pytest.raises(GseUnknown):
-            await client.transfer(order(hosts(3)))
+            await client.transfer(make_order(make_hosts(3)))
         assert len(world.tasks) == 1
 
 
@@ -172,7 +175,7 @@ async def ask(call: Call, client: GseClient, task_id: str) -> None:
         case Call.RESULTS:
             await client.results(task_id)
         case Call.TERMINATE:
-            await client.terminate(task_id, hosts(1))
+            await client.terminate(task_id, make_hosts(1))
         case _:
             await client.agent_states(["host-0"])
 
@@ -194,8 +197,11 @@ async def ask(call: Call, client: GseClient, task_id: str) -> None:
 async def test_what_may_be_repeated_is(fault: Any, call: Call) -> None:
     """Two bad answers out of three cost nothing but time, and three come out as one kind of failure."""
     for times, comes_out in ((2, True), (3, False)):
-        async with gse(fault.model_copy(update={"times": times, "calls": frozenset({call})})) as (world, client):
-            task_id = await client.transfer(order(hosts(1)))
+        async with running_gse_client(fault.model_copy(update={"times": times, "calls": frozenset({call})})) as (
+            world,
+            client,
+        ):
+            task_id = await client.transfer(make_order(make_hosts(1)))
             if comes_out:
                 await ask(call, client, task_id)
             else:
@@ -206,7 +212,7 @@ async def test_what_may_be_repeated_is(fault: Any, call: Call) -> None:
 
 async def test_a_refusal_is_not_repeated() -> None:
     """A task that GSE has forgotten does not come back."""
-    async with gse() as (world, client):
+    async with running_gse_client() as (world, client):
         with pytest.raises(GseRefused, match="there is no task") as failure:
             await client.results("GSE:of another life")
         assert world.calls[Call.RESULTS] == 1
@@ -215,18 +221,18 @@ async def test_a_refusal_is_not_repeated() -> None:
 
 async def test_the_gateways_wish_to_wait_is_told() -> None:
     """Who is limited learns how long."""
-    async with gse(call_fault(Action.RATE_LIMIT, seconds=7)) as (_, client):
+    async with running_gse_client(call_fault(Action.RATE_LIMIT, seconds=7)) as (_, client):
         with pytest.raises(GseUnavailable) as failure:
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
     assert failure.value.retry_after_seconds == 7
 
 
 async def test_keys_and_tenant_go_with_each_call_and_nowhere_else() -> None:
     """The gateway gets what it wants; no failure's text holds the secret."""
-    async with peer(told({"code": 1640101, "message": "who?"})) as server:
-        async with GseClient(settings(server.url, tenant_id="t1")) as client:
+    async with running_peer(told({"code": 1640101, "message": "who?"})) as server:
+        async with GseClient(gse_settings(server.url, tenant_id="t1")) as client:
             with pytest.raises(GseRefused) as failure:
-                await client.transfer(order(hosts(1)))
+                await client.transfer(make_order(make_hosts(1)))
         head = server.heads[0].decode()
     assert '{"bk_app_code": "haulage", "bk_app_secret": "s3cret", "bk_username": "admin"}' in head
     assert "X-Bk-Tenant-Id: t1" in head
@@ -236,9 +242,9 @@ async def test_keys_and_tenant_go_with_each_call_and_nowhere_else() -> None:
 async def test_wrong_keys_are_refused() -> None:
     """What to check is said."""
     scenario = QUICK.model_copy(update={"app_code": "other", "app_secret": "x"})
-    async with gse(scenario=scenario) as (world, client):
+    async with running_gse_client(scenario=scenario) as (world, client):
         with pytest.raises(GseRefused, match="Check the app code"):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
     assert world.refused_keys == 1
 
 
@@ -246,7 +252,7 @@ async def test_without_an_address_the_setting_is_named() -> None:
     """A house without GSE says what to set."""
     async with GseClient(GseSettings()) as client:
         with pytest.raises(GseRefused, match="HAULAGE_GSE__BASE_URL"):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
 
 
 async def test_records_that_say_nothing_are_left_out() -> None:
@@ -256,7 +262,10 @@ async def test_records_that_say_nothing_are_left_out() -> None:
         {"content": {"dest_agent_id": "b", "mode": 1}},
         None,
     ]
-    async with peer(told({**OK, "data": {"result": entries}})) as server, GseClient(settings(server.url)) as client:
+    async with (
+        running_peer(told({**OK, "data": {"result": entries}})) as server,
+        GseClient(gse_settings(server.url)) as client,
+    ):
         results = await client.results("GSE:1")
     assert set(results.downloads) == {("a", "")}
 

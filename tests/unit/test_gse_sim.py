@@ -19,8 +19,8 @@ from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Rule, Scenario, Shape
 from sims.gse.tasks import Spot
 from sims.gse.world import World
-from tests.stack import eventually
-from tests.unit.gse_peers import QUICK, SOURCE, call_fault, gse, hosts, order, settings
+from tests.support.gse import QUICK, SOURCE, call_fault, gse_settings, make_hosts, make_order, running_gse_client
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 GRACE = 0.2
@@ -57,9 +57,9 @@ def source(tmp_path: Path) -> Path:
 async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path, links: bool) -> None:
     """Each target's folder holds the file as soon as its record says so, and whose it is."""
     targets = [Agent("0:10.0.0.1", "", "app"), Agent("a", "c1", "app"), Agent("a", "", "app")]
-    async with gse() as (world, client):
+    async with running_gse_client() as (world, client):
         world.disks = Disks(tmp_path / "hosts", links=links)
-        task_id = await client.transfer(order(targets, file=source))
+        task_id = await client.transfer(make_order(targets, file=source))
         results = await ended(client, task_id, 3)
 
         for each in targets:
@@ -71,8 +71,8 @@ async def test_bytes_arrive_before_success_is_told(tmp_path: Path, source: Path,
 
 async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None:
     """The source's record says so; no target gets anything."""
-    async with gse(disks=tmp_path) as (world, client):
-        task_id = await client.transfer(order(hosts(2), file=tmp_path / "nothing"))
+    async with running_gse_client(disks=tmp_path) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(2), file=tmp_path / "nothing"))
 
         async def failed() -> bool:
             upload = (await client.results(task_id)).upload
@@ -87,8 +87,8 @@ async def test_a_file_that_is_not_there_fails_the_upload(tmp_path: Path) -> None
 async def test_targets_end_one_after_the_other() -> None:
     """The first has its file early; the last waits for its peers, and progress grows."""
     scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=0.5, jitter_seconds=0)
-    async with gse(scenario=scenario) as (world, client):
-        task_id = await client.transfer(order(hosts(4)))
+    async with running_gse_client(scenario=scenario) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(4)))
         await world.advance(6)
         early = await client.results(task_id)
         await world.advance(6)
@@ -102,16 +102,19 @@ async def test_targets_end_one_after_the_other() -> None:
 
 async def test_targets_fail_by_pattern() -> None:
     """A code and words for those whose names match; the others arrive."""
-    async with gse(call_fault(Action.FAIL, agent="host-[13]", code=117, message="agent down")) as (_, client):
-        results = await ended(client, await client.transfer(order(hosts(4))), 4)
+    async with running_gse_client(call_fault(Action.FAIL, agent="host-[13]", code=117, message="agent down")) as (
+        _,
+        client,
+    ):
+        results = await ended(client, await client.transfer(make_order(make_hosts(4))), 4)
     assert codes(results) == [0, 117, 0, 117]
     assert results.downloads["host-1", ""].error_msg == "agent down"
 
 
 async def test_targets_fail_a_number_of_times() -> None:
     """A target that fails twice gets its file with the third transfer, each counted."""
-    async with gse(call_fault(Action.FAIL, code=703, times=2)) as (world, client):
-        ends = [codes(await ended(client, await client.transfer(order(hosts(2))), 2)) for _ in range(3)]
+    async with running_gse_client(call_fault(Action.FAIL, code=703, times=2)) as (world, client):
+        ends = [codes(await ended(client, await client.transfer(make_order(make_hosts(2))), 2)) for _ in range(3)]
         assert ends == [[703, 703], [703, 703], [0, 0]]
         assert orders.stats(world) == {
             "calls": {"transfer": 3, "results": world.calls[Call.RESULTS], "terminate": 0, "states": 0},
@@ -129,8 +132,8 @@ async def test_a_fraction_fails_by_seed() -> None:
 
     async def struck(seed: int) -> set[str]:
         rule = call_fault(Action.FAIL, fraction=0.3)
-        async with gse(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
-            results = await ended(client, await client.transfer(order(hosts(200))), 200)
+        async with running_gse_client(rule, scenario=QUICK.model_copy(update={"seed": seed})) as (_, client):
+            results = await ended(client, await client.transfer(make_order(make_hosts(200))), 200)
         return {agent for (agent, _), record in results.downloads.items() if record.error_code}
 
     first = await struck(1)
@@ -141,8 +144,8 @@ async def test_a_fraction_fails_by_seed() -> None:
 
 async def test_stuck_targets_run_until_gses_own_timeout() -> None:
     """Then they end as 120."""
-    async with gse(call_fault(Action.STUCK, agent="host-0")) as (world, client):
-        task_id = await client.transfer(order(hosts(2), timeout_seconds=60))
+    async with running_gse_client(call_fault(Action.STUCK, agent="host-0")) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(2), timeout_seconds=60))
         await world.advance(30)
         assert codes(await client.results(task_id)) == [115, 0]
         await world.advance(31)
@@ -151,8 +154,8 @@ async def test_stuck_targets_run_until_gses_own_timeout() -> None:
 
 async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
     """Nobody is told."""
-    async with gse(call_fault(Action.MISSING, agent="host-0")) as (world, client):
-        task_id = await client.transfer(order(hosts(2)))
+    async with running_gse_client(call_fault(Action.MISSING, agent="host-0")) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
         assert set((await client.results(task_id)).downloads) == {("host-1", "")}
         assert world.received.total() == 2
@@ -161,8 +164,8 @@ async def test_a_missing_record_is_of_a_target_that_has_its_file() -> None:
 async def test_a_flapping_target_fails_runs_again_and_succeeds() -> None:
     """Its record is not final until it is."""
     scenario = Scenario(upload_seconds=0, download_seconds=100, swarm=0, jitter_seconds=0)
-    async with gse(call_fault(Action.FLAP, code=703), scenario=scenario) as (world, client):
-        task_id = await client.transfer(order(hosts(1)))
+    async with running_gse_client(call_fault(Action.FLAP, code=703), scenario=scenario) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
         seen = []
         for seconds in (50, 30, 30, 0):
             seen += codes(await client.results(task_id))
@@ -177,8 +180,11 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
 ) -> None:
     """Those that were done stay so; of the others there are records that run for ever, or none."""
     scenario = Scenario(upload_seconds=1, download_seconds=10, swarm=1, jitter_seconds=0, shape=shape)
-    async with gse(call_fault(Action.UPLOAD_FAIL, code=708, seconds=seconds), scenario=scenario) as (world, client):
-        task_id = await client.transfer(order(hosts(2)))
+    async with running_gse_client(call_fault(Action.UPLOAD_FAIL, code=708, seconds=seconds), scenario=scenario) as (
+        world,
+        client,
+    ):
+        task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(14)
         await world.advance(86)
         results = await client.results(task_id)
@@ -190,8 +196,8 @@ async def test_an_upload_fails_at_once_or_after_some_targets_are_done(
 
 async def test_an_upload_may_seem_to_run_for_ever() -> None:
     """All downloads are done, and its record still says that it runs."""
-    async with gse(call_fault(Action.UPLOAD_STUCK)) as (world, client):
-        task_id = await client.transfer(order(hosts(2)))
+    async with running_gse_client(call_fault(Action.UPLOAD_STUCK)) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(2)))
         await world.advance(10)
         results = await client.results(task_id)
     assert codes(results) == [0, 0]
@@ -217,7 +223,7 @@ SHAPES: list[tuple[Shape, Callable[[list[Any]], bool]]] = [
 @pytest.mark.parametrize(("shape", "looks"), SHAPES, ids=range(len(SHAPES)))
 async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[list[Any]], bool]) -> None:
     """However they look, the same results are read from them."""
-    async with gse(scenario=QUICK.model_copy(update={"shape": shape})) as (world, _):
+    async with running_gse_client(scenario=QUICK.model_copy(update={"shape": shape})) as (world, _):
         task = world.transfer(
             Spot(SOURCE.agent_id, "", "/cache", "abc"), [Spot(f"host-{n}", "", "/", "f") for n in range(3)], 60
         )
@@ -232,16 +238,19 @@ async def test_answers_have_the_ordered_shape(shape: Shape, looks: Callable[[lis
 
 async def test_results_may_be_empty_at_first() -> None:
     """As often as ordered."""
-    async with gse(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
-        task_id = await client.transfer(order(hosts(1)))
+    async with running_gse_client(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
         assert [len((await client.results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
 
 
 async def test_a_termination_may_be_ignored() -> None:
     """The answer is good, and the targets go on."""
-    async with gse(call_fault(Action.IGNORE, calls={Call.TERMINATE}), call_fault(Action.STUCK)) as (world, client):
-        task_id = await client.transfer(order(hosts(1)))
-        await client.terminate(task_id, hosts(1))
+    async with running_gse_client(call_fault(Action.IGNORE, calls={Call.TERMINATE}), call_fault(Action.STUCK)) as (
+        world,
+        client,
+    ):
+        task_id = await client.transfer(make_order(make_hosts(1)))
+        await client.terminate(task_id, make_hosts(1))
         await world.advance(10)
         assert codes(await client.results(task_id)) == [115]
 
@@ -249,23 +258,23 @@ async def test_a_termination_may_be_ignored() -> None:
 async def test_calls_go_wrong_in_their_time() -> None:
     """GSE is down from one second to another, and for one call only."""
     rule = call_fault(Action.STATUS, status=503, code=1650300, calls={Call.TRANSFER}, from_second=10, to_second=190)
-    async with gse(rule, retries=0) as (world, client):
-        task_id = await client.transfer(order(hosts(1)))
+    async with running_gse_client(rule, retries=0) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
         await world.advance(20)
         with pytest.raises(GseUnavailable):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
         await client.results(task_id)
         await world.advance(180)
-        await client.transfer(order(hosts(1)))
+        await client.transfer(make_order(make_hosts(1)))
 
 
 async def test_calls_go_wrong_in_their_turn() -> None:
     """The second and third of five."""
-    async with gse(call_fault(Action.REFUSE, skip=1, times=2)) as (_, client):
+    async with running_gse_client(call_fault(Action.REFUSE, skip=1, times=2)) as (_, client):
         went = []
         for _ in range(5):
             try:
-                await client.transfer(order(hosts(1)))
+                await client.transfer(make_order(make_hosts(1)))
                 went.append(True)
             except GseRefused:
                 went.append(False)
@@ -274,8 +283,8 @@ async def test_calls_go_wrong_in_their_turn() -> None:
 
 async def test_a_restart_loses_all_tasks() -> None:
     """What was begun is unknown afterwards."""
-    async with gse() as (world, client):
-        task_id = await client.transfer(order(hosts(1)))
+    async with running_gse_client() as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
         world.restart()
         with pytest.raises(GseRefused, match="there is no task"):
             await client.results(task_id)
@@ -283,9 +292,12 @@ async def test_a_restart_loses_all_tasks() -> None:
 
 async def test_slow_answers_come_late() -> None:
     """Later than a client waits, while GSE has begun the transfer."""
-    async with gse(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (world, client):
+    async with running_gse_client(call_fault(Action.SLOW, seconds=600), answer_timeout_seconds=GRACE) as (
+        world,
+        client,
+    ):
         with pytest.raises(GseUnknown):
-            await client.transfer(order(hosts(1)))
+            await client.transfer(make_order(make_hosts(1)))
     assert len(world.tasks) == 1
 
 
@@ -301,7 +313,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "named"), WRONG, ids=lambda value: str(value)[:30])
 async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named: str) -> None:
     """A client that asks wrongly does not pass by chance."""
-    body = order(hosts(1)).body()
+    body = make_order(make_hosts(1)).body()
     target = body["tasks"][0]["target"]
     for part in (body, target, target["agents"][0]):
         part.update({name: value for name, value in wrong.items() if name in part})
@@ -311,10 +323,10 @@ async def test_wrong_requests_are_refused_and_named(wrong: dict[str, Any], named
 
 async def test_too_many_targets_are_refused() -> None:
     """Where a limit is set."""
-    async with gse(scenario=QUICK.model_copy(update={"max_targets": 2})) as (_, client):
-        await client.transfer(order(hosts(2)))
+    async with running_gse_client(scenario=QUICK.model_copy(update={"max_targets": 2})) as (_, client):
+        await client.transfer(make_order(make_hosts(2)))
         with pytest.raises(GseRefused, match="at most 2"):
-            await client.transfer(order(hosts(3)))
+            await client.transfer(make_order(make_hosts(3)))
 
 
 async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
@@ -326,13 +338,13 @@ async def test_it_runs_as_a_process(tmp_path: Path, source: Path) -> None:
     try:
         assert process.stdout
         base = json.loads(await process.stdout.readline())["url"]
-        async with GseClient(settings(base)) as client, aiohttp.ClientSession(base_url=base) as http:
+        async with GseClient(gse_settings(base)) as client, aiohttp.ClientSession(base_url=base) as http:
             scenario = QUICK.model_copy(update={"rules": (Rule(action=Action.FAIL, agent="host-0", code=122),)})
             async with http.put("/_sim/scenario", data=scenario.model_dump_json()) as answer:
                 assert answer.status == 200
             async with http.put("/_sim/scenario", data='{"no_such": 1}') as answer:
                 assert answer.status == 400
-            task_id = await client.transfer(order(hosts(3), file=source))
+            task_id = await client.transfer(make_order(make_hosts(3), file=source))
             assert codes(await ended(client, task_id, 3)) == [122, 0, 0]
             async with http.get("/_sim/stats") as answer:
                 assert (await answer.json())["received"] == 2

@@ -12,7 +12,7 @@ import pytest
 from domain.sharing import Share
 from infra.limits.limiter import Sharing
 from infra.limits.pool import Pool
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 LIMIT = 4
 TTL = timedelta(seconds=2.0)

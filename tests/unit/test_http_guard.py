@@ -9,13 +9,13 @@ import pytest
 from domain.faults import Invalid, SourceFault
 from infra.http import Answer, GuardedClient
 from infra.settings import GuardSettings
-from tests.unit.http_peers import Answers, Peer, answer, peer, reachable, says
+from tests.support.http_peer import Answers, Peer, answer, running_peer, running_reachable_peer, says
 
 
 @pytest.fixture
 async def canary() -> AsyncIterator[Peer]:
     """A server of our own machine that no user may ever reach."""
-    async with peer(says(answer(b"secret"))) as silent:
+    async with running_peer(says(answer(b"secret"))) as silent:
         yield silent
         assert silent.connections == 0
 
@@ -60,7 +60,7 @@ async def test_names_that_lead_inside(canary: Peer, addresses: list[str]) -> Non
 
 async def test_canary_sings_when_it_is_reached() -> None:
     """The same way to the same kind of server works once it is opened: the other tests could fail."""
-    async with peer(says(answer(b"secret"))) as opened:
+    async with running_peer(says(answer(b"secret"))) as opened:
         settings = GuardSettings(ports=[opened.port], allow=[opened.where])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
             got = await read(client, f"http://rebound.example.com:{opened.port}/")
@@ -69,7 +69,7 @@ async def test_canary_sings_when_it_is_reached() -> None:
 
 async def test_our_own_address_may_be_a_name() -> None:
     """It leads wherever our resolver says, on its port alone; another name to the same place stays closed."""
-    async with peer(says(answer(b"ours"))) as own:
+    async with running_peer(says(answer(b"ours"))) as own:
         settings = GuardSettings(ports=[])
         async with GuardedClient(settings, own=f"http://api:{own.port}", resolver=Answers(["127.0.0.1"])) as client:
             got = await read(client, f"http://api:{own.port}/v1/orders/source")
@@ -83,7 +83,7 @@ async def test_our_own_address_may_be_a_name() -> None:
 async def test_rebinding(canary: Peer) -> None:
     """A name that first leads to an admitted server and then to our machine is refused the second time."""
     resolver = Answers(["127.0.0.2"], ["127.0.0.1"])
-    async with peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as lure:
+    async with running_peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as lure:
         settings = GuardSettings(ports=[canary.port], allow=[lure.where])
         url = f"http://rebound.example.com:{canary.port}/"
         # Two clients, because one keeps a name's answer for some seconds: an API process checks, a worker connects.
@@ -97,7 +97,7 @@ async def test_rebinding(canary: Peer) -> None:
 
 async def test_closed_addresses_are_passed_over(canary: Peer) -> None:
     """Of several addresses only the admitted one is connected to."""
-    async with peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as opened:
+    async with running_peer(says(answer(b"rows")), host="127.0.0.2", port=canary.port) as opened:
         settings = GuardSettings(ports=[canary.port], allow=[opened.where])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1", "127.0.0.2", "::1"])) as client:
             assert (await read(client, f"http://mixed.example.com:{canary.port}/")).body == b"rows"
@@ -106,7 +106,7 @@ async def test_closed_addresses_are_passed_over(canary: Peer) -> None:
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 async def test_redirects_are_answers(canary: Peer, status: str) -> None:
     """A redirect to the canary comes back as it is, for the caller to judge."""
-    async with reachable(says(answer(b"", f"Location: {canary.url}", status=status))) as (lure, client):
+    async with running_reachable_peer(says(answer(b"", f"Location: {canary.url}", status=status))) as (lure, client):
         got = await read(client, lure.url)
     assert (got.status, got.headers["Location"]) == (int(status[:3]), canary.url)
 
@@ -117,13 +117,13 @@ async def test_environment_proxies(canary: Peer, variable: str, monkeypatch: pyt
     monkeypatch.setenv(variable, canary.url)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    async with reachable(says(answer(b"rows"))) as (opened, client):
+    async with running_reachable_peer(says(answer(b"rows"))) as (opened, client):
         assert (await read(client, opened.url)).body == b"rows"
 
 
 async def test_neighbouring_port(canary: Peer) -> None:
     """Opening one port of an address opens no other, neither at the door nor at the socket."""
-    async with peer(says(answer(b"rows"))) as opened:
+    async with running_peer(says(answer(b"rows"))) as opened:
         settings = GuardSettings(allow=[opened.where], ports=[canary.port])
         async with GuardedClient(settings, resolver=Answers(["127.0.0.1"])) as client:
             assert (await read(client, opened.url)).body == b"rows"

@@ -15,9 +15,9 @@ from infra.modules.breaker import Breaker
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action
 from sims.oss.server import running_oss
-from tests.unit.http_peers import Script, answer, peer, says
-from tests.unit.module_peers import call_fault, modules, settings
-from tests.unit.module_tables import delete, purge, swap, upsert
+from tests.support.http_peer import Script, answer, running_peer, says
+from tests.support.module_tables import delete, purge, swap, upsert
+from tests.support.modules import call_fault, module_settings, running_modules
 
 ED = Module.ED
 
@@ -35,7 +35,7 @@ def outcomes(results: Sequence[OperationResult]) -> list[str]:
 @pytest.mark.parametrize(("batch", "calls"), [(1, 3), (2, 2), (500, 1)])
 async def test_operations_travel_in_batches(tmp_path: Path, batch: int, calls: int) -> None:
     """As many in a call as the module takes; results stand in the order of the operations."""
-    async with modules(tmp_path, batch=batch) as (oss, client):
+    async with running_modules(tmp_path, batch=batch) as (oss, client):
         results = await client.apply(ED, three())
 
         assert [(each.op_id, each.outcome) for each in results] == [(str(seq), Outcome.APPLIED) for seq in (1, 2, 3)]
@@ -49,7 +49,7 @@ async def test_large_records_travel_in_several_batches(tmp_path: Path, monkeypat
     monkeypatch.setattr(client, "BATCH_MAX_BYTES", 1_000)
     operations = [upsert(seq, seq, 10 + seq, street="x" * size) for seq, size in ((1, 400), (2, 300), (3, 5_000))]
 
-    async with modules(tmp_path, batch=500) as (oss, caller):
+    async with running_modules(tmp_path, batch=500) as (oss, caller):
         assert outcomes(await caller.apply(ED, operations)) == ["applied"] * 3
         assert sorted(call.op_ids for call in oss.modules["ed"].calls) == [("1", "2"), ("3",)]
 
@@ -57,7 +57,7 @@ async def test_large_records_travel_in_several_batches(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("batch", [1, 500])
 async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
     """With all that belongs to it."""
-    async with modules(tmp_path, batch=batch) as (oss, client):
+    async with running_modules(tmp_path, batch=batch) as (oss, client):
         oss.modules["ed"].begin_orders([11])
         await client.apply(ED, three())
 
@@ -76,7 +76,7 @@ async def test_each_outcome_comes_through(tmp_path: Path, batch: int) -> None:
 @pytest.mark.parametrize("batch", [1, 500])
 async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch: int) -> None:
     """Its result has the trace of the module; the others of the batch are committed."""
-    async with modules(tmp_path, call_fault(Action.FAIL, uprns=frozenset({2})), batch=batch) as (oss, client):
+    async with running_modules(tmp_path, call_fault(Action.FAIL, uprns=frozenset({2})), batch=batch) as (oss, client):
         results = await client.apply(ED, three())
 
         assert outcomes(results) == ["applied", "failed", "applied"]
@@ -87,7 +87,7 @@ async def test_one_that_breaks_does_not_take_others_along(tmp_path: Path, batch:
 @pytest.mark.parametrize("action", [Action.ERROR, Action.RESET, Action.LOST])
 async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: Action) -> None:
     """Done or not, it is the same operation: it acts once."""
-    async with modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
+    async with running_modules(tmp_path, call_fault(action, times=2), batch=500) as (oss, client):
         await client.apply(ED, three())
         results = await client.apply(ED, [swap(4, 1, 2)])
 
@@ -97,7 +97,7 @@ async def test_a_call_that_fails_is_made_again(tmp_path: Path, action: Action) -
 
 async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> None:
     """When retries are used up each operation says so; nothing raises."""
-    async with modules(tmp_path, call_fault(Action.ERROR), batch=2) as (oss, client):
+    async with running_modules(tmp_path, call_fault(Action.ERROR), batch=2) as (oss, client):
         results = await client.apply(ED, three())
 
         assert outcomes(results) == ["failed"] * 3
@@ -108,7 +108,7 @@ async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> 
 async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_path: Path) -> None:
     """It was applied, and nobody knew; the next time tells."""
     late = call_fault(Action.LATE, times=1, seconds=5)
-    async with modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
+    async with running_modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
         first = await client.apply(ED, [upsert(1, 1, 11)])
         second = await client.apply(ED, [upsert(1, 1, 11)])
 
@@ -119,14 +119,14 @@ async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_p
 
 async def test_operations_that_share_a_uprn_are_no_call(tmp_path: Path) -> None:
     """Side by side their order would be anybody's guess: that is our mistake, and raises."""
-    async with modules(tmp_path) as (_, client):
+    async with running_modules(tmp_path) as (_, client):
         with pytest.raises(ValueError, match="share a UPRN"):
             await client.apply(ED, [swap(1, 1, 2), upsert(2, 2, 12)])
 
 
 async def test_addresses_come_in_pages(tmp_path: Path) -> None:
     """In order of their UPRNs; what is logically deleted has none."""
-    async with modules(tmp_path, batch=500) as (oss, client):
+    async with running_modules(tmp_path, batch=500) as (oss, client):
         await client.apply(ED, three())
         oss.modules["ed"].begin_orders([12])
         await client.apply(ED, [delete(4, 2)])
@@ -141,7 +141,7 @@ async def test_addresses_come_in_pages(tmp_path: Path) -> None:
 async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
     """Which of their UPRNs are live, and which of them took effect; any number may be asked about."""
     swaps = [swap(10 + place, 2 * place, 2 * place + 1) for place in range(1, 700)]
-    async with modules(tmp_path, batch=500) as (_, client):
+    async with running_modules(tmp_path, batch=500) as (_, client):
         await client.apply(ED, [upsert(1, 2, 11), upsert(2, 3, 12), upsert(3, 1_399, 13)])
         await client.apply(ED, swaps[:2])
 
@@ -154,7 +154,7 @@ async def test_it_is_told_what_there_is_for_operations(tmp_path: Path) -> None:
 
 async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
     """Any number of addresses may be asked about."""
-    async with modules(tmp_path) as (oss, client):
+    async with running_modules(tmp_path) as (oss, client):
         oss.modules["od"].begin_orders([7, 2_500])
 
         assert await client.in_flight(Module.OD, range(1, 3_000)) == {7, 2_500}
@@ -165,7 +165,7 @@ async def test_orders_in_flight_are_told(tmp_path: Path) -> None:
 async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
     """It may be replaced in its file while we run."""
     async with running_oss(tmp_path) as oss:
-        known = settings(oss.base, tmp_path)
+        known = module_settings(oss.base, tmp_path)
         right = (tmp_path / "oss.json").read_text()
         (tmp_path / "oss.json").write_text('{"token": "old"}')
         async with Modules(known) as client:
@@ -188,7 +188,7 @@ async def test_a_token_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
 )
 async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     """With what to do about it, in the result of each operation."""
-    async with modules(tmp_path, **changes) as (_, client):
+    async with running_modules(tmp_path, **changes) as (_, client):
         (result,) = await client.apply(ED, [upsert(1, 1, 11)])
         with pytest.raises(ModuleFailure, match=words):
             await client.addresses(ED, 0, 10)
@@ -230,7 +230,7 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 async def _asked(folder: Path, script: Script) -> list[OperationResult]:
-    async with peer(script) as here:
+    async with running_peer(script) as here:
         each = ModuleSettings(base_url=here.url, retries=0)
         known = AddressSettings(credentials_folder=folder, modules=ModulesSettings(ed=each))
         async with Modules(known) as client:
@@ -240,7 +240,7 @@ async def _asked(folder: Path, script: Script) -> list[OperationResult]:
 async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> None:
     """No call goes out until the time is over; the others are called as ever."""
     rule = call_fault(Action.ERROR, modules=frozenset({"ed"}))
-    async with modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
+    async with running_modules(tmp_path, rule, retries=0, breaker_failures=3, concurrency=1) as (oss, client):
         results = await client.apply(ED, [upsert(seq, seq, 10 + seq) for seq in range(1, 9)])
         others = await client.apply(Module.IM, three())
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from domain.orders import marks
 from domain.orders.marks import Marks, Track
 from domain.orders.windows import Window
-from tests.slices import is_gapless
+from tests.support.slices import is_gapless
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 

@@ -17,9 +17,9 @@ from infra.modules import Modules
 from sims.oss.module import OssModule
 from sims.oss.scenario import Action
 from sims.oss.server import TOKEN
-from tests.address_oracle import Book
-from tests.unit.module_peers import call_fault, modules, settings
-from tests.unit.module_tables import delete, swap, upsert
+from tests.support.address_oracle import ModuleOracle
+from tests.support.module_tables import delete, swap, upsert
+from tests.support.modules import call_fault, module_settings, running_modules
 
 ROOT = Path(__file__).parents[2]
 ED, OD = Module.ED, Module.OD
@@ -32,7 +32,7 @@ def many(count: int) -> list[Operation]:
 
 async def test_every_call_is_recorded(tmp_path: Path) -> None:
     """With its operations and what went wrong with it."""
-    async with modules(tmp_path, call_fault(Action.ERROR, times=1), batch=2) as (oss, client):
+    async with running_modules(tmp_path, call_fault(Action.ERROR, times=1), batch=2) as (oss, client):
         await client.apply(ED, many(2))
 
         assert [(call.method, call.op_ids, call.fault) for call in oss.modules["ed"].calls] == [
@@ -46,7 +46,7 @@ async def test_an_operation_may_fail_once_or_always(tmp_path: Path) -> None:
     """In one module, while the others apply it."""
     once = call_fault(Action.FAIL, modules=frozenset({"ed"}), uprns=frozenset({1}), times=1)
     always = call_fault(Action.FAIL, modules=frozenset({"od"}), kinds=frozenset({"swap"}))
-    async with modules(tmp_path, once, always, batch=500) as (_, client):
+    async with running_modules(tmp_path, once, always, batch=500) as (_, client):
         assert _outcomes(await client.apply(ED, many(2))) == ["failed", "applied"]
         assert _outcomes(await client.apply(ED, many(2))) == ["applied", "already"]
         assert _outcomes(await client.apply(OD, many(2))) == ["applied", "applied"]
@@ -61,7 +61,7 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
     async def failed(seed: int, run: int) -> list[str]:
         folder = tmp_path / f"{seed}-{run}"
         folder.mkdir()
-        async with modules(folder, fault, seed=seed, batch=500) as (_, client):
+        async with running_modules(folder, fault, seed=seed, batch=500) as (_, client):
             return [each.op_id for each in await client.apply(ED, many(50)) if each.outcome is Outcome.FAILED]
 
     first = await failed(1, 1)
@@ -73,14 +73,14 @@ async def test_a_seed_goes_wrong_in_the_same_places(tmp_path: Path) -> None:
 async def test_a_module_may_be_away_for_a_while(tmp_path: Path) -> None:
     """By the clock since the scenario was set."""
     away = call_fault(Action.RESET, modules=frozenset({"ed"}), to_second=0.3)
-    async with modules(tmp_path, away, retries=12, retry_pause_seconds=0.01) as (oss, client):
+    async with running_modules(tmp_path, away, retries=12, retry_pause_seconds=0.01) as (oss, client):
         assert _outcomes(await client.apply(ED, many(1))) == ["applied"]
         assert oss.modules["ed"].calls[0].fault == "reset"
 
 
 async def test_it_is_steered_over_http(tmp_path: Path) -> None:
     """Scenario, orders in flight, lost and spoiled addresses; and what is wrong is said."""
-    async with modules(tmp_path, batch=500) as (oss, client), aiohttp.ClientSession(oss.base) as session:
+    async with running_modules(tmp_path, batch=500) as (oss, client), aiohttp.ClientSession(oss.base) as session:
         await client.apply(ED, many(3))
         for deed, address_ids in (("begin-orders", [1_001]), ("forget", [1_002]), ("spoil", [1_003])):
             async with session.post(f"/_sim/ed/{deed}", json=address_ids) as answer:
@@ -125,12 +125,12 @@ async def test_a_module_that_is_killed_in_the_middle_applies_each_operation_once
     while left:
         async with process(tmp_path, port) as (base, running):
             port = int(base.rpartition(":")[2])
-            async with Modules(settings(base, tmp_path, retries=0, batch=10)) as client:
+            async with Modules(module_settings(base, tmp_path, retries=0, batch=10)) as client:
                 killer = asyncio.get_running_loop().call_later(dice.uniform(0.05, 0.3), running.kill)
                 left = await _sent(client, left)
                 killer.cancel()
 
-    book = Book()
+    book = ModuleOracle()
     for operation in operations:
         book.apply(operation)
     module = OssModule("ed", tmp_path / "ed.sqlite", TOKEN)

@@ -17,7 +17,7 @@ from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Changes, Faults, Kind
-from tests.unit.platform_peers import KINDS, bench, copies, orders
+from tests.support.platforms import KINDS, list_orders, newest_copies, running_connector
 
 CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share": 0.3, "crowd_seconds": 600}
 
@@ -26,23 +26,23 @@ CROWDED: dict[str, Any] = {"orders": 4_000, "span_seconds": 7_200, "crowd_share"
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_quiet_window_is_told_whole_and_once(kind: Kind, seed: int) -> None:
     """Over many pages, with crowds in the very seconds at its edges, nothing is lost, told twice or from outside."""
-    async with bench(kind=kind, seed=seed, **CROWDED) as here:
+    async with running_connector(kind=kind, seed=seed, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
         pages = await here.read(window)
         assert len(pages) > 2
-        assert checker.check(here.truth(window), copies(pages)).is_clean
-        assert len(orders(pages)) == len(copies(pages))
+        assert checker.check(here.truth(window), newest_copies(pages)).is_clean
+        assert len(list_orders(pages)) == len(newest_copies(pages))
         assert sum(page.outside for page in pages) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_windows_that_follow_each_other_share_no_order(kind: Kind) -> None:
     """An order in the boundary's second belongs to the later one, and to it alone."""
-    async with bench(kind=kind, **CROWDED) as here:
+    async with running_connector(kind=kind, **CROWDED) as here:
         whole = here.window(1_200, until_seconds_ago=600)
         middle = whole.start + timedelta(seconds=600)
         told = [
-            copies(await here.read(Window(start=start, end=end)))
+            newest_copies(await here.read(Window(start=start, end=end)))
             for start, end in ((whole.start, middle), (middle, whole.end))
         ]
         assert checker.check(here.truth(whole), told[0] + told[1]).is_clean
@@ -50,11 +50,11 @@ async def test_windows_that_follow_each_other_share_no_order(kind: Kind) -> None
 
 async def test_orders_between_two_seconds_are_not_lost() -> None:
     """A platform that keeps milliseconds and is asked by seconds is asked for one second more."""
-    async with bench(milliseconds=True, orders=5_000, span_seconds=3_600) as here:
+    async with running_connector(milliseconds=True, orders=5_000, span_seconds=3_600) as here:
         whole = here.window(600)
         middle = whole.start + timedelta(seconds=300)
         told = [
-            copies(await here.read(Window(start=start, end=end)))
+            newest_copies(await here.read(Window(start=start, end=end)))
             for start, end in ((whole.start, middle), (middle, whole.end))
         ]
         findings = checker.check(here.truth(whole), told[0] + told[1], known=checker.truth(here.platform.ledger()))
@@ -64,9 +64,9 @@ async def test_orders_between_two_seconds_are_not_lost() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_order_stays_the_bytes_that_were_sent(kind: Kind) -> None:
     """Ids that no float holds and amounts to the cent come out as they went in, and stand in the page's bytes."""
-    async with bench(kind=kind, orders=300, span_seconds=600) as here:
+    async with running_connector(kind=kind, orders=300, span_seconds=600) as here:
         pages = await here.read(here.window(300, until_seconds_ago=200))
-        told = orders(pages)
+        told = list_orders(pages)
         assert told
         for page in pages:
             assert all(order.raw in page.body for order in page.orders)
@@ -82,7 +82,7 @@ async def test_an_order_stays_the_bytes_that_were_sent(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_clock_is_the_platforms(kind: Kind) -> None:
     """Hours apart from ours, and known so."""
-    async with bench(kind=kind, skew_seconds=-7_200, orders=0) as here:
+    async with running_connector(kind=kind, skew_seconds=-7_200, orders=0) as here:
         now = await here.connector.now()
         told_us = round(now.timestamp() * MICRO)
         assert abs(told_us - here.platform.market.now_us) < 2 * MICRO
@@ -93,7 +93,7 @@ async def test_the_clock_is_the_platforms(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_count_is_the_number_of_orders(kind: Kind) -> None:
     """Where a platform counts at all; it costs one request."""
-    async with bench(kind=kind, **CROWDED) as here:
+    async with running_connector(kind=kind, **CROWDED) as here:
         window = here.window(1_200)
         await here.connector.now()
         before = here.platform.stats()["requests"]
@@ -105,9 +105,9 @@ async def test_a_count_is_the_number_of_orders(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_empty_window_has_no_orders(kind: Kind) -> None:
     """Not even a page that is missing."""
-    async with bench(kind=kind, orders=0) as here:
+    async with running_connector(kind=kind, orders=0) as here:
         pages = await here.read(here.window(600))
-        assert orders(pages) == []
+        assert list_orders(pages) == []
         assert len(pages) == 1
 
 
@@ -116,11 +116,11 @@ async def test_an_empty_window_has_no_orders(kind: Kind) -> None:
 async def test_orders_that_leave_while_they_are_read_take_no_other_with_them(kind: Kind, seed: int) -> None:
     """Modified again and again during the walk: whoever stayed in the window is told."""
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
-    async with bench(kind=kind, seed=seed, orders=6_000, span_seconds=7_200, changes=changes) as here:
+    async with running_connector(kind=kind, seed=seed, orders=6_000, span_seconds=7_200, changes=changes) as here:
         window = here.window(1_200)
         pages = await here.read(window)
         assert here.platform.market.changes
-        findings = checker.check(here.truth(window), copies(pages), known=checker.truth(here.platform.ledger()))
+        findings = checker.check(here.truth(window), newest_copies(pages), known=checker.truth(here.platform.ledger()))
         assert findings.lost == []
         assert findings.stale == []
 
@@ -130,38 +130,38 @@ async def test_the_wrong_direction_loses_orders() -> None:
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     lost = 0
     for seed in range(5):
-        async with bench(seed=seed, orders=6_000, span_seconds=7_200, changes=changes) as here:
+        async with running_connector(seed=seed, orders=6_000, span_seconds=7_200, changes=changes) as here:
             window = here.window(1_200)
             pages = await here.read(window, opposite=True)
-            lost += len(checker.check(here.truth(window), copies(pages)).lost)
+            lost += len(checker.check(here.truth(window), newest_copies(pages)).lost)
     assert lost
 
 
 async def test_late_orders_are_found_by_reading_again_the_other_way() -> None:
     """Orders come and go during each pass; passes in turn, in both directions, tell all of them."""
     changes = Changes(per_page=0.3, created_share=0.5, in_window_share=1, late_share=1, late_seconds=1)
-    async with bench(seed=3, orders=6_000, span_seconds=7_200, changes=changes, speed=1_000) as here:
+    async with running_connector(seed=3, orders=6_000, span_seconds=7_200, changes=changes, speed=1_000) as here:
         window = here.window(1_200)
         pages = [page for turn in range(4) for page in await here.read(window, opposite=turn % 2 == 1)]
-        assert checker.check(here.truth(window), copies(pages)).lost == []
+        assert checker.check(here.truth(window), newest_copies(pages)).lost == []
 
 
 async def test_a_window_over_the_platforms_cap_is_to_be_split() -> None:
     """Shopify stops after 25,000 orders without a word, and counts to 25,001."""
-    async with bench(kind="shopify", orders=26_000, span_seconds=3_600) as here:
+    async with running_connector(kind="shopify", orders=26_000, span_seconds=3_600) as here:
         whole = here.window(3_600, until_seconds_ago=0)
         assert await here.connector.count(whole) == 25_001
         with pytest.raises(TooManyRows, match="Split the window") as refused:
             await here.read(whole)
         assert refused.value.rows == 25_000
         half = Window(start=whole.start, end=whole.start + timedelta(seconds=1_800))
-        assert checker.check(here.truth(half), copies(await here.read(half))).is_clean
+        assert checker.check(here.truth(half), newest_copies(await here.read(half))).is_clean
 
 
 async def test_numbered_pages_over_the_cap_are_not_begun() -> None:
     """The total tells before the first page is asked for."""
     paging = PLAIN.paging.model_copy(update={"rows_max": 2_000})
-    async with bench(PLAIN.model_copy(update={"paging": paging}), orders=5_000, rows_max=2_000) as here:
+    async with running_connector(PLAIN.model_copy(update={"paging": paging}), orders=5_000, rows_max=2_000) as here:
         with pytest.raises(TooManyRows):
             await here.read(here.window(86_400))
         assert here.platform.stats()["requests"] == 1
@@ -169,8 +169,8 @@ async def test_numbered_pages_over_the_cap_are_not_begun() -> None:
 
 async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
     """Taobao's list leaves out what its detail call tells."""
-    async with bench(kind="taobao", orders=50, span_seconds=600) as here:
-        [part, *_] = orders(await here.read(here.window(300)))
+    async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
+        [part, *_] = list_orders(await here.read(here.window(300)))
         assert TAOBAO.detail
         whole, _ = await here.connector.detail(TAOBAO.detail, part.order_id)
         assert (whole.order_id, whole.modified_at) == (part.order_id, part.modified_at)
@@ -180,8 +180,8 @@ async def test_a_list_of_parts_is_made_whole_by_a_second_call() -> None:
 
 async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
     """The platform's words are told."""
-    async with bench(kind="taobao", orders=50, span_seconds=600) as here:
-        [part, *_] = orders(await here.read(here.window(300)))
+    async with running_connector(kind="taobao", orders=50, span_seconds=600) as here:
+        [part, *_] = list_orders(await here.read(here.window(300)))
         here.platform.market.shown.version[int(part.order_id) - 2**53 - 1] = 0
         assert TAOBAO.detail
         with pytest.raises(PlatformRefused, match="trade-not-exist"):
@@ -190,11 +190,11 @@ async def test_an_order_that_is_gone_cannot_be_made_whole() -> None:
 
 async def test_a_filter_that_is_not_heeded_is_noticed() -> None:
     """The orders are kept; how many were not asked for is told."""
-    async with bench(orders=500, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
+    async with running_connector(orders=500, span_seconds=3_600, faults=Faults(ignore_filter=True)) as here:
         window = here.window(600)
         pages = await here.read(window)
         assert sum(page.outside for page in pages) == 500 - len(here.truth(window))
-        assert len(orders(pages)) == 500
+        assert len(list_orders(pages)) == 500
 
 
 def _with(**rows: str) -> Capability:
@@ -203,7 +203,7 @@ def _with(**rows: str) -> Capability:
 
 async def test_an_order_without_a_time_is_kept_as_the_oldest() -> None:
     """So that any copy that has one replaces it."""
-    async with bench(_with(modified="$.missing"), orders=10, span_seconds=600) as here:
+    async with running_connector(_with(modified="$.missing"), orders=10, span_seconds=600) as here:
         window = here.window(400, until_seconds_ago=100)
         [page] = await here.read(window)
         assert page.undated == len(page.orders) > 0
@@ -212,7 +212,7 @@ async def test_an_order_without_a_time_is_kept_as_the_oldest() -> None:
 
 async def test_permits_are_taken_for_each_request() -> None:
     """In small batches, under the platform's own number."""
-    async with bench(orders=5_000, span_seconds=3_600) as here:
+    async with running_connector(orders=5_000, span_seconds=3_600) as here:
         await here.read(here.window(3_000))
         taken = sum(rate.amount for rate in here.limiter.taken)
         assert taken >= here.platform.stats()["requests"] > 1

@@ -13,7 +13,7 @@ from infra.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, T
 from sims.platforms import checker
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Kind, Limits
-from tests.unit.platform_peers import KINDS, SMALL_PAGES, bench, copies, orders
+from tests.support.platforms import KINDS, SMALL_PAGES, list_orders, newest_copies, running_connector
 
 ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600}
 
@@ -36,9 +36,9 @@ def plain(**parts: dict[str, Any]) -> Capability:
 async def test_a_bad_moment_is_sat_out(kind: Kind, fault: str) -> None:
     """Two answers that fail are asked for again, and the window is whole."""
     faults = Faults.model_validate({fault: 1, "only_first": 2})
-    async with bench(kind=kind, **ORDERS, faults=faults) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=faults) as here:
         window = here.window(600)
-        assert checker.check(here.truth(window), copies(await here.read(window))).is_clean
+        assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
         assert here.platform.mishaps_happened == 2
 
 
@@ -46,7 +46,7 @@ async def test_a_bad_moment_is_sat_out(kind: Kind, fault: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_platform_that_stays_away_is_busy(kind: Kind, fault: str) -> None:
     """After three tries for one page; how long to wait is ours to know."""
-    async with bench(kind=kind, **ORDERS, faults=Faults.model_validate({fault: 1})) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=Faults.model_validate({fault: 1})) as here:
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds is None
@@ -56,7 +56,7 @@ async def test_a_platform_that_stays_away_is_busy(kind: Kind, fault: str) -> Non
 @pytest.mark.parametrize(("kind", "told"), [("plain", 45), ("taobao", 45), ("shopify", 45), ("woocommerce", 45)])
 async def test_a_long_wait_that_is_asked_for_is_told(kind: Kind, told: float) -> None:
     """At once, without another try: Retry-After, or Taobao's words."""
-    async with bench(kind=kind, **ORDERS, faults=Faults(busy=1, busy_seconds=told)) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=Faults(busy=1, busy_seconds=told)) as here:
         with pytest.raises(PlatformBusy, match="Ask again later") as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds == told
@@ -65,7 +65,7 @@ async def test_a_long_wait_that_is_asked_for_is_told(kind: Kind, told: float) ->
 
 async def test_a_busy_answer_tells_no_time() -> None:
     """It may be the clock of a gateway in between; when to come back is told."""
-    async with bench(kind="shopify", **ORDERS, limits=Limits(per_day=1)) as here:
+    async with running_connector(kind="shopify", **ORDERS, limits=Limits(per_day=1)) as here:
         await here.connector.now()
         with pytest.raises(PlatformBusy) as busy:
             await here.connector.now()
@@ -74,7 +74,7 @@ async def test_a_busy_answer_tells_no_time() -> None:
 
 async def test_a_platform_that_names_no_wait_has_one_in_its_record() -> None:
     """Amazon only says that its quota is used up."""
-    async with bench(kind="amazon", **ORDERS, faults=Faults(busy=1)) as here:
+    async with running_connector(kind="amazon", **ORDERS, faults=Faults(busy=1)) as here:
         with pytest.raises(PlatformBusy, match="QuotaExceeded") as busy:
             await here.read(here.window(600))
         assert busy.value.retry_after_seconds == 60
@@ -82,18 +82,18 @@ async def test_a_platform_that_names_no_wait_has_one_in_its_record() -> None:
 
 async def test_a_rate_that_the_platform_enforces_is_sat_out_when_it_is_short() -> None:
     """A second's wait is no reason to begin a window anew."""
-    async with bench(**ORDERS, limits=Limits(per_second=20, burst=1)) as here:
+    async with running_connector(**ORDERS, limits=Limits(per_second=20, burst=1)) as here:
         window = here.window(600)
-        assert checker.check(here.truth(window), copies(await here.read(window))).is_clean
+        assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
         assert here.platform.stats()["refused"] > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_credentials_that_expire_are_renewed_once(kind: Kind) -> None:
     """In the middle of a walk, which goes on where it was."""
-    async with bench(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(token_requests=3)) as here:
+    async with running_connector(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(token_requests=3)) as here:
         window = here.window(600)
-        assert checker.check(here.truth(window), copies(await here.read(window))).is_clean
+        assert checker.check(here.truth(window), newest_copies(await here.read(window))).is_clean
         assert here.renewals[0] is False
         assert here.renewals.count(False) == 1
         assert True in here.renewals
@@ -102,7 +102,7 @@ async def test_credentials_that_expire_are_renewed_once(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_credentials_that_stay_expired_are_told_so(kind: Kind) -> None:
     """The reference is read a second time, not a third."""
-    async with bench(kind=kind, **ORDERS, faults=Faults(token_dead=True)) as here:
+    async with running_connector(kind=kind, **ORDERS, faults=Faults(token_dead=True)) as here:
         with pytest.raises(TokenExpired, match="Renew what the reference"):
             await here.read(here.window(600))
         assert here.renewals == [False, True]
@@ -112,7 +112,9 @@ async def test_credentials_that_stay_expired_are_told_so(kind: Kind) -> None:
 @pytest.mark.parametrize("page", [1, 2, 3])
 async def test_a_page_that_leads_to_itself_is_a_lie(kind: Kind, page: int) -> None:
     """Once is enough to know; nobody walks in a circle."""
-    async with bench(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(repeat_token_at=page)) as here:
+    async with running_connector(
+        kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(repeat_token_at=page)
+    ) as here:
         with pytest.raises(PlatformLied, match="came twice"):
             await here.read(here.window(3_000))
         assert here.platform.stats()["requests"] <= page + 2
@@ -121,7 +123,7 @@ async def test_a_page_that_leads_to_itself_is_a_lie(kind: Kind, page: int) -> No
 @pytest.mark.parametrize("kind", ["plain", "taobao", "pinduoduo", "woocommerce"])
 async def test_a_page_number_that_is_not_heeded_is_a_lie(kind: Kind) -> None:
     """Page after page the same orders."""
-    async with bench(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(ignore_page=True)) as here:
+    async with running_connector(kind=kind, orders=6_000, span_seconds=3_600, faults=Faults(ignore_page=True)) as here:
         with pytest.raises(PlatformLied, match="the very same orders"):
             await here.read(here.window(1_200))
 
@@ -143,26 +145,26 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
 @pytest.mark.parametrize("off", [-40, 40])
 async def test_a_wrong_total_hides_no_page(off: int) -> None:
     """Too low: what comes after the last page is read, too. Too high: the last pages are empty."""
-    async with bench(kind="taobao", **ORDERS, faults=Faults(total_off=off)) as here:
+    async with running_connector(kind="taobao", **ORDERS, faults=Faults(total_off=off)) as here:
         window = here.window(600)
         pages = await here.read(window)
-        assert checker.check(here.truth(window), copies(pages)).is_clean
-        assert await here.connector.count(window) != len(orders(pages))
+        assert checker.check(here.truth(window), newest_copies(pages)).is_clean
+        assert await here.connector.count(window) != len(list_orders(pages))
 
 
 async def test_a_page_that_leaves_an_order_out_shows_in_the_total() -> None:
     """The connector tells what it was told; that totals and orders differ is for who confirms the window."""
-    async with bench(**ORDERS, faults=Faults(drop_share=1)) as here:
+    async with running_connector(**ORDERS, faults=Faults(drop_share=1)) as here:
         window = here.window(600)
         pages = await here.read(window)
-        assert len(orders(pages)) == len(here.truth(window)) - len(pages)
+        assert len(list_orders(pages)) == len(here.truth(window)) - len(pages)
         assert {page.total for page in pages} == {len(here.truth(window))}
 
 
 @pytest.mark.parametrize("link", ["http://127.0.0.2:{port}/steal", "https://127.0.0.1:{port}/", "//127.0.0.1:1/"])
 async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would carry our credentials there."""
-    async with bench(kind="shopify", **ORDERS) as here:
+    async with running_connector(kind="shopify", **ORDERS) as here:
         port = here.address.rpartition(":")[2].partition("/")[0]
         monkeypatch.setattr(walks, "next_link", lambda headers: link.format(port=port))
         with pytest.raises(PlatformLied, match="Only its own address"):
@@ -182,7 +184,7 @@ async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: py
 )
 async def test_rows_that_cannot_be_read_are_not_left_out(record: Capability, words: str) -> None:
     """A window with an order that nobody understands is not complete."""
-    async with bench(record, **ORDERS) as here:
+    async with running_connector(record, **ORDERS) as here:
         with pytest.raises(PlatformLied, match=words):
             await here.read(here.window(600))
 
@@ -204,7 +206,7 @@ REFUSED: list[tuple[Kind, Capability, str]] = [
 @pytest.mark.parametrize(("kind", "record", "words"), REFUSED, ids=lambda value: str(value)[:20])
 async def test_a_request_that_is_refused_says_why(kind: Kind, record: Capability, words: str) -> None:
     """In the platform's own words; asking again would not help."""
-    async with bench(record, kind=kind, **ORDERS) as here:
+    async with running_connector(record, kind=kind, **ORDERS) as here:
         with pytest.raises(PlatformRefused, match=words):
             await here.read(here.window(600))
 
@@ -212,13 +214,13 @@ async def test_a_request_that_is_refused_says_why(kind: Kind, record: Capability
 @pytest.mark.parametrize("seconds", [60, 2_000])
 async def test_windows_that_a_platform_does_not_answer_are_refused(seconds: float) -> None:
     """Pinduoduo: too young, or too long; an error with status 200 is an error."""
-    async with bench(kind="pinduoduo", **ORDERS) as here:
+    async with running_connector(kind="pinduoduo", **ORDERS) as here:
         with pytest.raises(PlatformRefused, match="code 10001"):
             await here.read(here.window(seconds, until_seconds_ago=0 if seconds < 100 else 300))
 
 
 async def test_nobody_answers() -> None:
     """A platform that is down is busy, as far as we know."""
-    async with bench(**ORDERS, address="http://127.0.0.1:9") as here:
+    async with running_connector(**ORDERS, address="http://127.0.0.1:9") as here:
         with pytest.raises(PlatformBusy, match="No connection"):
             await here.read(here.window(600))

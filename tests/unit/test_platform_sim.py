@@ -222,6 +222,6 @@ async def test_limits_and_faults_change_while_orders_stay() -> None:
         before = platform.ledger()["modified_us"]
         bad = Scenario(orders=30, faults=Faults(errors=1))
         await session.patch("/_sim/7", data=bad.model_dump_json())
-        headers = {"Authorization": "Bearer token-1"}
+        headers = {"Authorization": "Bearer token-of-this-shop-1"}
         assert (await session.get("/p/7/orders", headers=headers)).status == 500
         assert platform.ledger()["modified_us"] == before

@@ -11,7 +11,7 @@ from infra.platforms import PlatformRefused, PlatformSlow, Tape
 from infra.platforms.pace import READING_SHARE, WAITING_SHARE, Pace
 from sims.platforms import checker
 from sims.platforms.scenario import Changes, Faults, Kind
-from tests.unit.platform_peers import KINDS, bench, copies
+from tests.support.platforms import KINDS, newest_copies, running_connector
 
 CROWDED: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200, "crowd_share": 0.2, "crowd_seconds": 600}
 
@@ -24,7 +24,7 @@ def stored(tape: Tape) -> Tape:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: Kind) -> None:
     """It stops after each page, what it was told goes through the store, and another process goes on."""
-    async with bench(kind=kind, **CROWDED) as here:
+    async with running_connector(kind=kind, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
         await here.connector.now()
         before = here.platform.calls["told"]
@@ -47,21 +47,21 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
 async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(seed: int) -> None:
     """Numbered pages from the last to the first are safe however long a pass takes."""
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
-    async with bench(seed=seed, changes=changes, **CROWDED) as here:
+    async with running_connector(seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
         walk = here.connector.pages(window)
         first = [await anext(walk) for _ in range(3)]
         connector = here.again(stored(here.connector.tape))
         pages = [page async for page in connector.pages(window)]
         known = checker.truth(here.platform.ledger())
-        findings = checker.check(here.truth(window), copies(pages), known=known)
+        findings = checker.check(here.truth(window), newest_copies(pages), known=known)
         assert [page.body for page in pages[:3]] == [page.body for page in first]
         assert (findings.lost, findings.invented) == ([], [])
 
 
 async def test_a_token_that_has_expired_is_refused() -> None:
     """By the platform itself: what was kept leads nowhere, and the reading must begin again."""
-    async with bench(kind="amazon", faults=Faults(page_token_seconds=60), **CROWDED) as here:
+    async with running_connector(kind="amazon", faults=Faults(page_token_seconds=60), **CROWDED) as here:
         window = here.window(3_600)
         await anext(here.connector.pages(window))
         here.platform.market.clock.advance(61)
@@ -72,7 +72,7 @@ async def test_a_token_that_has_expired_is_refused() -> None:
 
 async def test_an_attempt_stops_before_it_is_ended() -> None:
     """What it was told by then is on its tape; so is when it asked."""
-    async with bench(**CROWDED) as here:
+    async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
         walk = here.connector.pages(window)
         page = await anext(walk)

@@ -22,7 +22,7 @@ from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
 from sims.pubsub.signing import Signer
-from tests.pubsub import PROJECT, Publisher, delete, publisher
+from tests.support.pubsub import PROJECT, Publisher, delete, publisher
 
 NAME = "swaps"
 

@@ -10,7 +10,7 @@ import pytest
 
 from sims.pubsub.broker import Broker, Missing, Subscription
 from sims.pubsub.scenario import Scenario
-from tests.stack import PATIENCE_SECONDS, eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 TOPIC = "projects/p/topics/t"
 COUNT = 200

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sims.faults import Faults, Kind
 from sims.rows import BLOCK_ROWS, row, rows_json
 from sims.source import Source, running_source
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,13 +12,13 @@ from domain.tasks.attempts import KEPT_MAX, Outcome
 from domain.tasks.carrying import STATE_MAX_BYTES, Carried
 from domain.tasks.lane import Lane
 from domain.tasks.messages import HOLD_LIMIT_MAX, Beat, Group, GroupReply, Hold, NewTask, Rules, Setting, Task
-from tests.asked_lane import START, Asked
-from tests.lanes import new_tasks
+from tests.support.lane_driver import START, LaneDriver
+from tests.support.lanes import new_tasks
 
 encode = msgspec.json.encode
 
 
-def told(asked: Asked, key: str) -> list[tuple[float, float, int]]:
+def told(asked: LaneDriver, key: str) -> list[tuple[float, float, int]]:
     """Seconds after the beginning: when each attempt was held, and when it was over."""
     rows, _ = attempts.read(asked.read(key))
     return [((row.held_time - START) / 1_000, (row.end_time - START) / 1_000, row.outcome) for row in rows]
@@ -26,7 +26,7 @@ def told(asked: Asked, key: str) -> list[tuple[float, float, int]]:
 
 def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
     """Failed, timed out, gone on to a next stage or put back; the one that ended it is its end."""
-    asked = Asked(max_processing_time=30, max_retry_interval=0, max_retry_num=2)
+    asked = LaneDriver(max_processing_time=30, max_retry_interval=0, max_retry_num=2)
     key = asked.create(stage="cut")
     for said in (
         {"status": 1, "failed": True},
@@ -52,7 +52,7 @@ def test_each_attempt_that_did_not_end_the_task_is_told() -> None:
 @pytest.mark.parametrize("said", [{"status": 3}, {"status": 4}])
 def test_a_task_that_is_done_at_once_remembers_nothing(said: dict[str, Any]) -> None:
     """Most are, so it must not cost anything."""
-    asked = Asked()
+    asked = LaneDriver()
     key = asked.create()
     asked.set(asked.hold_one(), **said)
 
@@ -62,7 +62,7 @@ def test_a_task_that_is_done_at_once_remembers_nothing(said: dict[str, Any]) -> 
 
 def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
     """A word of the holder changes when the task was changed last, not when it was held; a beat changes neither."""
-    asked = Asked(max_processing_time=30)
+    asked = LaneDriver(max_processing_time=30)
     asked.wait(5)
     key = asked.create()
     held = asked.hold_one()
@@ -78,7 +78,7 @@ def test_whoever_says_something_meanwhile_has_held_it_for_no_shorter() -> None:
 
 def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
     """However many there are."""
-    asked = Asked()
+    asked = LaneDriver()
     key = asked.create()
     for _ in range(KEPT_MAX + 15):
         held = asked.hold_one()
@@ -92,7 +92,7 @@ def test_the_last_attempts_are_told_and_how_many_there_were_before() -> None:
 
 def test_who_is_given_a_task_is_not_told_of_attempts() -> None:
     """Neither at first nor when the same group comes again; a lane has its answers' bytes for tasks."""
-    asked = Asked(max_retry_interval=0)
+    asked = LaneDriver(max_retry_interval=0)
     key = asked.create()
     asked.set(asked.hold_one(), 1)
     group = Group("other", 1, holds=[Hold(1)])
@@ -146,7 +146,7 @@ EARLIER = msgspec.defstruct("EarlierTask", [*Task.__annotations__.items()][:14],
 
 def test_versions_without_attempts_understand_a_lane_and_are_understood() -> None:
     """An API process of one version asks a lane of the other; a lane is carried on from one to the other."""
-    asked = Asked(max_retry_interval=0)
+    asked = LaneDriver(max_retry_interval=0)
     key = asked.create()
     asked.set(asked.hold_one(), 1)
     told: Any = msgspec.json.Decoder(EARLIER).decode(encode(asked.read(key)))
@@ -161,7 +161,7 @@ def test_versions_without_attempts_understand_a_lane_and_are_understood() -> Non
 
 def test_a_task_that_never_was_touched_carries_an_empty_row() -> None:
     """Three bytes."""
-    asked = Asked()
+    asked = LaneDriver()
     asked.ask(creates=[NewTask("0" * 32, "", "")])
 
     assert encode(asked.read("0" * 32)).endswith(b",[]]")

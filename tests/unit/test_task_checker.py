@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests import task_checker
-from tests.task_checker import Count, Holding, Notes, Saying
+from tests.support import task_checker
+from tests.support.task_checker import Count, Holding, Notes, Saying
 
 LEASE_SECONDS = 10.0
 

@@ -22,7 +22,7 @@ from domain.tasks.messages import (
     Status,
 )
 from domain.tasks.rules import SECOND
-from tests.asked_lane import START, Asked
+from tests.support.lane_driver import START, LaneDriver
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_delays_stay_bounded_after_a_million_retries() -> None:
 
 def test_a_task_goes_ahead_by_its_priority() -> None:
     """Bug a: the original copies neither priority nor order_time, so all tasks stand at 0."""
-    asked = Asked()
+    asked = LaneDriver()
     plain = asked.create()
     asked.wait(30)
     urgent, late = asked.create(priority=60), asked.create(priority=10)
@@ -60,7 +60,7 @@ def test_a_task_goes_ahead_by_its_priority() -> None:
 
 def test_those_of_one_moment_go_in_the_order_of_coming() -> None:
     """Nothing else decides, also in one group."""
-    asked = Asked()
+    asked = LaneDriver()
     keys = [uuid.uuid4().hex for _ in range(20)]
     asked.ask(creates=[NewTask(key, "user", "") for key in keys])
 
@@ -69,7 +69,7 @@ def test_those_of_one_moment_go_in_the_order_of_coming() -> None:
 
 def test_a_retry_is_not_given_out_before_its_delay() -> None:
     """Bug b: the original asks for no order_time, so that an idle queue retries at once."""
-    asked = Asked(max_retry_interval=-5)
+    asked = LaneDriver(max_retry_interval=-5)
     asked.create()
     asked.set(asked.hold_one(), 1, failed=True)
     asked.wait(4.999)
@@ -81,7 +81,7 @@ def test_a_retry_is_not_given_out_before_its_delay() -> None:
 
 def test_nobody_gets_a_task_that_somebody_has() -> None:
     """Bug c: the original gives it to both unless both take its lock."""
-    asked = Asked()
+    asked = LaneDriver()
     keys = {asked.create() for _ in range(10)}
 
     holds = asked.ask(holds=[Hold(4), Hold(4), Hold(4)]).holds
@@ -92,7 +92,7 @@ def test_nobody_gets_a_task_that_somebody_has() -> None:
 
 def test_a_task_is_tried_once_more_than_it_has_retries() -> None:
     """Bug d: the original's time-outs always count to 1, and such tasks never fail."""
-    asked = Asked(max_retry_num=3, max_retry_interval=10, max_processing_time=30)
+    asked = LaneDriver(max_retry_num=3, max_retry_interval=10, max_processing_time=30)
     key = asked.create()
     waits = []
     for _ in range(4):
@@ -111,7 +111,7 @@ def test_a_task_is_tried_once_more_than_it_has_retries() -> None:
 @pytest.mark.parametrize("retries", [0, 1])
 def test_without_retries_a_task_fails_at_once(retries: int) -> None:
     """By time-out and by what the worker says alike."""
-    asked = Asked(max_retry_num=0)
+    asked = LaneDriver(max_retry_num=0)
     key = asked.create()
     held = asked.hold_one()
     if retries:
@@ -125,7 +125,7 @@ def test_without_retries_a_task_fails_at_once(retries: int) -> None:
 @pytest.mark.parametrize(("seconds", "lasts"), [(0, 30), (5, 5)])
 def test_a_lease_lasts_as_long_as_the_type_or_the_hold_says(seconds: int, lasts: int) -> None:
     """Bug e: the original turns its default around."""
-    asked = Asked(max_processing_time=30)
+    asked = LaneDriver(max_processing_time=30)
     key = asked.create()
     asked.hold(seconds=seconds)
     asked.wait(lasts - 0.001)
@@ -138,7 +138,7 @@ def test_a_lease_lasts_as_long_as_the_type_or_the_hold_says(seconds: int, lasts:
 @pytest.mark.parametrize("status", [0, 1, 2, 3, 4])
 def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
     """Bug f: the original lets a stale worker overwrite, and tells it that all is well."""
-    asked = Asked(max_retry_interval=0)
+    asked = LaneDriver(max_retry_interval=0)
     asked.create()
     first = msgspec.structs.replace(asked.hold_one())
     asked.wait(30)
@@ -154,7 +154,7 @@ def test_who_lost_a_task_changes_nothing_about_it(status: int) -> None:
 
 def test_a_zero_and_an_empty_text_are_set() -> None:
     """Bug f: the original skips zero values, so that no retries can be reset."""
-    asked = Asked(max_retry_interval=0)
+    asked = LaneDriver(max_retry_interval=0)
     asked.create(stage="first")
     asked.set(asked.hold_one(), 1, failed=True)
     held = asked.hold_one()
@@ -168,7 +168,7 @@ def test_a_zero_and_an_empty_text_are_set() -> None:
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.FAILED])
 def test_what_has_ended_stays_so(status: Status) -> None:
     """And whoever says the same once more, for the answer got lost, is told that it is so."""
-    asked = Asked()
+    asked = LaneDriver()
     asked.create()
     held = asked.hold_one()
     asked.set(held, status, log="done")
@@ -184,7 +184,7 @@ def test_what_has_ended_stays_so(status: Status) -> None:
 
 def test_a_worker_may_count_several_retries_at_once() -> None:
     """The delay is that of the last of them."""
-    asked = Asked(max_retry_num=5, max_retry_interval=60)
+    asked = LaneDriver(max_retry_num=5, max_retry_interval=60)
     key = asked.create()
     asked.set(asked.hold_one(), 1, crt_retry_num=3)
 
@@ -194,7 +194,7 @@ def test_a_worker_may_count_several_retries_at_once() -> None:
 
 def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
     """Also among those that stand at the same moment."""
-    asked = Asked()
+    asked = LaneDriver()
     priorities = [7, 3, 3, 9, 0, 7, 1, 9, 3, 0, 5, 5, 9, 1]
     keys = [asked.create(priority=priority) for priority in priorities]
     asked.lane = Lane(asked.lane.book.rules, asked.lane.carry())
@@ -205,7 +205,7 @@ def test_a_lane_that_is_carried_on_keeps_its_order() -> None:
 
 def test_a_repeated_throwing_back_is_the_same() -> None:
     """Until somebody else has the task."""
-    asked = Asked()
+    asked = LaneDriver()
     asked.create()
     held = msgspec.structs.replace(asked.hold_one())
 
@@ -218,7 +218,7 @@ def test_a_repeated_throwing_back_is_the_same() -> None:
 
 def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
     """As the original's workers do; what nobody holds they cannot set."""
-    asked = Asked()
+    asked = LaneDriver()
     asked.create()
     held = asked.hold_one()
 
@@ -228,7 +228,7 @@ def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
 
 def test_a_next_stage_waits_at_the_tail_of_the_queue() -> None:
     """Ahead by its priority, as at its creation: later stages do not starve those that came meanwhile."""
-    asked = Asked()
+    asked = LaneDriver()
     staged = asked.create(priority=5)
     held = asked.hold_one()
     asked.wait(10)
@@ -242,7 +242,7 @@ def test_a_next_stage_waits_at_the_tail_of_the_queue() -> None:
 
 def test_a_known_key_is_the_same_task() -> None:
     """Bug i: the original creates it a second time, or answers with an error; and takes the status it is given."""
-    asked = Asked()
+    asked = LaneDriver()
     key = asked.create("{}", priority=3)
     again = NewTask(key, "user", "{}", 3)
 
@@ -256,7 +256,7 @@ def test_a_known_key_is_the_same_task() -> None:
 
 def test_a_read_sees_what_was_done_last() -> None:
     """Bug j: the original answers from a cache that neither holds nor time-outs renew."""
-    asked = Asked(max_processing_time=1)
+    asked = LaneDriver(max_processing_time=1)
     key = asked.create()
 
     assert asked.read(key).status == Status.PENDING
@@ -268,7 +268,7 @@ def test_a_read_sees_what_was_done_last() -> None:
 
 def test_a_delayed_retry_is_in_nobodys_way() -> None:
     """Bug k, in one lane: what is due behind it is given out."""
-    asked = Asked(max_retry_interval=-600)
+    asked = LaneDriver(max_retry_interval=-600)
     asked.create()
     asked.set(asked.hold_one(), 1, failed=True)
     due = asked.create()
@@ -278,7 +278,7 @@ def test_a_delayed_retry_is_in_nobodys_way() -> None:
 
 def test_a_pause_gives_out_nothing_and_takes_everything() -> None:
     """Creates, sets and time-outs go on."""
-    asked = Asked(max_processing_time=1)
+    asked = LaneDriver(max_processing_time=1)
     asked.create()
     asked.hold()
     asked.ask(rules=Rules(version=1, paused=True))
@@ -295,7 +295,7 @@ def test_a_pause_gives_out_nothing_and_takes_everything() -> None:
 
 def test_old_rules_do_not_replace_newer_ones() -> None:
     """Processes learn of a change at different times."""
-    asked = Asked()
+    asked = LaneDriver()
 
     assert asked.ask(rules=Rules(version=5, schedule_limit=7)).version == 5
     assert asked.ask(rules=Rules(version=4)).version == 5
@@ -305,7 +305,7 @@ def test_old_rules_do_not_replace_newer_ones() -> None:
 @pytest.mark.parametrize(("asked_for", "got"), [(0, 3), (2, 2), (9, 3)])
 def test_a_hold_gets_no_more_than_the_type_allows(asked_for: int, got: int) -> None:
     """A hold may ask for less."""
-    asked = Asked(schedule_limit=3)
+    asked = LaneDriver(schedule_limit=3)
     for _ in range(5):
         asked.create()
 
@@ -314,7 +314,7 @@ def test_a_hold_gets_no_more_than_the_type_allows(asked_for: int, got: int) -> N
 
 def test_a_full_lane_takes_no_more_and_serves_on() -> None:
     """Also when tasks have gone: new ones belong into the next lane."""
-    asked = Asked(lane_max_tasks=3)
+    asked = LaneDriver(lane_max_tasks=3)
     keys = [uuid.uuid4().hex for _ in range(5)]
     reply = asked.ask(creates=[NewTask(key, "user", "") for key in keys])
     held = asked.hold()
@@ -332,7 +332,7 @@ def test_a_full_lane_takes_no_more_and_serves_on() -> None:
 
 def test_a_cancelled_task_has_failed() -> None:
     """Pending or running; its holder learns it."""
-    asked = Asked()
+    asked = LaneDriver()
     running = asked.create(priority=9)
     held = asked.hold_one()
     pending = asked.create()
@@ -346,7 +346,7 @@ def test_a_cancelled_task_has_failed() -> None:
 
 def test_beats_keep_a_task() -> None:
     """As long as they come."""
-    asked = Asked(max_processing_time=2)
+    asked = LaneDriver(max_processing_time=2)
     key = asked.create()
     held = asked.hold_one()
     for _ in range(10):
@@ -361,7 +361,7 @@ def test_beats_keep_a_task() -> None:
 
 def test_tasks_are_found_by_their_properties() -> None:
     """The newest first, as many as asked for."""
-    asked = Asked()
+    asked = LaneDriver()
     keys = []
     for number in range(6):
         keys.append(asked.create(stage=("a", "b")[number % 2]))

@@ -18,7 +18,7 @@ from domain.tasks.book import weight_of
 from domain.tasks.carrying import Carried
 from domain.tasks.lane import Lane
 from domain.tasks.messages import Beat, Group, GroupReply, Hold, NewTask, Rules, Setting, Status
-from tests.lane_model import Model, ModelTask
+from tests.support.lane_model import LaneModel, ModelTask
 
 START = 1_767_225_600_000
 SENDERS = ("one", "two")
@@ -48,7 +48,7 @@ class LaneMachine(RuleBasedStateMachine):
             max_processing_time=seconds,
             lane_max_tasks=room,
         )
-        self.lane, self.model = Lane(rules), Model(rules, START)
+        self.lane, self.model = Lane(rules), LaneModel(rules, START)
         self.clock = START
         self.lane.book.tick(START)
         self.numbers = Counter[str]()

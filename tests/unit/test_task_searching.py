@@ -17,7 +17,7 @@ from api.tasks.calls import Over
 from api.tasks.searching import LANES_AT_A_TIME
 from domain.tasks import attempts
 from domain.tasks.messages import Found, Group, Head, Hold, Search, Setting, Task
-from tests.asked_lane import Asked
+from tests.support.lane_driver import LaneDriver
 
 KIND: Any = SimpleNamespace(type="video")
 
@@ -84,7 +84,7 @@ async def test_the_first_lane_is_asked_alone() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_a_search_tells_attempts_only_to_who_wants_them(told: bool) -> None:
     """A list has none to show, and more room for tasks."""
-    asked = Asked()
+    asked = LaneDriver()
     key = asked.create()
     [[held]] = asked.lane.act(Group("other", 1, holds=[Hold(1)]), asked.now).holds
     asked.ask(sets=[Setting(held.key, 1)])

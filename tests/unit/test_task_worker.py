@@ -26,7 +26,7 @@ from haulage.tasks import (
     TaskRefused,
     Worker,
 )
-from tests.stack import eventually
+from tests.support.waiting import eventually
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

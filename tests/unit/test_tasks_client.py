@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from haulage.tasks import HeldTask, NewTask, Outcome, Result, Status, TaskRefused, Tasks, TaskType
-from tests.unit.api_peer import Peer, serving
+from tests.support.api_peer import ApiPeer, running_api_peer
 from tests.unit.test_task_worker import held
 
 GOOD = {"code": 0, "msg": "SUCCESS"}
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
+async def peer() -> AsyncIterator[ApiPeer]:
     """An API that says what it is told to."""
-    async with serving() as running:
+    async with running_api_peer() as running:
         yield running
 
 
 @pytest.fixture
-async def tasks(peer: Peer) -> AsyncIterator[Tasks]:
+async def tasks(peer: ApiPeer) -> AsyncIterator[Tasks]:
     """A client of it."""
     async with Tasks(peer.url, "hlg_key", patience_seconds=2.0) as opened:
         yield opened
 
 
-async def test_a_create_that_is_repeated_creates_no_second_task(peer: Peer, tasks: Tasks) -> None:
+async def test_a_create_that_is_repeated_creates_no_second_task(peer: ApiPeer, tasks: Tasks) -> None:
     """The connection broke: both requests have the same name for the task, chosen by the client."""
     peer.says(200, None)
     peer.says(200, {**GOOD, "task_id": "t_video_1"})
@@ -42,7 +42,7 @@ async def test_a_create_that_is_repeated_creates_no_second_task(peer: Peer, task
     assert (first["task_type"], first["task_content"], first["task_priority"]) == ("video", "cats", 5)
 
 
-async def test_a_name_of_the_callers_is_kept(peer: Peer, tasks: Tasks) -> None:
+async def test_a_name_of_the_callers_is_kept(peer: ApiPeer, tasks: Tasks) -> None:
     """It is what makes creating idempotent over restarts of the caller."""
     peer.says(200, {**GOOD, "task_id": "t_video_1"})
 
@@ -51,7 +51,7 @@ async def test_a_name_of_the_callers_is_kept(peer: Peer, tasks: Tasks) -> None:
     assert peer.seen[0].body["task_data"]["task_id"] == "order-7"
 
 
-async def test_a_refusal_has_the_number_and_the_reason(peer: Peer, tasks: Tasks) -> None:
+async def test_a_refusal_has_the_number_and_the_reason(peer: ApiPeer, tasks: Tasks) -> None:
     """HTTP says 200 all the same."""
     peer.says(200, {"code": 8035, "msg": "FAIL_REASON::There is no task 'x'."})
 
@@ -61,7 +61,7 @@ async def test_a_refusal_has_the_number_and_the_reason(peer: Peer, tasks: Tasks)
     assert (refused.value.code, str(refused.value)) == (8035, "There is no task 'x'.")
 
 
-async def test_a_part_that_is_gone_for_a_moment_is_waited_for(peer: Peer, tasks: Tasks) -> None:
+async def test_a_part_that_is_gone_for_a_moment_is_waited_for(peer: ApiPeer, tasks: Tasks) -> None:
     """8036 is the original's number for it."""
     peer.says(200, {"code": 8036, "msg": "FAIL_REASON::A part does not answer."})
     peer.says(200, GOOD | {"task_count": 3, "pending": 1, "running": 1, "success": 1, "failed": 0})
@@ -69,7 +69,7 @@ async def test_a_part_that_is_gone_for_a_moment_is_waited_for(peer: Peer, tasks:
     assert (await tasks.counts("video")).pending == 1
 
 
-async def test_patience_ends(peer: Peer) -> None:
+async def test_patience_ends(peer: ApiPeer) -> None:
     """Then the refusal is the caller's."""
     peer.says(200, {"code": 8036, "msg": "FAIL_REASON::A part does not answer."})
 
@@ -78,7 +78,7 @@ async def test_patience_ends(peer: Peer) -> None:
             await tasks.ping()
 
 
-async def test_a_hold_waits_and_gives_tasks(peer: Peer, tasks: Tasks) -> None:
+async def test_a_hold_waits_and_gives_tasks(peer: ApiPeer, tasks: Tasks) -> None:
     """What is not asked for is left to the API."""
     told: dict[str, Any] = held(1).model_dump(mode="json") | {"field_of_a_later_version": 1}
     peer.says(200, {**GOOD, "task_list": [told]})
@@ -89,7 +89,7 @@ async def test_a_hold_waits_and_gives_tasks(peer: Peer, tasks: Tasks) -> None:
     assert peer.seen[0].body == {"task_type": "video", "wait": 20}
 
 
-async def test_a_result_sends_only_what_was_set(peer: Peer, tasks: Tasks) -> None:
+async def test_a_result_sends_only_what_was_set(peer: ApiPeer, tasks: Tasks) -> None:
     """An empty text is sent, None is not."""
     peer.says(200, GOOD)
 
@@ -98,7 +98,7 @@ async def test_a_result_sends_only_what_was_set(peer: Peer, tasks: Tasks) -> Non
     assert peer.seen[0].body == {"task_data": {"task_id": "t", "lease": 7, "status": 1, "task_content": ""}}
 
 
-async def test_a_batch_tells_of_each(peer: Peer, tasks: Tasks) -> None:
+async def test_a_batch_tells_of_each(peer: ApiPeer, tasks: Tasks) -> None:
     """One that is refused takes none of the others with it."""
     results = [GOOD | {"task_id": "a"}, {"code": 8041, "msg": "FAIL_REASON::lost"}]
     peer.says(200, {"code": 8041, "msg": "FAIL_REASON::lost", "results": results})
@@ -110,7 +110,7 @@ async def test_a_batch_tells_of_each(peer: Peer, tasks: Tasks) -> None:
     assert peer.seen[0].body == {"task_list": [{"task_id": held(n).task_id, "lease": n + 1} for n in (1, 2)]}
 
 
-async def test_an_empty_batch_asks_nobody(peer: Peer, tasks: Tasks) -> None:
+async def test_an_empty_batch_asks_nobody(peer: ApiPeer, tasks: Tasks) -> None:
     """The API refuses one."""
     nothing: list[HeldTask] = []
 
@@ -118,7 +118,7 @@ async def test_an_empty_batch_asks_nobody(peer: Peer, tasks: Tasks) -> None:
     assert peer.seen == []
 
 
-async def test_a_type_sends_only_what_was_set(peer: Peer, tasks: Tasks) -> None:
+async def test_a_type_sends_only_what_was_set(peer: ApiPeer, tasks: Tasks) -> None:
     """The rest keeps its value."""
     peer.says(200, GOOD)
 

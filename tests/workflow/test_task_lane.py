@@ -10,8 +10,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from domain.tasks.messages import GROUP_MAX_BYTES, Code, Group, Hold, Setting, Status, Task
 from infra.settings import Settings
-from tests.lanes import AskedLane, laning, new_key, new_tasks, serving
-from tests.stack import eventually
+from tests.support.lanes import AskedLane, new_key, new_tasks, running_lane_worker, running_lanes
+from tests.support.waiting import eventually
 from workflows.tasks import ACT, TaskLane
 
 pytestmark = pytest.mark.stack
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.stack
 
 async def test_a_task_is_created_held_set_and_archived(settings: Settings) -> None:
     """It is in the lane until the archive has it, and counted once."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         [wanted] = new_tasks(1, '{"url": "x"}', priority=5)
         await lane.create([wanted])
@@ -38,7 +38,7 @@ async def test_a_task_is_created_held_set_and_archived(settings: Settings) -> No
 
 async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> None:
     """Nobody asks it anything but how it stands, and it says by itself who is due and what has failed."""
-    async with laning(settings, max_processing_time=1, max_retry_interval=0, max_retry_num=1) as lanes:
+    async with running_lanes(settings, max_processing_time=1, max_retry_interval=0, max_retry_num=1) as lanes:
         lane = await lanes.start()
         [wanted] = new_tasks(1)
         await lane.create([wanted])
@@ -57,7 +57,7 @@ async def test_a_lane_takes_tasks_back_by_its_own_timer(settings: Settings) -> N
 
 async def test_a_lane_that_is_carried_on_forgets_nothing(settings: Settings) -> None:
     """Groups that were done before are answered as they were; leases go on, and so does whoever asks meanwhile."""
-    async with laning(settings, max_processing_time=600) as lanes:
+    async with running_lanes(settings, max_processing_time=600) as lanes:
         lane = await lanes.start()
         first_run = (await lane.handle.describe()).run_id
         new = new_tasks(20)
@@ -81,7 +81,7 @@ async def test_a_lane_that_is_carried_on_forgets_nothing(settings: Settings) -> 
 
 async def test_a_group_that_comes_too_late_is_not_done(settings: Settings) -> None:
     """Its sender has given it up and sent another."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         late = Group(lane.sender, next(lane.numbers), creates=new_tasks(1))
         await lane.create(new_tasks(1))
@@ -93,7 +93,7 @@ async def test_a_group_that_comes_too_late_is_not_done(settings: Settings) -> No
 
 async def test_what_is_no_group_is_refused_and_harms_nothing(settings: Settings) -> None:
     """A handler that raised would come back for ever; and the `temporal` command asks in plain JSON."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         for wrong in ([], ["x", 0], ["x", 1, [["no key", "user", ""]]], {"sender": "x"}, "x"):
             with pytest.raises(WorkflowUpdateFailedError):
@@ -107,7 +107,7 @@ async def test_what_is_no_group_is_refused_and_harms_nothing(settings: Settings)
 
 async def test_a_lane_whose_tasks_have_all_ended_ends(settings: Settings) -> None:
     """Its type goes on with the next position, which was never begun yet."""
-    async with laning(settings, lane_max_tasks=3) as lanes:
+    async with running_lanes(settings, lane_max_tasks=3) as lanes:
         lane = await lanes.start()
         reply = await lane.ask(creates=new_tasks(4))
         held = await lane.hold()
@@ -125,7 +125,7 @@ async def test_a_lane_whose_tasks_have_all_ended_ends(settings: Settings) -> Non
 
 async def test_a_lane_serves_on_while_the_archive_is_away(settings: Settings) -> None:
     """Tasks that have ended stay in it until they are written down, each once."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         async with lanes.database.session() as session:
             await session.execute(text("ALTER TABLE tasks_archive RENAME TO tasks_away"))
@@ -148,13 +148,13 @@ async def test_a_lane_serves_on_while_the_archive_is_away(settings: Settings) ->
 
 async def test_another_worker_takes_a_lane_up(settings: Settings) -> None:
     """With all that was answered."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         new = new_tasks(50)
         await lane.create(new)
         held = await lane.hold(20)
         await lanes.stop()
-        async with serving(lanes.services):
+        async with running_lane_worker(lanes.services):
             seen = await lane.look(*[task.key for task in new])
             done = await lane.finish(held)
 
@@ -164,7 +164,7 @@ async def test_another_worker_takes_a_lane_up(settings: Settings) -> None:
 
 async def test_a_lane_does_not_heed_a_cancellation(settings: Settings) -> None:
     """Its tasks are others': they are cancelled one by one."""
-    async with laning(settings, lane_max_tasks=2) as lanes:
+    async with running_lanes(settings, lane_max_tasks=2) as lanes:
         lane = await lanes.start()
         await lane.create(new_tasks(1))
         await lane.handle.cancel()
@@ -177,7 +177,7 @@ async def test_a_lane_does_not_heed_a_cancellation(settings: Settings) -> None:
 
 async def test_a_lane_that_comes_back_from_the_past_takes_no_more(settings: Settings) -> None:
     """A process that slept for long may begin one anew: what it put there is served, and the rest goes elsewhere."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         await lanes.rows("UPDATE task_types SET begin_pos = 7, end_pos = 8 RETURNING type")
         lane = await lanes.start(pos=3)
         await lane.ask(creates=new_tasks(1))
@@ -194,7 +194,7 @@ async def test_a_lane_that_comes_back_from_the_past_takes_no_more(settings: Sett
 
 async def test_many_large_groups_at_once_are_answered(settings: Settings) -> None:
     """All that a lane answers at one go leaves it in one message, which the engine refuses above four megabytes."""
-    async with laning(settings, schedule_limit=2_000) as lanes:
+    async with running_lanes(settings, schedule_limit=2_000) as lanes:
         lane = await lanes.start()
         new = new_tasks(1_200, "x" * 500)
         codes = [(await lane.ask(creates=new[start : start + 400])).creates for start in range(0, 1_200, 400)]
@@ -216,7 +216,7 @@ async def test_many_large_groups_at_once_are_answered(settings: Settings) -> Non
 
 async def test_a_lane_that_rests_costs_nothing(settings: Settings) -> None:
     """Neither timers nor steps go on where nothing changes."""
-    async with laning(settings) as lanes:
+    async with running_lanes(settings) as lanes:
         lane = await lanes.start()
         await lane.create(new_tasks(3))
         await eventually(lambda: lanes.rows("SELECT * FROM task_heads WHERE pending = 3"))

@@ -15,8 +15,8 @@ from temporalio.worker import Worker
 
 from domain.webhooks import DeliveryState, WebhookOrder
 from infra.settings import Settings
-from tests.deliveries import Handle, delivering, make_order, start
-from tests.stack import eventually
+from tests.support.waiting import eventually
+from tests.support.webhooks import Handle, make_order, running_webhooks, start
 from workflows import webhooks
 
 pytestmark = pytest.mark.stack
@@ -42,7 +42,7 @@ class Announcer:
 
 async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
     """Ten attempts over 75 hours, each pause as the standard says and at most a tenth longer; then it has failed."""
-    async with delivering(settings) as deliveries:
+    async with running_webhooks(settings) as deliveries:
         skipping = TimeSkipper(deliveries.services.engine).client
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url(answers="500"))
         handle = await start(skipping, order)
@@ -61,7 +61,7 @@ async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
 async def test_a_delivery_outlives_the_plan_that_announced_it(settings: Settings) -> None:
     """The parent ends at once; what it announced is delivered, once, however often it was announced."""
     async with (
-        delivering(settings, retry_pauses_seconds=[3600.0]) as deliveries,
+        running_webhooks(settings, retry_pauses_seconds=[3600.0]) as deliveries,
         _announcers(deliveries.services.engine),
     ):
         engine = deliveries.services.engine
@@ -78,7 +78,7 @@ async def test_a_delivery_outlives_the_plan_that_announced_it(settings: Settings
 
 async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
     """The cancellation reaches the plan, not what it announces about it."""
-    async with delivering(settings) as deliveries, _announcers(deliveries.services.engine):
+    async with running_webhooks(settings) as deliveries, _announcers(deliveries.services.engine):
         engine = deliveries.services.engine
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url())
         order = order.model_copy(update={"task_id": "to be cancelled"})

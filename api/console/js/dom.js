@@ -25,10 +25,20 @@ export function svg(name, props, ...children) {
   return furnish(document.createElementNS(SVG, name), props, children);
 }
 
-/** Take everything out of an element, and put these children in. Returns the element. */
+/** Take everything out of an element, and put these children in. Returns the element.
+ *
+ *  Who stands on a link or a button by the keyboard stays on the one that says the same. */
 export function clear(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
   element.replaceChildren(...nodes(children));
+  if (focused && !focused.isConnected) twin(element, focused)?.focus({ preventScroll: true });
   return element;
+}
+
+function twin(element, focused) {
+  const says = (each) => each.getAttribute("aria-label") ?? each.textContent;
+  if (!["a", "button", "summary"].includes(focused.localName)) return undefined;
+  return [...element.querySelectorAll(focused.localName)].find((each) => says(each) === says(focused));
 }
 
 /** Children as `h` takes them, as a flat list of nodes. */

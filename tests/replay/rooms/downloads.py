@@ -31,7 +31,9 @@ EXPORTS: dict[str, tuple[str | list[str], dict[str, Any]]] = {
     "excel-archive": ("rows=50000", {"type": "excel", "template": {"id": "编号", "city": "城市"}}),
     "excel-tables": (["rows=300", "rows=400&no_total=1"], {"type": "excel", "multi": "page"}),
     "source-missing": ("rows=1000&faults=404&rate=1", {}),
-    "rerun": ("rows=1000&faults=5xx&rate=1&only_page=3&fail_first=8", {}),
+    "rerun": ("rows=1000&tag=rerun&away_after=6&away_for=9", {}),
+    "told-to-wait": ("rows=1000&faults=429&rate=1&only_page=3&fail_first=1&retry_after=2", {}),
+    "total-changed": ("rows=1000&faults=total&rate=1&only_page=3&fail_first=3", {}),
     "given-up": ("rows=1000&faults=short&rate=1&only_page=3", {}),
     "too-long": ("rows=100000&delay_ms=500", {"max_exec_time": 2}),
 }

@@ -10,9 +10,9 @@ from domain.addresses import places
 from domain.addresses.intake import IntakeOrder, Taken
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
-from tests.pubsub import PROJECT, create_update, publisher
 from tests.replay.recorder import Recorder
-from tests.stack import eventually
+from tests.support.pubsub import PROJECT, create_update, publisher
+from tests.support.waiting import eventually
 from workflows.addresses import AddressIntake
 
 PORT = 18_978

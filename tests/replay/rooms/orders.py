@@ -19,7 +19,7 @@ from domain.orders.windows import Window
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
-from tests.stack import eventually
+from tests.support.waiting import eventually
 from workflows.orders import OrderCycle, OrderReport, OrderSlice, OrderWatch
 from workflows.orders.cycle import attributes
 

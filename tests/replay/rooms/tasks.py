@@ -10,9 +10,9 @@ from domain.tasks import ids
 from domain.tasks.carrying import LaneOrder
 from domain.tasks.messages import Group, Hold, NewTask, Rules, Setting
 from infra.database import Database
-from tests.lanes import AskedLane, new_key, new_tasks
 from tests.replay.recorder import Recorder
-from tests.stack import eventually
+from tests.support.lanes import AskedLane, new_key, new_tasks
+from tests.support.waiting import eventually
 from workflows import tasks
 from workflows.tasks import TaskLane
 

@@ -14,7 +14,7 @@ from sims.gse.scenario import Action, Rule, Scenario
 from sims.gse.server import running_gse
 from sims.gse.world import World
 from tests.replay.recorder import Recorder
-from tests.transfers import CONTENT, FOLDER, sha256
+from tests.support.transfers import CONTENT, FOLDER, sha256
 from workflows import transfers
 from workflows.transfers import TransferJob
 

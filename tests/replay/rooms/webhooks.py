@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from domain.webhooks import WebhookOrder
 from infra.sealing import Sealer
-from tests.deliveries import make_order, start
 from tests.replay.recorder import Recorder
-from tests.stack import eventually
+from tests.support.waiting import eventually
+from tests.support.webhooks import make_order, start
 from workflows import webhooks
 from workflows.webhooks import WebhookDelivery
 

@@ -39,10 +39,7 @@ function redraw(card, value, draw) {
   const json = JSON.stringify(value);
   if (card.drawn === json) return;
   card.drawn = json;
-  const focusable = () => [...card.querySelectorAll("a, button")];
-  const at = focusable().indexOf(document.activeElement);
   clear(card, draw());
-  if (at >= 0) focusable()[at]?.focus({ preventScroll: true });
 }
 
 /** Figures without what changes by itself. */

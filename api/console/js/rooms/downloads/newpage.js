@@ -31,7 +31,7 @@ class NewExport {
     this.addButton = h("button", { type: "button", on: { click: () => this.add() } }, t("downloads.new.addTable"));
     this.csv = fold(t("downloads.new.ofCsv"), OF_CSV.map(f));
     this.looks = fold(t("downloads.new.ofExcel"), h("div", { class: "field-grid" }, LOOKS.map(f)));
-    this.source = fold(t("downloads.new.ofSource"), h("div", { class: "field-grid" }, ["page_size", "columns", "force_continue"].map(f)), f("headers"));
+    this.source = fold(t("downloads.new.ofSource"), h("div", { class: "field-grid" }, ["page_size", "first_page", "columns", "force_continue", "allow_repeats"].map(f)), f("headers"));
     this.end = fold(t("downloads.new.ofEnd"), h("div", { class: "field-grid" }, ["callback", "operator_id", "expires_in", "max_exec_time"].map(f)));
     this.trouble = h("div", { class: "form-problem" });
     this.button = h("button", { class: "primary" }, t("downloads.new.action"));
@@ -186,7 +186,9 @@ function fields() {
     field({ ...words("tables"), kind: "choice", value: "one", options: options("tables", ["one", "sheets", "page", "tab"]) }),
     field({ ...words("page_size"), kind: "number", attributes: { placeholder: "500" } }),
     field({ ...words("columns"), kind: "select", options: options("columns", ["closed", "open"]), value: "closed" }),
+    field({ ...words("first_page"), kind: "number", attributes: { placeholder: "0" } }),
     field({ ...words("force_continue"), kind: "check", value: false }),
+    field({ ...words("allow_repeats"), kind: "check", value: false }),
     field({ ...words("headers"), kind: "headers" }),
     field({ ...words("encoding"), kind: "select", options: options("encoding", ["utf-8-bom", "utf-8", "gb18030"]), value: "utf-8-bom" }),
     field({ ...words("formula_guard"), kind: "check", value: true }),

@@ -49,7 +49,10 @@ export function timeline(place, platform, choose) {
 
   function show() {
     const first = !picture.firstChild;
+    const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.start : null;
     clear(picture, drawing(line, holes, choose));
+    // Who stands on a part by the keyboard stays there, though the part may be a longer or a shorter one now.
+    if (focused) nearest(picture, new Date(focused))?.focus({ preventScroll: true });
     // On a narrow screen the present comes first.
     if (first) picture.scrollLeft = picture.scrollWidth;
     const text = summary(line, holes);
@@ -62,9 +65,7 @@ export function timeline(place, platform, choose) {
     const button = ([name, seconds]) =>
       h("button", { type: "button", "aria-pressed": String(chosen === (seconds === null ? "all" : String(seconds))), on: { click: () => move({ span: seconds, from: null, to: null }) } }, t(`orders.line.spans.${name}`));
     const step = (word, sign, factor) => h("button", { type: "button", "aria-label": t(`orders.line.${word}`), title: t(`orders.line.${word}`), on: { click: () => move(zoomed(line, factor, sign)) } }, { earlier: "←", later: "→", closer: "+", wider: "−" }[word]);
-    const focused = [...spans.querySelectorAll("button")].indexOf(document.activeElement);
     clear(spans, SPANS.map(button), step("wider", 0, 2), step("closer", 0, 0.5), step("earlier", -0.5, 1), step("later", 0.5, 1));
-    if (focused >= 0) spans.querySelectorAll("button")[focused].focus();
   }
 
   function move(changes) {
@@ -87,6 +88,12 @@ export function timeline(place, platform, choose) {
   read();
   const element = h("section", { class: "card line-card" }, h("header", { class: "line-head" }, h("h2", {}, t("orders.line.title")), spans), picture, legend(), says);
   return { element, read, zoom, range, holes: (found) => (holes = found) };
+}
+
+/** The part that can be stood on and begins nearest to a time. */
+function nearest(picture, time) {
+  const distance = (part) => Math.abs(new Date(part.dataset.start) - time);
+  return [...picture.querySelectorAll("[tabindex]")].sort((one, other) => distance(one) - distance(other))[0];
 }
 
 /** The window of a part. */
@@ -148,6 +155,7 @@ function drawRun(line, scale, { parts }, choose) {
   const slices = drawBand(scale, "slices", window.start, window.end, `part tone-${TONES[state]}`, words);
   slices.addEventListener("click", press);
   slices.addEventListener("keydown", press);
+  slices.dataset.start = window.start;
   // What is complete needs nobody: the Tab key stops at the rest.
   const reach = state === "done" ? { role: "img" } : { role: "button", tabindex: 0 };
   for (const [name, value] of Object.entries({ ...reach, "aria-label": words })) slices.setAttribute(name, value);

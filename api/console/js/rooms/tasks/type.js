@@ -111,11 +111,9 @@ function actions() {
 async function within(place, current, ...content) {
   const card = h("section", { class: "card standing", "aria-label": t("tasks.queue") });
   const draw = ifChanged((known) => {
-    const focused = card.contains(document.activeElement);
     const open = card.querySelector("details")?.open;
     clear(card, standing(known));
     if (open) card.querySelector("details").open = true;
-    if (focused) card.querySelector("summary").focus();
     steer(place, known, look);
   });
   const { type } = place.params;

@@ -1,0 +1,101 @@
+"""Asking for a page again: how often, after which pauses, and when an answer is wrong for good."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from domain.faults import FaultRecord, SourceFault
+
+RETRY_AFTER_MAX_SECONDS: Final = 300.0
+"""However long a source asks us to wait, it is asked again after so long."""
+BUSY_PAUSE_MAX_SECONDS: Final = 60.0
+TIMEOUTS_MAX: Final = 2
+"""A time-out is a long wait already."""
+WRONG_ANSWERS_MAX: Final = 3
+"""So often a page is answered wrongly, each time in another way."""
+_SAME_MEANS_FOR_GOOD: Final = frozenset({"source_cut_off"})
+"""Faults that may pass, unless they come twice in a row exactly alike."""
+
+
+class Rules(BaseModel):
+    """How patient we are with a source."""
+
+    model_config = ConfigDict(frozen=True)
+
+    retries: int
+    """How often a page is asked for again where the trouble may pass by itself."""
+    pause_seconds: float
+    """Before the first retry; it doubles."""
+
+
+class Tries(BaseModel):
+    """What came of asking for one page so far."""
+
+    page: int
+    page_size: int
+    counted: int = 0
+    """Tries that failed. Those that the source asked us to make later are not among them."""
+    waits: int = 0
+    """How often the source asked us to come later."""
+    fault: FaultRecord | None = None
+    """What was wrong with the last one."""
+
+    @property
+    def made(self) -> int:
+        """All tries."""
+        return self.counted + self.waits
+
+    def after(self, fault: SourceFault) -> Tries:
+        """The same with one more try, which failed."""
+        is_wait = is_told_to_wait(fault)
+        return self.model_copy(
+            update={
+                "counted": self.counted + (not is_wait),
+                "waits": self.waits + is_wait,
+                "fault": fault.record,
+            }
+        )
+
+    def pause_after(self, fault: SourceFault, rules: Rules) -> float | None:
+        """How long to wait before the next try; None where the fault is there to stay.
+
+        Args:
+            fault: What was wrong with the try that `after` has not counted yet.
+            rules: How patient we are.
+        """
+        pause: float = rules.pause_seconds * 2**self.counted
+        if is_told_to_wait(fault):
+            # To wait costs nothing of what a page may be tried.
+            growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
+            return min(max(growing, fault.retry_after_seconds or 0.0), RETRY_AFTER_MAX_SECONDS)
+        is_same = self.fault == fault.record
+        if not fault.transient:
+            again = fault.doubtful and not is_same and self.counted + 1 < WRONG_ANSWERS_MAX
+            return rules.pause_seconds if again else None
+        if is_same and fault.record.code in _SAME_MEANS_FOR_GOOD:
+            return None
+        if fault.record.code == "source_timeout" and self.counted + 1 >= TIMEOUTS_MAX:
+            return None
+        return pause if self.counted < rules.retries else None
+
+    def given_up(self, fault: SourceFault) -> SourceFault:
+        """What the user is told once a fault is there to stay."""
+        record, count = fault.record, self.made + 1
+        times = "" if count == 1 else f" failed {count} times; at last" if count > 2 else " failed twice; at last"
+        return SourceFault(
+            record.code, f"Page {self.page}{times}: {record.message}", record.hint, transient=fault.transient
+        )
+
+
+class Wait(BaseModel):
+    """A page is asked for again after a while."""
+
+    tries: Tries
+    seconds: float
+
+
+def is_told_to_wait(fault: SourceFault) -> bool:
+    """Whether the source asks us to come later, which says nothing of the page."""
+    return fault.transient and (fault.is_busy or fault.retry_after_seconds is not None)

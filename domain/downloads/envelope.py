@@ -1,0 +1,184 @@
+"""The envelope of a page: text that can be read, what stands around the rows, and what is wrong with either."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from domain.downloads import utf8
+from domain.faults import SourceFault
+
+NULL = msgspec.Raw(b"null")
+_SURROGATE = re.compile(rb"\\u[dD]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
+# What sources that answer a failure with a status of 200 call the sentence that says why.
+_REASONS = ("msg", "message", "error", "errors", "errmsg", "error_msg", "detail")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_TRUNCATED = "truncated"  # the decoder's word for text that ends too early
+_EMPTIES = (b"null", b"{}", b"[]")
+_PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
+
+
+class Wrapped(msgspec.Struct):
+    """A page as it comes, or as a source wraps it: `{"status": 200, "msg": "", "data": {"total": …, "data": […]}}`."""
+
+    total: msgspec.Raw = NULL
+    data: msgspec.Raw = NULL
+    status: Any = None
+    msg: Any = None
+    force_continue: Any = None
+    template: msgspec.Raw = NULL
+    header: msgspec.Raw = NULL
+    footer: msgspec.Raw = NULL
+
+
+def text_of(body: bytes) -> bytes:
+    """The body as text that the decoder takes.
+
+    It passes cells on unread, so nobody else would see bytes that are no UTF-8. Half of a surrogate pair is no
+    character in any encoding; encoders write it for text that was cut in the middle.
+    """
+    body = body.removeprefix(_BYTE_ORDER_MARK)
+    if not body.strip():
+        raise _nothing("The source's answer is empty.")
+    if not utf8.is_valid(body):
+        raise _not_json(body, f"byte {_first_wrong_byte(body):,} of it is not UTF-8")
+    first_escape = body.find(b"\\")
+    if first_escape < 0 or not _SURROGATE.search(body, first_escape):
+        return body
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
+
+
+def unwrapped(text: bytes) -> Wrapped:
+    """The page itself, out of its envelope if it has one."""
+    try:
+        page = msgspec.json.decode(text, type=Wrapped)
+        require_success(page, text, has_rows=bytes(page.data) not in _EMPTIES)
+        if bytes(page.data).startswith(b"{") and bytes(page.total) == b"null":
+            inner = msgspec.json.decode(page.data, type=Wrapped)
+            inner.force_continue = inner.force_continue or page.force_continue
+            page = inner if bytes(inner.data) != b"null" else page
+    except msgspec.ValidationError:
+        if text.strip() == b"null":
+            raise _nothing("The source answered null.") from None
+        raise SourceFault(
+            "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
+        ) from None
+    except msgspec.DecodeError as error:
+        if _is_cut(text) or _TRUNCATED in str(error):
+            raise _cut_off(text) from None
+        raise _not_json(text, str(error)) from None
+    if bytes(page.data) in _EMPTIES and bytes(page.total).strip(b'"') == b"0":
+        # Some languages cannot tell an empty list from an empty map, or from nothing.
+        page.data = msgspec.Raw(b"[]")
+    if bytes(page.data) == b"null":
+        raise _nothing("The source's answer has no `data`.")
+    return page
+
+
+def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
+    """A source that wraps its answers tells its failures in the envelope, with a status of 200 on the wire.
+
+    Args:
+        page: What was read of the envelope.
+        text: The rest of it is looked at only where there are no rows.
+        has_rows: Whether there are.
+    """
+    if page.status not in _SUCCESSES and (page.msg is not None or _is_error_status(page.status)):
+        raise _refused(f"status {str(page.status)[:20]}", str(page.msg or ""))
+    if has_rows:
+        return
+    envelope = msgspec.json.decode(text, type=dict[str, Any])
+    reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in (None, "", [], {})), None)
+    code = envelope.get("code", envelope.get("errcode"))
+    if envelope.get("success") is False or code not in (*_SUCCESSES, True):
+        raise _refused("a failure" if code in _SUCCESSES else f"code {str(code)[:20]}", _spoken(reason))
+    if "data" not in envelope and reason is not None:
+        raise _refused("an error", _spoken(reason))
+
+
+def _is_error_status(status: Any) -> bool:
+    return status is False or (isinstance(status, int) and 400 <= status <= 599)
+
+
+def _spoken(reason: Any) -> str:
+    return reason if isinstance(reason, str) else "" if reason is None else msgspec.json.encode(reason).decode()
+
+
+def is_true(flag: Any) -> bool:
+    """Whether a flag is set, however the source writes it."""
+    return flag is True or flag == 1 or flag in ("true", "1")
+
+
+def _refused(what: str, reason: str) -> SourceFault:
+    said = f": {_excerpt(reason.encode(), 300)}" if reason else ""
+    return SourceFault(
+        "source_refused",
+        f"The source answered {what} in its envelope{said}.",
+        "Mend the request that the URL makes, or ask the source's owner.",
+    )
+
+
+def _nothing(message: str) -> SourceFault:
+    return SourceFault("source_no_data", message, _PROTOCOL, transient=True)
+
+
+def _is_cut(text: bytes) -> bool:
+    """Whether it begins as an object does and does not end as one."""
+    return text.lstrip()[:1] == b"{" and text.rstrip()[-1:] != b"}"
+
+
+def _cut_off(text: bytes) -> SourceFault:
+    return SourceFault(
+        "source_cut_off",
+        f"The source's answer ends after {len(text):,} bytes in the middle of its JSON: {_excerpt(text)}.",
+        "Look into the log of the source, and of what stands between it and us.",
+        transient=True,
+    )
+
+
+def _first_wrong_byte(body: bytes) -> int:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(body)
+
+
+def _not_json(text: bytes, why: str) -> SourceFault:
+    if text.lstrip()[:1] == b"<":
+        return SourceFault(
+            "source_not_json",
+            f"The source did not answer JSON but HTML or XML: {_excerpt(text)}.",
+            "It may ask for a login: send what it wants as `headers`. Its answers must be application/json in UTF-8.",
+        )
+    return SourceFault(
+        "source_not_json",
+        f"The source did not answer JSON ({why}): {_excerpt(text)}.",
+        "Check the URL in a terminal; it must answer application/json in UTF-8.",
+    )
+
+
+def total_of(raw: bytes) -> int | None:
+    """The total that an answer tells, if it tells one."""
+    text = raw.decode().strip('"')
+    if text == "null":
+        return None
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise SourceFault(
+            "source_bad_total",
+            f"The source's `total` is {_excerpt(raw)}, not a whole number of rows.",
+            "Answer the number of all rows that match, from 0 up.",
+        )
+    return int(text)
+
+
+def _excerpt(body: bytes, limit: int = 80) -> str:
+    text = body[: limit * 4].decode(errors="replace").strip()
+    return f"“{text[:limit]}…”" if len(text) > limit else f"“{text}”"

@@ -1,0 +1,158 @@
+"""Pages that repeat: what two pages with the same rows tell of a source."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from domain.faults import SourceFault
+
+ROWS_MIN: Final = 20
+"""Pages with fewer rows may well be equal by chance; that is told, and no fault."""
+SMALL_IN_A_ROW_MAX: Final = 2
+"""More small pages in a row that are equal are one page again and again."""
+SAME_MAX: Final = 50
+"""So many equal pages in a row have no end, whatever the request allows."""
+TOLD_MAX: Final = 5
+NO_ROWS: Final = ""
+ROWS_REMEMBERED: Final = 20_000
+"""Of so many rows it is seen whether they come on two pages: of all, or of larger exports the first of each range."""
+ROW_BYTES: Final = 8
+
+Marks = Sequence[str]
+"""What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
+
+
+def mark(rows: int, digest: str) -> str:
+    """What is remembered of a page."""
+    return f"{rows}:{digest}" if rows else NO_ROWS
+
+
+def rows_of(marked: str) -> int:
+    """How many rows a page has."""
+    return int(marked.partition(":")[0]) if marked else 0
+
+
+def mark_rows(texts: Iterable[bytes]) -> str:
+    """What is remembered of the rows of a page."""
+    return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
+
+
+def warn_of_rows(marks: Iterable[str]) -> list[str]:
+    """What is to be told of rows that came on more than one page.
+
+    Args:
+        marks: What is remembered of the rows of each page.
+    """
+    pages = Counter(row for marked in marks for row in _rows_in(marked))
+    doubled = sum(count - 1 for count in pages.values() if count > 1)
+    if not doubled:
+        return []
+    why = "If no two of its rows are equal, its order changes from page to page, and as many rows may be missing"
+    return [f"{doubled:,} rows of the source came on more than one page. {why}: let it sort by a unique key."]
+
+
+def _rows_in(marked: str) -> set[bytes]:
+    packed = b64decode(marked)
+    return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
+
+
+class Seen:
+    """The pages of a source that were seen so far, to notice those that come again.
+
+    Args:
+        first: The number of the first page.
+        marks: Of pages that are known already.
+        allowed: Whether pages may repeat.
+        endless: Whether the source tells no total, so that only an empty page ends it.
+    """
+
+    def __init__(self, first: int, marks: Marks, *, allowed: bool, endless: bool) -> None:
+        self._first = first
+        self._marks = list(marks)
+        self._allowed = allowed
+        self._endless = endless
+        self._places = {each: first + at for at, each in reversed(list(enumerate(marks)))}
+
+    def check(self, number: int, marked: str) -> None:
+        """See that the next page is none of those before it.
+
+        Raises:
+            SourceFault: It is; it may be another one when it is asked for again.
+        """
+        if self._endless:
+            require_news(number, [*self._marks[-SAME_MAX:], marked])
+        before = self._places.get(marked)
+        if self._allowed or before is None or before == number or not marked:
+            return
+        if rows_of(marked) >= ROWS_MIN or self._is_stuck(marked):
+            raise fault(before, number, rows_of(marked))
+
+    def add(self, number: int, marked: str) -> None:
+        """Remember a page."""
+        self._marks.append(marked)
+        self._places.setdefault(marked, number)
+
+    def _is_stuck(self, marked: str) -> bool:
+        last = self._marks[-SMALL_IN_A_ROW_MAX:]
+        return self._endless and last == [marked] * SMALL_IN_A_ROW_MAX
+
+
+def require_news(number: int, marks: Marks) -> None:
+    """See that a source without a total does not answer one page for ever, which no request allows.
+
+    Args:
+        number: Of the last page.
+        marks: What is remembered of the last pages.
+    """
+    if len(marks) > SAME_MAX and marks[-1] and len(set(marks[-SAME_MAX - 1 :])) == 1:
+        raise SourceFault(
+            "source_endless",
+            f"The source answers the same page again and again: {SAME_MAX} times up to page {number}.",
+            "Answer an empty page behind the last one.",
+        )
+
+
+def check_all(ranges: Iterable[tuple[int, Marks]]) -> list[str]:
+    """Hold the pages of all ranges against each other; what is to be told of small ones.
+
+    Args:
+        ranges: The number of the first page of each, and what is remembered of its pages.
+
+    Raises:
+        SourceFault: Two pages of many rows are the same.
+    """
+    places: dict[str, int] = {}
+    small: list[tuple[int, int]] = []
+    for first, marks in ranges:
+        for number, marked in enumerate(marks, start=first):
+            if not marked:
+                continue
+            before = places.setdefault(marked, number)
+            if before == number:
+                continue
+            if rows_of(marked) >= ROWS_MIN:
+                raise fault(before, number, rows_of(marked))
+            small.append((before, number))
+    if not small:
+        return []
+    pairs = ", ".join(f"{one} and {other}" for one, other in small[:TOLD_MAX])
+    more = f" and {len(small) - TOLD_MAX:,} more" if len(small) > TOLD_MAX else ""
+    return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}."]
+
+
+def fault(one: int, other: int, rows: int) -> SourceFault:
+    """What two pages with the same rows are to the user."""
+    hint = "Make the source honour `page` and look whether a cache answers for it; if rows do repeat, send "
+    hint += "`allow_repeats`: true."
+    if (one, other) == (0, 1):
+        hint = "If its pages are counted from 1, send `first_page`: 1. " + hint
+    return SourceFault(
+        "source_pages_repeat",
+        f"Pages {one} and {other} of the source have the same {rows:,} rows.",
+        hint,
+        doubtful=True,
+    )

@@ -1,0 +1,23 @@
+"""The tests that CONTRIBUTING.md shows, run as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+KILLS = "deployment: Deployment"
+"""An example with this needs fixtures of `tests/faults/`."""
+
+_shown = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+for _example in _shown:
+    if KILLS not in _example:
+        exec(_example)  # noqa: S102 - what the page shows is what is tested
+
+
+def test_the_page_shows_every_system() -> None:
+    """No system is left out, and what kills is shown, too."""
+    for system in ("Downloads", "Transfers", "Orders", "Addresses", "Tasks", "Webhooks"):
+        assert any(f": {system}" in each for each in _shown), system
+    assert any(KILLS in each for each in _shown)

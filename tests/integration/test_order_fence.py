@@ -1,0 +1,97 @@
+"""An attempt at a slice that was taken for dead: whatever it holds when it wakes, it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.orders import raw
+from activities.orders.steps import OrderSteps, PlatformSteps
+from domain.orders import places
+from domain.orders.steps import ClaimOrder, Ending, Named, Purpose, Read, ReadOrder
+from infra.settings import Settings
+from sims.platforms.clock import MICRO
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Scenario
+from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
+
+Attempt = Callable[[str], Coroutine[Any, Any, Read]]
+
+
+class HeldUp:
+    """Hold up the first attempt when it has read all and is about to commit."""
+
+    def __init__(self) -> None:
+        self.is_waiting = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+
+    async def keep(self, *arguments: Any) -> None:
+        """Stand in for `raw.keep`, the last step before the transaction."""
+        if not self.is_waiting.is_set():
+            self.is_waiting.set()
+            await self.may_go_on.wait()
+        await KEEP(*arguments)
+
+
+KEEP = raw.keep
+
+
+@pytest.fixture
+async def orders(settings: Settings) -> AsyncIterator[Orders]:
+    """API and worker; nobody serves the platform, so that only the test reads it."""
+    async with running_orders(settings, queues=[places.QUEUE]) as running:
+        yield running
+
+
+async def claim_one(orders: Orders, platform: Platform) -> Attempt:
+    """Claim the one slice of a platform; return what reads it as the holder of a name."""
+    await orders.set_up()
+    await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=SPAN_SECONDS - 100)
+    steps, environment = OrderSteps(orders.services), ActivityEnvironment
+    skew = platform.market.now_us / MICRO - time.time()
+    claimed = await environment().run(steps.claim, ClaimOrder(platform=NUMBER, skew_seconds=skew))
+    [job] = claimed.jobs
+    settings = await environment().run(steps.settings, Named(platform=NUMBER))
+    reader = PlatformSteps(orders.services)
+
+    def attempt(holder: str) -> Coroutine[Any, Any, Read]:
+        order = ReadOrder(
+            platform=NUMBER, window=job.window, purpose=Purpose.FIRST, settings=settings, holder=f"slice/{holder}"
+        )
+        return environment().run(reader.read, order)
+
+    return attempt
+
+
+async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O9: an order moves on while it sleeps; the attempt that took its place did not see it in the slice any more."""
+    held_up = HeldUp()
+    monkeypatch.setattr(raw, "keep", held_up.keep)
+    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    sleeping = asyncio.create_task(attempt("sleeping"))
+    await held_up.is_waiting.wait()
+
+    # The first order of the slice is modified after its end: it belongs to a slice that nobody has read.
+    market = platform.market
+    market.clock.advance(30)
+    market.modify(0, market.now_us)
+    market.tick()
+    taken_over = await attempt("awake")
+    before = await orders.stored(), await orders.slices(), await orders.row()
+    held_up.may_go_on.set()
+    woken = await sleeping
+
+    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert count_findings(await orders.findings()) == NOTHING
+    assert (taken_over.ending, woken.ending) == (Ending.DONE, Ending.OVER)

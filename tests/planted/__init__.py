@@ -1,0 +1,1 @@
+"""Defects that the suite must notice."""

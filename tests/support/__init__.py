@@ -1,0 +1,1 @@
+"""What tests share: one module a thing. The index is in README.md."""

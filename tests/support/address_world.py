@@ -1,0 +1,300 @@
+"""A small world for the cycle: the log on PostgreSQL, four modules in plain Python, faults, and deaths anywhere.
+
+It runs the very steps of the cycle, in the order of its plan, and records what every module was asked and did.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import asyncpg
+import msgspec
+
+from activities.addresses import applying, archiving, hearing, loading, steering
+from activities.addresses.inbox import Inbox, Incoming
+from activities.addresses.searching import Filter
+from activities.addresses.steering import By
+from domain.addresses.cycle import ApplyOrder, Phase, Plan
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.queues import Step
+from infra.database import Database
+from infra.modules import ModuleFailure
+from infra.pubsub import Message
+from infra.settings import AddressSettings, DatabaseSettings
+from tests.support.address_oracle import ModuleOracle
+
+T = TypeVar("T")
+
+
+class Death(Exception):
+    """The process dies here."""
+
+
+class Fuse:
+    """Lets the process die after so many steps: once it has blown, nothing works until it is renewed."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+        self.burned = 0
+
+    def set(self, steps: int | None) -> None:
+        """Die after so many steps, or never."""
+        self._left = steps
+
+    def burn(self) -> None:
+        """One step."""
+        self.burned += 1
+        if self._left is None:
+            return
+        if self._left <= 0:
+            raise Death
+        self._left -= 1
+
+
+class MortalDatabase(Database):
+    """A database whose user may die before a transaction begins, and after it is committed."""
+
+    def __init__(self, settings: DatabaseSettings, fuse: Fuse) -> None:
+        super().__init__(settings)
+        self._fuse = fuse
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """See base class."""
+        self._fuse.burn()
+        async with super().connection() as connection:
+            yield connection
+        self._fuse.burn()
+
+
+class Fault(StrEnum):
+    """What goes wrong with a call to a module."""
+
+    AWAY = "away"
+    """Nothing is done, no answer."""
+    LOST = "lost"
+    """It is done, no answer."""
+    LATE = "late"
+    """No answer; it is done later, when nobody waits for it any more, but before the next call."""
+
+
+class Effect(NamedTuple):
+    """Something that a module did."""
+
+    module: Module
+    operation: Operation
+
+
+@dataclass
+class Modules:
+    """Four modules in plain Python, in the place of those behind HTTP."""
+
+    fuse: Fuse
+    books: dict[Module, ModuleOracle] = field(default_factory=lambda: {module: ModuleOracle() for module in Module})
+    effects: list[Effect] = field(default_factory=list)
+    calls: list[tuple[Module, tuple[str, ...]]] = field(default_factory=list)
+    faults: list[Fault | None] = field(default_factory=list)
+    """What goes wrong with the calls that come next."""
+    broken: set[tuple[Module, int]] = field(default_factory=set)
+    """Operations of these UPRNs fail in these modules."""
+    on_the_way: list[Effect] = field(default_factory=list)
+    results: dict[tuple[Module, str], OperationResult] = field(default_factory=dict)
+
+    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+        """In the place of `infra.modules.Modules.apply`."""
+        self.fuse.burn()
+        self.calls.append((module, tuple(each.op_id for each in operations)))
+        uprns = [uprn for each in operations for uprn in (each.uprn, each.uprn_2) if uprn]
+        assert len(uprns) == len(set(uprns)), "operations of one call share a UPRN"
+        self.arrive(module)
+        fault = self.faults.pop(0) if self.faults else None
+        if fault in (Fault.AWAY, Fault.LATE):
+            self.on_the_way += [Effect(module, each) for each in operations if fault is Fault.LATE]
+            return [_failed(each) for each in operations]
+        results = [self._one(module, each) for each in operations]
+        self.fuse.burn()
+        return [_failed(each) for each in operations] if fault is Fault.LOST else results
+
+    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
+        """In the place of `infra.modules.Modules.lookup`."""
+        self.fuse.burn()
+        self.arrive(module)
+        if self.faults and self.faults.pop(0):
+            raise ModuleFailure("There is no answer.", passing=True)
+        book = self.books[module]
+        return Lookup(live=frozenset(book.live), applied=frozenset(book.done))
+
+    def arrive(self, *modules: Module) -> None:
+        """What was on the way to these modules, or to all, gets there."""
+        late, self.on_the_way = self.on_the_way, []
+        for effect in late:
+            if modules and effect.module not in modules:
+                self.on_the_way.append(effect)
+            else:
+                self._one(effect.module, effect.operation)
+
+    def _one(self, module: Module, operation: Operation) -> OperationResult:
+        if {(module, operation.uprn), (module, operation.uprn_2)} & self.broken:
+            return _failed(operation)
+        book = self.books[module]
+        missing = [uprn for uprn in (operation.uprn, operation.uprn_2) if uprn and uprn not in book.live]
+        kept_before = set(book.logical)
+        outcome = book.apply(operation)
+        if outcome is Outcome.ALREADY:
+            first = self.results[module, operation.op_id]
+            again: dict[str, Any] = {"outcome": outcome, "was": first.outcome}
+            if book.logical.get(first.logical_address_id or 0, (0, {}))[0] != operation.seq:
+                again |= {"logical_address_id": None, "in_flight": False}
+            return first.model_copy(update=again)
+        kept = set(book.logical) - kept_before
+        result = OperationResult(
+            op_id=operation.op_id,
+            outcome=outcome,
+            missing=missing if outcome is Outcome.MISSING else [],
+            address_id=book.live[operation.uprn][0] if operation.record and operation.uprn in book.live else None,
+            logical_address_id=next(iter(kept), None),
+            in_flight=bool(kept),
+            error="It cannot be." if outcome is Outcome.REFUSED else "",
+        )
+        if outcome in (Outcome.APPLIED, Outcome.LOGICAL):
+            self.effects.append(Effect(module, operation))
+            self.results[module, operation.op_id] = result
+        return result
+
+
+def _failed(operation: Operation) -> OperationResult:
+    return OperationResult(op_id=operation.op_id, outcome=Outcome.FAILED, error="There is no answer.")
+
+
+@dataclass
+class Cycle:
+    """A cycle as it was recorded: its plan, and which messages were done in which phase, in order."""
+
+    plan: Plan
+    done: list[tuple[Phase, int]] = field(default_factory=list)
+    took: set[int] = field(default_factory=set)
+
+
+class World:
+    """The log, the modules, and who moves messages from one to the others."""
+
+    def __init__(self, settings: DatabaseSettings, **changes: Any) -> None:
+        self.fuse = Fuse()
+        self.settings = AddressSettings(**changes)
+        self.database = MortalDatabase(settings, self.fuse)
+        self.modules = Modules(self.fuse)
+        self.cycles: list[Cycle] = []
+        self._numbers = itertools.count(1)
+        self._inbox = Inbox(self.database, 1024)
+
+    async def begin(self, busy: Collection[int] = ()) -> None:
+        """An empty log, and empty modules; two of them have orders in flight of some addresses."""
+        self.fuse.set(None)
+        self.modules = Modules(self.fuse)
+        for module in (Module.WFM, Module.OD):
+            self.modules.books[module].busy = set(busy)
+        self.cycles = []
+        await self.fetch(
+            "TRUNCATE im_infi_addr_sync_log, im_infi_addr_sync_log_his, addr_sync_keys, addr_logical_deletes"
+        )
+
+    async def publish(self, messages: Sequence[tuple[Topic, str, dict[str, Any]]]) -> None:
+        """Deliver messages: topic, number and what they say."""
+        incoming = [
+            Incoming(topic, Message(message_id=number, data=msgspec.json.encode(payload)))
+            for topic, number, payload in messages
+        ]
+        await self._inbox.take_in(incoming)
+
+    async def rows(self) -> dict[int, dict[str, Any]]:
+        """Every message, wherever it is, by its id."""
+        async with Database.connection(self.database) as connection:
+            live = await connection.fetch("SELECT * FROM im_infi_addr_sync_log")
+            archived = await connection.fetch("SELECT * FROM im_infi_addr_sync_log_his")
+        found = [dict(row) for row in (*live, *archived)]
+        by_id = {row["id"]: row for row in found}
+        assert len(by_id) == len(found), "a message is both in the log and in its history"
+        return by_id
+
+    async def fetch(self, query: str) -> list[asyncpg.Record]:
+        """Look into the database."""
+        async with Database.connection(self.database) as connection:
+            return list(await connection.fetch(query))
+
+    async def cycle(self, deaths: Sequence[int] = (), *, abandon: bool = False) -> bool:
+        """One cycle; says whether it came to its end.
+
+        Args:
+            deaths: After how many steps each the process dies; each time another takes up what it was doing.
+            abandon: The last death ends the cycle, as if somebody had terminated it.
+        """
+        lives: list[int | None] = [*deaths, None]
+        if abandon:
+            lives.pop()
+        try:
+            self.fuse.set(lives.pop(0))
+            await self._cycle(f"cycle-{next(self._numbers)}", lives)
+        except* Death:
+            ended = False
+        else:
+            ended = True
+        self.fuse.set(None)
+        return ended
+
+    async def _cycle(self, cycle_id: str, lives: list[int | None]) -> None:
+        plan = await self._live(lives, lambda: loading.load(self.database, self.settings, cycle_id))
+        cycle = Cycle(plan, took=await self._taken(plan.cycle_id))
+        self.cycles.append(cycle)
+        await self._phase(lives, cycle, Phase.SWAP, plan.swaps)
+        await self._phase(lives, cycle, Phase.WRITE, plan.writes)
+        waiting = await self._live(lives, lambda: loading.waiting_swaps(self.database, self.settings, plan.cycle_id))
+        await self._phase(lives, cycle, Phase.WAIT, waiting)
+        await self._phase(lives, cycle, Phase.DELETE, plan.deletes)
+        await self._live(lives, lambda: hearing.hear(self.database, self.modules))
+        await self._live(lives, lambda: archiving.archive(self.database))
+
+    async def _phase(self, lives: list[int | None], cycle: Cycle, phase: Phase, steps: Sequence[Step]) -> None:
+        for step in steps:
+            order = ApplyOrder(cycle_id=cycle.plan.cycle_id, phase=phase, step=step)
+            try:
+                await self._live(lives, partial(applying.apply, self.database, self.settings, self.modules, order))
+            finally:
+                ids = [id_ for group in step for id_ in group]
+                rows = await self.rows()
+                cycle.done += [
+                    (phase, id_) for id_ in ids if rows[id_]["proc_flag"] == "Y" and id_ not in self._done_before
+                ]
+
+    @property
+    def _done_before(self) -> set[int]:
+        return {id_ for cycle in self.cycles for _, id_ in cycle.done}
+
+    async def _live(self, lives: list[int | None], step: Callable[[], Awaitable[T]]) -> T:
+        """Take a step; who dies in the middle of it is followed by another who takes it again."""
+        while True:
+            try:
+                return await step()
+            except* Death:
+                if not lives:
+                    raise
+                self.fuse.set(lives.pop(0))
+
+    async def _taken(self, cycle_id: str) -> set[int]:
+        query = f"SELECT id FROM im_infi_addr_sync_log WHERE cycle_id = '{cycle_id}' AND {loading.OWNED}"  # noqa: S608
+        return {row["id"] for row in await self.fetch(query)}
+
+    async def retry(self) -> None:
+        """What an operator does with all that has failed and is in no cycle."""
+        await steering.retry_many(self.database, Filter(), steering.RETRIED_MAX, By("ann", "all is well"))
+
+    def effects_of(self) -> Counter[tuple[Module, str]]:
+        """How often each message took effect in each module."""
+        return Counter((effect.module, effect.operation.op_id) for effect in self.modules.effects)

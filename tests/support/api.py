@@ -1,0 +1,120 @@
+"""Helpers for tests at the door: the real API over the test's own parts, and a client that speaks to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+from api import app, openapi, server
+from api.routes import Routes
+from infra import services
+from infra.services import Services
+from infra.settings import Settings
+from tests.support.waiting import eventually
+
+PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: Any
+
+    @property
+    def code(self) -> str:
+        """The code of a problem, after a look at its shape."""
+        assert self.headers["Content-Type"].startswith("application/problem+json")
+        assert self.body.keys() == (PROBLEM_MEMBERS | {"violated-policies"} if self.status == 429 else PROBLEM_MEMBERS)
+        assert self.body["status"] == self.status
+        assert self.body["request_id"] == self.headers["X-Request-Id"]
+        return str(self.body["code"])
+
+
+@dataclass(frozen=True)
+class ApiClient:
+    """A running API."""
+
+    address: str
+    settings: Settings
+    session: aiohttp.ClientSession
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self.address.removeprefix("http://").split(":")
+        return host, int(port)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Reply:
+        """Send one request; redirects are shown, not followed."""
+        sent = dict(headers or {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+        async with self.session.request(
+            method, self.address + path, headers=sent, allow_redirects=False, **options
+        ) as answer:
+            is_json = answer.content_type.endswith("json")
+            return Reply(
+                answer.status, answer.headers, await (answer.json(content_type=None) if is_json else answer.text())
+            )
+
+    async def as_admin(self, method: str, path: str, **options: Any) -> Reply:
+        """Send one request with the admin key."""
+        return await self.ask(method, path, key=self.settings.api.admin_key.get_secret_value(), **options)
+
+    async def make_project(self, name: str = "test") -> tuple[str, str]:
+        """A new project: its id and its key."""
+
+        async def make() -> dict[str, Any]:
+            reply = await self.as_admin("POST", "/v1/projects", json={"name": name})
+            # On a busy machine it may be 503, which says: ask again.
+            assert reply.status == 201, reply.body
+            made: dict[str, Any] = reply.body
+            return made
+
+        made = await eventually(make)
+        return made["project_id"], made["key"]["api_key"]
+
+
+@asynccontextmanager
+async def running_api(
+    settings: Settings, rooms: Sequence[Routes] = app.ROOMS, **limits: Any
+) -> AsyncIterator[ApiClient]:
+    """Serve these rooms on a free port; `limits` replace settings of the API."""
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
+    async with (
+        services.connect(settings) as held,
+        server.listening(_built(held, rooms), settings.api) as (address, *_),
+        aiohttp.ClientSession() as session,
+    ):
+        yield ApiClient(address, settings, session)
+
+
+_document = cache(openapi.document)
+
+
+def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
+    """The application. Its document takes a tenth of a second, and is the same for each of hundreds of doors."""
+
+    def document(rooms: Iterable[Routes]) -> dict[str, Any]:
+        return _document(tuple(rooms))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "document", document)
+        return app.build(held, rooms)

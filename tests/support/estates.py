@@ -1,0 +1,222 @@
+"""An estate: one project that owns something real of every kind that a route can name, all of it marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from api.routes import Route
+from domain import projects
+from domain.orders.windows import Window
+from infra.services import Services
+from infra.tables.addresses import AddressMessage, LogicalDelete, QuarantinedMessage
+from infra.tables.base import Row
+from infra.tables.orders import Order, OrderSlice
+from sims.platforms.dialects.plain import PLAIN
+from sims.receiver import Receiver
+from tests.support.api import ApiClient
+from tests.support.downloads import FINAL
+from tests.support.tasks import good
+from tests.support.waiting import eventually
+
+MARK = "nightingale"
+"""Stands in everything that is an estate's own: whoever reads it has seen too much."""
+PLATFORM = f"{MARK}-shop"
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = Window(start=DAY, end=DAY + timedelta(hours=1))
+SIGNATURE = "ab" * 32
+
+
+@dataclass(frozen=True)
+class Estate:
+    """What a project owns, by the names that paths, queries and bodies have for it."""
+
+    project_id: str
+    key: str
+    key_id: str
+    task_id: str
+    delivery_id: str
+    transfer_id: str
+    job_id: str
+    platform: str
+    mark: str
+    order_id: str
+    task_type: str
+    queued_id: str
+    held_id: str
+    lease: int
+    slice: str
+    day: str
+    message_id: str
+    quarantine_id: str
+    address_id: int
+    purge_id: str
+    report: str
+
+    def variables(self, route: Route) -> dict[str, str]:
+        """What stands in a route's path."""
+        own = {"transfers": {"task_id": self.transfer_id}}.get(route.tag, {})
+        return {**{each.name: str(getattr(self, each.name)) for each in fields(self)}, **own}
+
+    def made_up(self) -> Estate:
+        """What nobody owns, in the same forms."""
+        return replace(
+            self,
+            project_id="prj_" + "0" * 16,
+            key_id="0" * 12,
+            task_id="dl_" + "0" * 24,
+            delivery_id="msg_" + "0" * 32,
+            transfer_id=_other_end(self.transfer_id),
+            job_id=self.job_id.replace("/etc/", "/opt/"),
+            platform="nobodys-shop",
+            order_id="nobodys-1",
+            task_type="nobodys",
+            queued_id=self.queued_id.replace(self.task_type, "nobodys"),
+            held_id=self.held_id.replace(self.task_type, "nobodys"),
+            slice=str(Window(start=DAY, end=DAY + timedelta(minutes=1))),
+            day="2020-01-01",
+            message_id="999999",
+            quarantine_id="999999",
+            address_id=999_999,
+            purge_id="0" * 24,
+            report="20200101T000000Z",
+        )
+
+
+def _other_end(task_id: str) -> str:
+    return task_id[:-1] + ("0" if task_id[-1] != "0" else "1")
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds an estate through the API where it can, and in the tables where that would take a whole world."""
+
+    api_client: ApiClient
+    services: Services
+    receiver: Receiver
+    project_id: str
+    key: str
+
+    async def build(self) -> Estate:
+        """Something of everything."""
+        parsed = projects.parse(self.key)
+        assert parsed is not None
+        task_id = await self._export()
+        job = await self._ask("POST", "/v1/transfers", 202, self._transfer())
+        await self._platform()
+        queued_id, held = await self._tasks()
+        mark = await self._ask("GET", f"/v1/orders/mark?platform={PLATFORM}")
+        message_id, quarantine_id = await self._addresses()
+        address = {"address_ids": [7], "who": MARK, "reason": MARK}
+        purge = await self._operate("/v1/addresses/logical-deletes/purge", address)
+        drift = await self._operate("/v1/addresses/drift")
+        await self._operate(f"/v1/platforms/{PLATFORM}/reports", {"day": "2026-01-01"})
+        return Estate(
+            project_id=self.project_id,
+            key=self.key,
+            key_id=parsed.key_id,
+            task_id=task_id,
+            delivery_id=await self._delivery(task_id),
+            transfer_id=job["task_id"],
+            job_id=job["job_id"],
+            platform=PLATFORM,
+            mark=mark["mark"],
+            order_id=f"{MARK}-1",
+            task_type=MARK,
+            queued_id=queued_id,
+            held_id=held["task_id"],
+            lease=held["lease"],
+            slice=str(HOUR),
+            day="2026-01-01",
+            message_id=message_id,
+            quarantine_id=quarantine_id,
+            address_id=7,
+            purge_id=purge["purge_id"],
+            report=drift["report"],
+        )
+
+    async def _ask(self, method: str, path: str, status: int = 200, body: Any = None) -> dict[str, Any]:
+        sent = {} if body is None else {"json": body}
+        reply = await self.api_client.ask(method, path, key=self.key, **sent)
+        assert reply.status == status, reply.body
+        answer: dict[str, Any] = reply.body
+        return answer
+
+    async def _operate(self, path: str, body: Any = None, *, method: str = "POST") -> dict[str, Any]:
+        sent = {} if body is None else {"json": body}
+        reply = await self.api_client.as_admin(method, path, **sent)
+        assert reply.status in {200, 202}, reply.body
+        answer: dict[str, Any] = reply.body
+        return answer
+
+    async def _export(self) -> str:
+        wanted = {"data": [{"name": MARK}], "file_name": MARK, "operator_id": MARK, "callback": self.receiver.url()}
+        task_id: str = (await self._ask("POST", "/v1/downloads", 202, wanted))["task_id"]
+
+        async def is_over() -> bool:
+            return (await self._ask("GET", f"/v1/downloads/{task_id}"))["state"] in FINAL
+
+        await eventually(is_over)
+        assert (await self._ask("GET", f"/v1/downloads/{task_id}"))["state"] == "succeeded"
+        return task_id
+
+    async def _delivery(self, task_id: str) -> str:
+        async def told() -> str:
+            items = (await self._ask("GET", f"/v1/downloads/{task_id}/deliveries"))["items"]
+            return next((each["delivery_id"] for each in items if each["finished_at"]), "")
+
+        return await eventually(told)
+
+    def _transfer(self) -> dict[str, Any]:
+        return {
+            "biz_id": 2,
+            "app_id": 7,
+            "file_path": f"/etc/{MARK}.conf",
+            "file_name": f"{MARK}.conf",
+            "signature": SIGNATURE,
+            "target_user": MARK,
+            "target_file_dir": f"/data/{MARK}",
+            "target_agent_id": MARK,
+        }
+
+    async def _platform(self) -> None:
+        setup = {
+            "project_id": self.project_id,
+            "kind": "plain",
+            "shop": MARK,
+            "base_url": self.receiver.base,
+            "capability": PLAIN.model_dump(mode="json"),
+        }
+        path = f"/v1/platforms/{PLATFORM}"
+        await self._operate(path, setup, method="PUT")
+        await self._operate(f"{path}/pause", {})
+        first = {"platform": PLATFORM, "start_at": HOUR.start, "end_at": HOUR.end, "track": "live"}
+        order = {"platform": PLATFORM, "shop": MARK, "order_id": f"{MARK}-1", "modified_at": DAY, "asked_at": DAY}
+        await self._write(
+            OrderSlice.model_validate({**first, "claimed_at": DAY, "reason": MARK}),
+            Order.model_validate({**order, "version": 1, "revision": 1, "digest": b"1", "raw": f'{{"id":"{MARK}-1"}}'}),
+        )
+
+    async def _write(self, *rows: Row) -> None:
+        async with self.services.database.session() as session:
+            session.add_all(rows)
+
+    async def _tasks(self) -> tuple[str, dict[str, Any]]:
+        good(await self._ask("POST", "/v1/register_task_type", body={"task_type": MARK, "max_processing_time": 3_600}))
+        new = {"task_type": MARK, "user_id": MARK, "task_content": MARK, "task_id": MARK}
+        first: str = good(await self._ask("POST", "/v1/create_task", body={"task_data": new}))["task_id"]
+        held = good(await self._ask("POST", "/v1/hold_tasks", body={"task_type": MARK}))["task_list"]
+        assert [each["task_id"] for each in held] == [first]
+        second = good(await self._ask("POST", "/v1/create_task", body={"task_data": {**new, "task_id": ""}}))
+        return second["task_id"], held[0]
+
+    async def _addresses(self) -> tuple[str, str]:
+        message = {"topic": "deleteInfinityAddress", "uprn_1": 1, "msg_no": MARK, "payload": {"text": MARK}}
+        unread = {"topic": MARK, "msg_no": MARK, "raw": MARK.encode(), "raw_bytes": len(MARK), "reason": MARK}
+        listed = {"address_id": 7, "od_flag": "Y", "wfm_flag": "N", "ed_flag": "N", "uprn": 1, "log_id": 1}
+        now = {"createdat": DAY, "created_at": DAY, "create_date": DAY}
+        log = AddressMessage.model_validate({**message, **now, "proc_flag": "N", "retry_times": 2})
+        quarantine = QuarantinedMessage.model_validate({**unread, **now})
+        await self._write(log, quarantine, LogicalDelete.model_validate({**listed, **now}))
+        return str(log.id), str(quarantine.id)

@@ -1,0 +1,286 @@
+# ruff: noqa: PLC0415 - a unit test must not pay for drivers that it does not use
+"""The fixtures that every test may ask for; README.md lists them.
+
+One stack (engine, database, object store) in a test process; each test has a namespace, a database and a key prefix of
+its own on it. Systems and stand-ins run in the test process, unless the test kills: see `deployment.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+from temporalio.client import Client
+
+from infra.embedded import Stack, embedded
+from infra.settings import Settings
+from tests.support import stack as parts
+from tests.support.waiting import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from infra.database import Database
+    from infra.objects import ObjectStore
+    from sims.oss.server import Oss
+    from sims.platforms.server import Platforms
+    from sims.pubsub.server import PubSubSim
+    from sims.receiver import Receiver
+    from sims.source import Source
+    from tests.support.addresses import Addresses
+    from tests.support.api import ApiClient
+    from tests.support.deployment import Deployments
+    from tests.support.downloads import Downloads
+    from tests.support.gse import Gse
+    from tests.support.orders import Orders
+    from tests.support.tasks import Tasks
+    from tests.support.transfers import Transfers
+    from tests.support.webhooks import Webhooks
+    from tests.support.worker import RunningWorker
+
+
+@pytest.fixture(scope="session")
+async def stack() -> AsyncIterator[Stack]:
+    """Engine, database and object store in a temporary folder; neither API nor workers."""
+    from infra import database
+    from infra.limits import limiter
+
+    folder = Path(tempfile.mkdtemp(prefix="haulage-test-"))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            # API, worker and stand-ins are one process here, and what holds up one of them holds up all.
+            patch.setattr(limiter, "HELD_UP_SECONDS", PATIENCE_SECONDS)
+            patch.setattr(database, "IDLE_TIMEOUT_SECONDS", 2 * PATIENCE_SECONDS)
+            async with embedded(folder, ui=False, time_skipping=True, ports=parts.ANY_PORTS) as running:
+                yield running
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+async def template(stack: Stack) -> str:
+    """The name of a database that carries all migrations."""
+    from infra import migrate
+
+    await parts.administer(stack, "CREATE DATABASE template_migrated TEMPLATE template0")
+    await migrate.migrate(stack.database_url("template_migrated"))
+    return "template_migrated"
+
+
+@pytest.fixture
+async def namespace(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """A Temporal namespace of the test's own; the `TEMPORAL_…` variables lead to it."""
+    from infra import temporal
+
+    address = stack.addresses["engine"]
+    name = await parts.register_namespace(await Client.connect(address))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", name)
+    engine = await Client.connect(address, namespace=name)
+    await temporal.ensure_search_attributes(engine)
+    yield name
+    # They would begin work for ever that nobody does any more, and the engine is shared.
+    async for each in await engine.list_schedules():
+        await engine.get_schedule_handle(each.id).delete()
+
+
+@pytest.fixture
+async def database_url(stack: Stack, template: str) -> AsyncIterator[str]:
+    """The address of a migrated database of the test's own."""
+    async with parts.own_database(stack, template) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_database_url(stack: Stack) -> AsyncIterator[str]:
+    """The address of a database of the test's own without any table."""
+    async with parts.own_database(stack) as url:
+        yield url
+
+
+@pytest.fixture
+def prefix() -> str:
+    """The test's own place in the bucket."""
+    return f"{secrets.token_hex(6)}/"
+
+
+@pytest.fixture
+def settings(stack: Stack, namespace: str, database_url: str, prefix: str, tmp_path: Path) -> Settings:
+    """The whole tree, leading to the test's own namespace, database and key prefix."""
+    tree = stack.settings()
+    return tree.model_copy(
+        update={
+            "data_dir": tmp_path,
+            "database": tree.database.model_copy(update={"url": SecretStr(database_url)}),
+            "objects": tree.objects.model_copy(update={"prefix": prefix}),
+        }
+    )
+
+
+@pytest.fixture
+def environment(stack: Stack, settings: Settings, namespace: str) -> dict[str, str]:
+    """What `settings` says, as the variables that API and worker processes are started with."""
+    return {**os.environ, **stack.environment(settings, namespace)}
+
+
+@pytest.fixture
+async def database(stack: Stack, database_url: str) -> AsyncIterator[Database]:
+    """The test's own database, migrated and empty."""
+    from infra.database import Database
+
+    settings = stack.settings().database.model_copy(update={"url": SecretStr(database_url)})
+    database = Database(settings)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def objects(stack: Stack, prefix: str) -> AsyncIterator[ObjectStore]:
+    """The object store below the test's own prefix."""
+    from infra.objects import ObjectStore
+
+    store = ObjectStore(stack.settings().objects.model_copy(update={"prefix": prefix}))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
+    """A client of the whole API, which runs in this process."""
+    from tests.support.api import running_api
+
+    async with running_api(settings) as client:
+        yield client
+
+
+@pytest.fixture
+async def worker(settings: Settings) -> AsyncIterator[RunningWorker]:
+    """A worker of all task queues, in this process."""
+    from tests.support.worker import running_worker
+
+    async with running_worker(settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def downloads(settings: Settings, source: Source) -> AsyncIterator[Downloads]:
+    """API, worker and a source of rows; a project that asks for downloads."""
+    from tests.support.downloads import running_downloads
+
+    async with running_downloads(settings, source=source) as running:
+        yield running
+
+
+@pytest.fixture
+async def transfers(settings: Settings, gse: Gse) -> AsyncIterator[Transfers]:
+    """API, worker and a GSE with hosts; a project that asks for transfers."""
+    from tests.support.transfers import running_transfers
+
+    async with running_transfers(settings, gse=gse) as running:
+        yield running
+
+
+@pytest.fixture
+async def orders(settings: Settings, platforms: Platforms) -> AsyncIterator[Orders]:
+    """API, worker and order platforms; a project whose orders are fetched."""
+    from tests.support.orders import running_orders
+
+    async with running_orders(settings, platforms=platforms) as running:
+        yield running
+
+
+@pytest.fixture
+async def addresses(settings: Settings, tmp_path: Path, modules: Oss) -> AsyncIterator[Addresses]:
+    """API, worker and the four modules; messages that change addresses."""
+    from tests.support.addresses import running_addresses
+
+    async with running_addresses(settings, tmp_path, modules=modules) as running:
+        yield running
+
+
+@pytest.fixture
+async def tasks(settings: Settings) -> AsyncIterator[Tasks]:
+    """API and worker; a project with a type of tasks."""
+    from tests.support.tasks import running_tasks
+
+    async with running_tasks(settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def webhooks(settings: Settings, receiver: Receiver) -> AsyncIterator[Webhooks]:
+    """API, worker and a receiver; a project whose events are delivered."""
+    from tests.support.webhooks import running_webhooks
+
+    async with running_webhooks(settings, receiver=receiver) as running:
+        yield running
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
+    """A source of rows that downloads read."""
+    from sims.source import running_source
+
+    async with running_source() as running:
+        yield running
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver of webhooks."""
+    from sims.receiver import running_receiver
+
+    async with running_receiver() as running:
+        yield running
+
+
+@pytest.fixture
+async def gse(tmp_path: Path) -> AsyncIterator[Gse]:
+    """A GSE with hosts whose disks are folders: `gse.base` is its address, `gse.world.set` changes what goes wrong."""
+    from tests.support.gse import running_hosts
+
+    async with running_hosts(tmp_path / "hosts") as running:
+        yield running
+
+
+@pytest.fixture
+async def platforms() -> AsyncIterator[Platforms]:
+    """Order platforms; `platforms.add` begins one."""
+    from sims.platforms.server import running_platforms
+
+    async with running_platforms() as running:
+        yield running
+
+
+@pytest.fixture
+async def modules(tmp_path: Path) -> AsyncIterator[Oss]:
+    """The four modules that keep addresses."""
+    from sims.oss.server import running_oss
+
+    async with running_oss(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def pubsub() -> AsyncIterator[PubSubSim]:
+    """A Pub/Sub without topics."""
+    from sims.pubsub.broker import Broker
+    from sims.pubsub.server import running_pubsub
+
+    async with running_pubsub(Broker()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def deployments(stack: Stack, template: str) -> AsyncIterator[Deployments]:
+    """API and worker processes over this process' stack; tests that kill ask for `deployment`."""
+    from tests.support.deployment import Deployments
+
+    running = Deployments(stack, template)
+    yield running
+    await running.close()

@@ -1,0 +1,80 @@
+"""A client of GSE and the stand-in that it talks to, on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from domain.transfers.gse import Agent, Place, TransferOrder
+from infra.gse import GseClient
+from infra.settings import GseSettings
+from sims.gse.disks import Disks
+from sims.gse.scenario import Action, Rule, Scenario
+from sims.gse.server import running_gse
+from sims.gse.world import World
+
+
+@dataclass(frozen=True)
+class Gse:
+    """A stand-in GSE: its address, and the world behind it, whose scenario says what goes wrong."""
+
+    base: str
+    world: World
+    disks: Disks
+
+
+SOURCE = Agent("source-1", "", "root")
+QUICK = Scenario(upload_seconds=0.05, download_seconds=0.05, swarm=0, jitter_seconds=0.05, terminate_seconds=0.05)
+
+
+def gse_settings(base: str, **other: Any) -> GseSettings:
+    """Settings that find it and repeat calls soon."""
+    known = {"app_code": "haulage", "app_secret": SecretStr("s3cret"), "retries": 2, "retry_pause_seconds": 0.001}
+    return GseSettings(base_url=base, **{**known, **other})
+
+
+@asynccontextmanager
+async def running_hosts(folder: Path) -> AsyncIterator[Gse]:
+    """Start a GSE whose hosts keep their files below a folder."""
+    disks = Disks(folder, links=True)
+    world = World(QUICK, disks)
+    async with running_gse(world) as base:
+        yield Gse(base, world, disks)
+
+
+@asynccontextmanager
+async def running_gse_client(
+    *rules: Rule, disks: Path | None = None, scenario: Scenario = QUICK, **other: Any
+) -> AsyncIterator[tuple[World, GseClient]]:
+    """A stand-in with these faults, and a client."""
+    world = World(scenario.model_copy(update={"rules": rules}), Disks(disks, links=False) if disks else None)
+    async with running_gse(world) as base, GseClient(gse_settings(base, **other)) as client:
+        yield world, client
+
+
+def make_order(
+    targets: Sequence[Agent], *, file: Path = Path("/cache/abc"), timeout_seconds: int = 600
+) -> TransferOrder:
+    """One file to these."""
+    return TransferOrder(
+        source=SOURCE,
+        source_file=Place(str(file.parent), file.name),
+        targets=targets,
+        target_file=Place("/data/app", file.name),
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def make_hosts(count: int) -> list[Agent]:
+    """So many hosts."""
+    return [Agent(f"host-{number}", "", "app") for number in range(count)]
+
+
+def call_fault(action: Action, **parameters: Any) -> Rule:
+    """A fault."""
+    return Rule(action=action, **parameters)

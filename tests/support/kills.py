@@ -1,0 +1,132 @@
+"""Kills that count: each one hit work under way, and what became of it is kept and printed at the end of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import pytest
+
+from tests.support.waiting import eventually
+
+PROPERTY = "kills"
+"""The name under which the last report of a test carries its record."""
+TRIES_MAX = 8
+"""Kills that find nothing under way before a test gives up: its work is then too short to be hit."""
+
+Check = Callable[[], bool | Awaitable[bool]]
+
+
+class Killable(Protocol):
+    """What can be killed and comes back by itself."""
+
+    def kill(self, name: str, /) -> None: ...
+
+    async def ready(self, name: str, /) -> None: ...
+
+    @property
+    def pids(self) -> dict[str, int]: ...
+
+
+@dataclass
+class KillRecord:
+    """What one test did and found."""
+
+    test: str
+    kills: int = 0
+    wasted: int = 0
+    """Kills that found nothing under way; they were made again."""
+    lost: int | None = None
+    """Things that were accepted and never came to be; None where the test ended before it could count."""
+    doubled: int | None = None
+    """Things that came to be twice."""
+    recovery_seconds: float = 0.0
+    """The longest time from a kill until what was killed served again."""
+
+
+RECORD = pytest.StashKey[KillRecord]()
+"""Where a test keeps its record."""
+
+
+class Killer:
+    """Kill parts in the middle of work, and keep count.
+
+    Args:
+        record: Is kept up to date.
+        target: Holds the parts.
+    """
+
+    def __init__(self, record: KillRecord, target: Killable) -> None:
+        self.record = record
+        self._target = target
+
+    async def kill(self, *names: str, under_way: Check) -> None:
+        """Kill these parts while work is under way, and return when they serve again; see `try_kill`."""
+        for _ in range(TRIES_MAX):
+            if await self.try_kill(*names, under_way=under_way):
+                return
+        raise AssertionError(f"{TRIES_MAX} kills of {', '.join(names)} found nothing under way")
+
+    async def kill_each(self, names: Sequence[str], *, every_seconds: float, under_way: Check) -> None:
+        """Kill a part every few seconds, and the next only when the last one serves again."""
+        for name in names:
+            await asyncio.sleep(every_seconds)
+            await self.kill(name, under_way=under_way)
+
+    async def try_kill(self, *names: str, under_way: Check, begun: Check | None = None) -> bool:
+        """Wait for work, kill these parts, and wait until they serve again; say whether that counts.
+
+        It counts only if the work was still under way after the kill: else it hit nothing. A test whose work is over
+        by then begins it anew and tries again.
+
+        Args:
+            under_way: Whether something is being done that the kill can hit.
+            begun: Whether it is time to kill; by default as soon as something is under way. It must stay true once it
+                was, as work may be over before anybody looks.
+        """
+        await eventually(lambda: _holds(begun or under_way))
+        before, began = self._target.pids, time.monotonic()
+        for name in names:
+            self._target.kill(name)
+        # A check that asks the parts themselves is answered only when they are back.
+        hit = await _holds(under_way)
+        for name in names:
+            await self._target.ready(name)
+            assert self._target.pids[name] != before.get(name), f"{name} was not killed"
+        self.count(*names, seconds=time.monotonic() - began, hit=hit)
+        return hit
+
+    def count(self, *names: str, seconds: float, hit: bool) -> None:
+        """Keep a kill that a test made by itself, and how long the recovery took."""
+        if hit:
+            self.record.kills += len(names)
+            self.record.recovery_seconds = max(self.record.recovery_seconds, round(seconds, 2))
+        else:
+            self.record.wasted += len(names)
+
+    def close(self, *, lost: int, doubled: int) -> None:
+        """Keep what came of the work: a test calls this once, just before it asserts on both."""
+        self.record.lost, self.record.doubled = lost, doubled
+
+
+async def _holds(check: Check) -> bool:
+    answer = check()
+    return bool(await answer if inspect.isawaitable(answer) else answer)
+
+
+def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add up the records of a run, for the file that is kept and the lines that are printed."""
+    tests = sorted((KillRecord(**each) for each in records), key=lambda record: record.test)
+    return {
+        "kills": sum(record.kills for record in tests),
+        "wasted": sum(record.wasted for record in tests),
+        "lost": sum(record.lost or 0 for record in tests),
+        "doubled": sum(record.doubled or 0 for record in tests),
+        "not_counted": [record.test for record in tests if record.lost is None or record.doubled is None],
+        "recovery_seconds_max": round(max((record.recovery_seconds for record in tests), default=0.0), 2),
+        "tests": [asdict(record) for record in tests],
+    }

@@ -1,0 +1,56 @@
+"""A lane that one sender asks, at a time that the test tells."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+from domain.tasks.lane import Lane
+from domain.tasks.messages import Code, Group, GroupReply, Hold, NewTask, Rules, Setting, Task
+from domain.tasks.rules import SECOND
+
+START = 1_767_225_600_000
+
+
+class LaneDriver:
+    """A lane, a clock, and one who asks."""
+
+    def __init__(self, **rules: Any) -> None:
+        self.lane = Lane(Rules(**rules))
+        self.now = START
+        self.numbers = itertools.count(1)
+
+    def ask(self, **operations: Any) -> GroupReply:
+        """A group at this moment."""
+        return self.lane.act(Group("sender", next(self.numbers), **operations), self.now)
+
+    def create(self, content: str = "{}", **fields: Any) -> str:
+        """A task; its key."""
+        key = uuid.uuid4().hex
+        assert self.ask(creates=[NewTask(key, "user", content, **fields)]).creates == Code.OK
+        return key
+
+    def hold(self, limit: int = 100, seconds: int = 0) -> list[Task]:
+        """What one hold gets."""
+        [held] = self.ask(holds=[Hold(limit, seconds)]).holds
+        return held
+
+    def hold_one(self) -> Task:
+        """The only one that is due."""
+        [held] = self.hold()
+        return held
+
+    def set(self, task: Task, status: int = 0, **said: Any) -> str:
+        """Of a task that is held."""
+        return self.ask(sets=[Setting(task.key, status, said.pop("lease", task.lease), **said)]).sets
+
+    def read(self, key: str) -> Task:
+        """A task that is there."""
+        [task] = self.ask(reads=[key]).reads
+        assert task is not None
+        return task
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += round(seconds * SECOND)

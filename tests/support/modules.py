@@ -1,0 +1,43 @@
+"""The client of modules and the stand-ins that it calls, on one machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from domain.addresses.operations import Module
+from infra.modules import Modules
+from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.server import TOKEN, Oss, running_oss
+
+NAME = "oss"
+QUICK: dict[str, Any] = {"retry_pause_seconds": 0.001, "retries": 2, "breaker_failures": 100}
+
+
+def module_settings(base: str, folder: Path, **changes: Any) -> AddressSettings:
+    """Settings that find the modules, with a token that they take."""
+    (folder / f"{NAME}.json").write_text(json.dumps({"token": TOKEN}))
+    each = {
+        module.value: ModuleSettings(**{"base_url": f"{base}/{module}", "credentials": NAME, **QUICK, **changes})
+        for module in Module
+    }
+    return AddressSettings(credentials_folder=folder, modules=ModulesSettings(**each))
+
+
+@asynccontextmanager
+async def running_modules(
+    folder: Path, *rules: Rule, seed: int = 0, **changes: Any
+) -> AsyncIterator[tuple[Oss, Modules]]:
+    """The four stand-ins with these faults, and the client; `changes` replace settings of every module."""
+    async with running_oss(folder) as oss, Modules(module_settings(oss.base, folder, **changes)) as client:
+        oss.set(Scenario(seed=seed, rules=rules))
+        yield oss, client
+
+
+def call_fault(action: Action, **parameters: Any) -> Rule:
+    """A fault of calls."""
+    return Rule(action=action, **parameters)

@@ -1,0 +1,110 @@
+"""A connector and the stand-in platform that it reads, on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from domain.orders.capability import Capability, Order, RateLimit
+from domain.orders.platforms import KNOWN
+from domain.orders.windows import Window
+from domain.quotas import Rate, Slot, Verdict
+from infra.http import GuardedClient
+from infra.limits import Limiter
+from infra.platforms import Account, Connector, Credentials, Page, Platforms, Tape
+from infra.settings import GuardSettings
+from sims.platforms import checker
+from sims.platforms.clock import MICRO
+from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Kind, Scenario
+from sims.platforms.server import running_platforms
+
+NUMBER = "7"
+KINDS: tuple[Kind, ...] = ("plain", "taobao", "pinduoduo", "shopify", "woocommerce", "amazon")
+SETTLED_SECONDS = 300
+SMALL_PAGES = {"paging": PLAIN.paging.model_copy(update={"size": 100})}
+QUICK = RateLimit(per_second=10_000, burst=10_000)
+
+
+class OpenLimiter(Limiter):
+    """A limiter without a database that lets everything pass and remembers what was taken."""
+
+    def __init__(self) -> None:
+        self.taken: list[Rate] = []
+
+    async def take(self, rates: Sequence[Rate], slots: Sequence[Slot]) -> list[Verdict]:
+        """Yes."""
+        self.taken += rates
+        return [Verdict(allowed=True, remaining=rate.limit, reset_seconds=1.0) for rate in rates]
+
+
+@dataclass
+class RunningConnector:
+    """One platform, and how it is read."""
+
+    address: str
+    platform: Platform
+    connector: Connector
+    limiter: OpenLimiter
+    again: Callable[[Tape], Connector]
+    """Another connector, which goes on from what one was told."""
+    renewals: list[bool] = field(default_factory=list)
+
+    def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> Window:
+        """A window that ends so long ago."""
+        end = datetime.fromtimestamp(self.platform.market.now_us // MICRO, UTC) - timedelta(seconds=until_seconds_ago)
+        return Window(start=end - timedelta(seconds=seconds), end=end)
+
+    def truth(self, window: Window) -> dict[str, checker.State]:
+        """What a window truly holds now."""
+        bounds = (int(moment.timestamp()) * MICRO for moment in (window.start, window.end))
+        return checker.truth(self.platform.ledger(), from_us=next(bounds), until_us=next(bounds))
+
+    async def read(self, window: Window, *, opposite: bool = False) -> list[Page]:
+        """All pages of one pass."""
+        return [page async for page in self.connector.pages(window, opposite=opposite)]
+
+
+@asynccontextmanager
+async def running_connector(
+    record: Capability | None = None, /, address: str = "", **scenario: Any
+) -> AsyncIterator[RunningConnector]:
+    """A stand-in after a scenario, and a connector with the record of its kind or with this one."""
+    async with running_platforms() as platforms, GuardedClient(GuardSettings(allow=["127.0.0.0/8"])) as http:
+        platform = platforms.add(NUMBER, Scenario.model_validate(scenario))
+        kind, limiter, renewals = platform.scenario.kind, OpenLimiter(), list[bool]()
+
+        async def keyring(renew: bool) -> Credentials:
+            renewals.append(renew)
+            return Credentials.model_validate(platform.dialect.credentials(platform.tokens.good))
+
+        address = address or platforms.url(NUMBER)
+        account = Account(NUMBER, "shop-1", address)
+        plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
+        known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN}
+        every = Platforms(http, limiter)
+
+        def again(tape: Tape) -> Connector:
+            return every.connector(record or known[kind], account, keyring, rate=QUICK, tape=tape)
+
+        yield RunningConnector(address, platform, again(Tape()), limiter, again, renewals)
+
+
+def list_orders(pages: Sequence[Page]) -> list[Order]:
+    """All that pages tell."""
+    return [order for page in pages for order in page.orders]
+
+
+def newest_copies(pages: Sequence[Page]) -> list[checker.Copy]:
+    """The newest copy of each order that pages tell, as the checker wants it."""
+    newest: dict[str, checker.Copy] = {}
+    for order in list_orders(pages):
+        modified_us = (order.modified_at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        copy = checker.Copy(order.order_id, checker.State(modified_us, order.version))
+        before = newest.get(order.order_id, copy)
+        newest[order.order_id] = max(copy, before, key=lambda each: each.state)
+    return list(newest.values())

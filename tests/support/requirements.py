@@ -1,0 +1,74 @@
+"""Programs that some tests need and that pip does not install: the run says what could not be tested without them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and how to get it."""
+
+    name: str
+    commands: tuple[str, ...]
+    """Any of them will do."""
+    packages: str
+    """Debian's names."""
+    tests: str
+
+    @property
+    def mark(self) -> str:
+        """What a skipped test says, so that the summary can tell which program it missed."""
+        return f"{self.name} is not installed"
+
+    def find(self) -> str | None:
+        """Return the path of the program, or None."""
+        return next((path for command in self.commands if (path := shutil.which(command))), None)
+
+    def require(self) -> str:
+        """Return the path of the program; without it the test is skipped, or fails in CI, which installs it."""
+        return self.find() or self.miss()
+
+    def miss(self, why: str = "") -> NoReturn:
+        """Skip the test, or fail it in CI.
+
+        Args:
+            why: What hinders, where the program is there and of no use.
+        """
+        if os.environ.get("CI"):
+            pytest.fail(f"{why or self.mark}, and CI installs what tests need: see .ci/run", pytrace=False)
+        pytest.skip(why or self.mark)
+
+
+LIBREOFFICE = Program(
+    "LibreOffice",
+    ("soffice",),
+    "libreoffice-calc-nogui fonts-wqy-zenhei poppler-utils",
+    "Excel books as an office opens them",
+)
+CHROMIUM = Program(
+    "Chromium", ("chromium-headless-shell", "chromium"), "chromium-headless-shell fonts-wqy-zenhei", "the console"
+)
+MARIADB = Program("MariaDB", ("mariadbd",), "mariadb-server", "the module library on MySQL")
+NPM = Program("npm", ("npm",), "npm", "the console's accessibility")
+PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM)
+
+
+def list_missing(reasons: Iterable[str]) -> dict[Program, int]:
+    """Count, by program, the tests that were skipped for want of it."""
+    texts = list(reasons)
+    counts = {program: sum(program.mark in text for text in texts) for program in PROGRAMS}
+    return {program: count for program, count in counts.items() if count}
+
+
+def explain(missing: dict[Program, int]) -> str:
+    """Say in one line what was not tested, and how to get what it takes."""
+    parts = [f"{count} tests of {program.tests} ({program.name})" for program, count in missing.items()]
+    packages = " ".join(dict.fromkeys(name for program in missing for name in program.packages.split()))
+    return f"Not tested here: {', '.join(parts)}. To test them: apt-get install --no-install-recommends {packages}"

@@ -1,0 +1,39 @@
+"""A worker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import worker
+from infra import services
+from infra.services import Services
+from infra.settings import Settings
+
+
+@dataclass(frozen=True)
+class RunningWorker:
+    """A worker in this process."""
+
+    services: Services
+    stopping: asyncio.Event
+    serving: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """Ask it to stop and wait until it has; twice is once."""
+        self.stopping.set()
+        await self.serving
+
+
+@asynccontextmanager
+async def running_worker(settings: Settings, queues: Sequence[str] = ()) -> AsyncIterator[RunningWorker]:
+    """A worker in this process, of all queues or of these."""
+    stop = asyncio.Event()
+    async with services.connect(settings) as held:
+        running = RunningWorker(held, stop, asyncio.create_task(worker.serve(held, queues or worker.names(), stop)))
+        try:
+            yield running
+        finally:
+            await running.stop()

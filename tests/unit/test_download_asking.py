@@ -1,0 +1,79 @@
+"""A page is asked for again as long as that may help, and no longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.downloads.asking import RETRY_AFTER_MAX_SECONDS, Rules, Tries
+from domain.faults import SourceFault
+
+RULES = Rules(retries=5, pause_seconds=0.5)
+FIRST = Tries(page=7, page_size=100)
+
+
+def busy(seconds: float | None = None) -> SourceFault:
+    return SourceFault("source_status", "429", transient=True, is_busy=True, retry_after_seconds=seconds)
+
+
+def away(code: str = "source_status", message: str = "503") -> SourceFault:
+    return SourceFault(code, message, transient=True)
+
+
+def wrong(message: str = "half of it") -> SourceFault:
+    return SourceFault("source_page_size", message, doubtful=True)
+
+
+def pauses(*faults: SourceFault) -> list[float | None]:
+    """How long to wait after each of some faults of one page."""
+    tries, found = FIRST, []
+    for fault in faults:
+        found.append(tries.pause_after(fault, RULES))
+        tries = tries.after(fault)
+    return found
+
+
+def test_what_may_pass_is_asked_for_again_after_growing_pauses() -> None:
+    """Five times, in a quarter of a minute."""
+    assert pauses(*[away()] * 6) == [0.5, 1.0, 2.0, 4.0, 8.0, None]
+
+
+def test_the_same_wrong_answer_twice_is_believed() -> None:
+    """A cache or a proxy may have been wrong once; who is wrong in another way each time is asked three times."""
+    assert pauses(wrong(), wrong()) == [0.5, None]
+    assert pauses(wrong("a"), wrong("b"), wrong("c")) == [0.5, 0.5, None]
+
+
+def test_what_asking_cannot_help_is_not_asked_for_again() -> None:
+    """An address that is closed to us stays closed."""
+    assert pauses(SourceFault("address_denied", "no")) == [None]
+
+
+def test_to_be_told_to_wait_costs_no_try() -> None:
+    """However often; the waits grow, and no source makes us wait longer than five minutes at a time."""
+    assert pauses(*[busy()] * 9) == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert pauses(busy(3.0), busy(86_400.0), busy(-5.0)) == [3.0, RETRY_AFTER_MAX_SECONDS, 2.0]
+    assert pauses(*[busy()] * 9, away())[-1] == 0.5
+
+
+def test_an_answer_that_ends_at_the_same_byte_twice_ends_there() -> None:
+    """One that ends elsewhere each time is a bad connection."""
+    cut = [away("source_cut_off", f"after {size} bytes") for size in (10, 20, 20)]
+    assert pauses(*cut) == [0.5, 1.0, None]
+
+
+def test_a_time_out_is_waited_for_twice() -> None:
+    """It has taken long enough."""
+    assert pauses(*[away("source_timeout", "30 s")] * 2) == [0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("before", "words"), [(0, "Page 7: half"), (1, "Page 7 failed twice; at last: half"), (3, "Page 7 failed 4 times")]
+)
+def test_the_user_reads_which_page_it_was_and_how_often(before: int, words: str) -> None:
+    """The last fault is told, with its hint and its code."""
+    tries = FIRST
+    for _ in range(before):
+        tries = tries.after(wrong())
+    told = tries.given_up(wrong())
+    assert told.record.message.startswith(words)
+    assert told.record.code == "source_page_size"

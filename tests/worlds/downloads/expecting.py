@@ -1,0 +1,159 @@
+"""What may come out of a world, from what it is and before it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.worlds.downloads.flaws import KINDS, See
+from tests.worlds.downloads.world import Flaw, World
+from tests.worlds.verdict import Expectation
+
+REPEATS = "source_pages_repeat"
+WRONG_SIZE = "source_page_size"
+BAD_TOTAL = "source_bad_total"
+STATUS = "source_status"
+ENDLESS = "source_endless"
+CUT_OFF = "source_cut_off"
+NOT_JSON = "source_not_json"
+NEW_COLUMN = "source_new_column"
+CHANGED = "source_total_changed"
+
+SMALL = 20
+"""Pages with fewer rows may be equal by chance."""
+NO_CAUSE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What decides whether a flaw that stays can be met with the truth."""
+
+    world: World
+    flaw: Flaw
+
+    @property
+    def has_total(self) -> bool:
+        """Whether the source tells one."""
+        return self.world.tells_total
+
+    @property
+    def may_be_short(self) -> bool:
+        """Whether pages may hold fewer rows than they should."""
+        return bool(self.world.options["force_continue"]) or self.world.has("goes_on_for_ever")
+
+    @property
+    def depth(self) -> int:
+        """How many pages are right, where deep ones are not."""
+        return 1 + self.flaw.dial % 3
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether rows lie deeper than that."""
+        return self.depth * self.world.page_size < self.world.rows
+
+
+Meets = Callable[[Facts], bool]
+
+
+def _always(_: Facts) -> bool:
+    return True
+
+
+def _has_rows(facts: Facts) -> bool:
+    return facts.world.rows > 0
+
+
+def _has_rows_and_no_total(facts: Facts) -> bool:
+    return facts.world.rows > 0 and not facts.has_total
+
+
+def _has_total(facts: Facts) -> bool:
+    return facts.has_total
+
+
+# Codes that an export may fail with for a flaw that stays, and when it may.
+CAUSES: Mapping[str, tuple[set[str], Meets]] = {
+    "filtered": ({WRONG_SIZE}, lambda facts: facts.has_total and not facts.may_be_short),
+    "counts_from_1": (
+        {REPEATS, WRONG_SIZE, BAD_TOTAL},
+        lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == 0,
+    ),
+    "clamped": ({REPEATS, ENDLESS}, _has_rows_and_no_total),
+    "page_ignored": (
+        {REPEATS, WRONG_SIZE, BAD_TOTAL, ENDLESS},
+        lambda facts: facts.world.rows > (facts.world.page_size if facts.has_total else 0),
+    ),
+    "all_at_once": ({REPEATS, WRONG_SIZE, ENDLESS}, _has_rows_and_no_total),
+    "error_past_the_end": ({STATUS}, _has_rows_and_no_total),
+    "one_row_more": ({WRONG_SIZE}, lambda facts: facts.world.rows > facts.world.page_size),
+    "deep_error": ({STATUS}, lambda facts: not facts.has_total or facts.is_deep),
+    "deep_nothing": (
+        {WRONG_SIZE},
+        lambda facts: facts.has_total and not facts.may_be_short and facts.is_deep,
+    ),
+    "total_of_page": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
+    "total_is_page_size": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
+    "total_in_pages": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
+    "total_capped": ({BAD_TOTAL, WRONG_SIZE}, lambda facts: facts.has_total and facts.is_deep),
+    "total_moves": ({CHANGED, BAD_TOTAL, WRONG_SIZE}, _has_total),
+    "goes_on_for_ever": ({ENDLESS}, lambda facts: not facts.has_total),
+    "late_column": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
+    "missing_keys": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
+    "not_a_number": ({NOT_JSON}, _has_rows),
+    "other_encoding": ({NOT_JSON}, _has_rows),
+    "server_error": ({STATUS}, _always),
+    "error_in_body": ({"source_refused"}, _always),
+    "cached": ({REPEATS, WRONG_SIZE}, _always),
+    "limit_as_403": ({STATUS}, _always),
+    "login_page": ({NOT_JSON}, _always),
+    "login_redirect": ({STATUS}, _always),
+    "redirected": ({STATUS}, _always),
+    "credential_dies": ({STATUS}, _always),
+    "cut_body": ({CUT_OFF}, _always),
+    "cut_chunks": ({CUT_OFF}, _always),
+    "nothing": ({"source_no_data"}, _always),
+    "trickle": ({"source_timeout"}, _always),
+    "cut_json": ({CUT_OFF}, _always),
+    "gzip_not": ({CUT_OFF}, _always),
+    "gzip_unsaid": ({NOT_JSON}, _always),
+    "gzip_cut": ({CUT_OFF}, _always),
+}
+
+
+def expected(world: World) -> Expectation:
+    """Codes that it may fail with, and whether a difference can be seen at all."""
+    causes = {cause for flaw in world.flaws for cause in _causes(world, flaw)}
+    if world.options["first_page"] == 1 and not world.has("counts_from_1", "page_ignored", "all_at_once"):
+        # The request says that the source counts from 1, and it does not.
+        causes |= {"source_first_page", WRONG_SIZE, BAD_TOTAL} if world.rows else set()
+        causes |= {STATUS} if world.has("error_past_the_end", "deep_error") else set()
+    return Expectation(frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world))
+
+
+def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
+    """Words of warnings that allow a difference."""
+    smallest = world.rows % world.page_size or world.page_size
+    if REPEATS in causes and (smallest < SMALL or world.has("filtered")):
+        yield "have the same rows"
+    if BAD_TOTAL in causes:
+        yield "whether more follow could not be seen"
+    if world.has("ties"):
+        yield "came on more than one page"
+
+
+def _causes(world: World, flaw: Flaw) -> frozenset[str]:
+    causes, meets = CAUSES.get(flaw.name, (NO_CAUSE, _always))
+    return frozenset(causes) if not flaw.passes and meets(Facts(world, flaw)) else NO_CAUSE
+
+
+def _is_visible(world: World) -> bool:
+    if any(KINDS[flaw.name].see is See.NOBODY for flaw in world.flaws):
+        return False
+    repeating = ("counts_from_1", "page_ignored", "cached", "clamped", "all_at_once", "ties")
+    if world.options["allow_repeats"] and world.has(*repeating):
+        # Whoever says that pages may repeat is given what repeats.
+        return False
+    may_end = not world.tells_total or world.has("total_capped")
+    may_be_short = bool(world.options["force_continue"]) or world.has("goes_on_for_ever")
+    # Nothing where rows should be looks like the end, and where short pages are allowed like a filter.
+    return not ((may_end or may_be_short) and world.has("deep_nothing"))

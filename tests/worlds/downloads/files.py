@@ -1,0 +1,59 @@
+"""Files as another program reads them: rows as texts that can be compared with the truth."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from decimal import Decimal
+from typing import Any
+
+import openpyxl
+import pyarrow.parquet as pq
+
+from tests.worlds.downloads import rows
+from tests.worlds.downloads.world import World
+
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+
+
+def read(world: World, content: bytes) -> list[str]:
+    """The rows of a finished file."""
+    match world.options["type"]:
+        case "parquet":
+            return _parquet(content)
+        case "excel":
+            return _excel(content)
+        case _:
+            return _csv(content, str(world.options["encoding"]))
+
+
+def _csv(content: bytes, encoding: str) -> list[str]:
+    text = content.decode("utf-8-sig" if encoding == "utf-8-bom" else encoding)
+    heads, *lines = [*csv.reader(io.StringIO(text, newline=""))] or [[]]
+    return rows.table(heads, lines)
+
+
+def _parquet(content: bytes) -> list[str]:
+    table = pq.read_table(io.BytesIO(content))
+    return [rows.comparable({key: _text(value) for key, value in row.items()}) for row in table.to_pylist()]
+
+
+def _excel(content: bytes) -> list[str]:
+    book = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
+    heads, *lines = [[_text(value) for value in line] for line in book.active.iter_rows(values_only=True)] or [[]]
+    return rows.table(heads, lines)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float():
+            return str(Decimal(repr(value)))
+        case str():
+            return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+        case _:
+            return str(value)

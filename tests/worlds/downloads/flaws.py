@@ -1,0 +1,93 @@
+"""Flaws: what sources of rows do to those who ask them; the numbers are those of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Group(StrEnum):
+    """Of flaws of one group a world has at most one: they would say different things of the same part of an answer."""
+
+    PAGING = "paging"
+    TOTAL = "total"
+    CONTENT = "content"
+    ANSWER = "answer"
+
+
+class See(StrEnum):
+    """Who can know of a flaw."""
+
+    WIRE = "k"  # it can be seen in what comes
+    ASKED = "k+"  # it can be seen with one more request
+    NOBODY = "u"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of flaw."""
+
+    number: int
+    group: Group
+    see: See = See.WIRE
+    passes: tuple[bool, ...] = (False,)
+    """Whether it passes, stays, or may do either."""
+
+
+LASTS, MAY_PASS, PASSES = (False,), (False, True, True, True), (True,)
+
+KINDS: Mapping[str, Kind] = {
+    # how the rows are cut into pages
+    "filtered": Kind(1, Group.PAGING),
+    "cap": Kind(2, Group.PAGING),
+    "cap_with_stride": Kind(10, Group.PAGING, See.ASKED),
+    "counts_from_1": Kind(4, Group.PAGING),
+    "clamped": Kind(5, Group.PAGING),
+    "page_ignored": Kind(11, Group.PAGING),
+    "all_at_once": Kind(11, Group.PAGING),
+    "error_past_the_end": Kind(21, Group.PAGING),
+    "one_row_more": Kind(31, Group.PAGING),
+    "deep_error": Kind(20, Group.PAGING),
+    "deep_nothing": Kind(20, Group.PAGING, See.ASKED),
+    "ties": Kind(22, Group.PAGING, See.ASKED),
+    # what is said of the whole
+    "total_of_page": Kind(8, Group.TOTAL, See.ASKED),
+    "total_is_page_size": Kind(8, Group.TOTAL, See.ASKED),
+    "total_in_pages": Kind(8, Group.TOTAL, See.ASKED),
+    "total_capped": Kind(8, Group.TOTAL, See.ASKED),
+    "total_moves": Kind(19, Group.TOTAL, passes=MAY_PASS),
+    "goes_on_for_ever": Kind(32, Group.TOTAL),
+    "says_it_ends": Kind(32, Group.TOTAL),
+    # what the rows hold
+    "long_numbers": Kind(9, Group.CONTENT),
+    "strange_letters": Kind(27, Group.CONTENT),
+    "late_column": Kind(28, Group.CONTENT),
+    "missing_keys": Kind(28, Group.CONTENT),
+    "retyped": Kind(28, Group.CONTENT),
+    "not_a_number": Kind(34, Group.CONTENT),
+    "byte_order_mark": Kind(26, Group.CONTENT),
+    "header_lies": Kind(26, Group.CONTENT),
+    "other_encoding": Kind(26, Group.CONTENT, passes=MAY_PASS),
+    # how a page is answered
+    "server_error": Kind(3, Group.ANSWER, passes=MAY_PASS),
+    "too_often": Kind(6, Group.ANSWER, passes=PASSES),
+    "error_in_body": Kind(7, Group.ANSWER),
+    "cached": Kind(12, Group.ANSWER, passes=MAY_PASS),
+    "limit_as_403": Kind(13, Group.ANSWER),
+    "limit_as_503": Kind(13, Group.ANSWER, passes=PASSES),
+    "login_page": Kind(14, Group.ANSWER),
+    "login_redirect": Kind(14, Group.ANSWER),
+    "credential_dies": Kind(15, Group.ANSWER),
+    "cut_body": Kind(16, Group.ANSWER, passes=MAY_PASS),
+    "cut_chunks": Kind(17, Group.ANSWER, passes=MAY_PASS),
+    "nothing": Kind(18, Group.ANSWER, passes=MAY_PASS),
+    "trickle": Kind(24, Group.ANSWER),
+    "slow": Kind(25, Group.ANSWER, passes=PASSES),
+    "cut_json": Kind(30, Group.ANSWER, passes=MAY_PASS),
+    "gzip_not": Kind(33, Group.ANSWER),
+    "gzip_unsaid": Kind(33, Group.ANSWER),
+    "gzip_in_members": Kind(33, Group.ANSWER, passes=PASSES),
+    "gzip_cut": Kind(33, Group.ANSWER, passes=MAY_PASS),
+    "redirected": Kind(35, Group.ANSWER),
+}

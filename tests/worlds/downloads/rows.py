@@ -1,0 +1,99 @@
+"""What a source has: its rows, and how they read in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+
+from tests.worlds import dice
+from tests.worlds.downloads.world import World
+
+FIRST_ID = 1_001
+NAMES = ("王伟", "Jens Ågård", "O'Neil, Pat", 'Ann "Annie" Lee', "Ring twice\nGround floor", "=1+1", "-7", "@home")
+STRANGE = ("a\tb", "😀 𝄞", "x=y", "+49 30", "'quoted", "back\\slash", "line\r\nline", "\u0007bell", "")
+FORMULA_STARTS = "=+-@\t\r\n\0"
+
+Cells = Mapping[str, str]
+"""The cells of a row as JSON, by key."""
+
+
+def row(world: World, n: int) -> Cells:
+    """Row n of the source, from 0 on."""
+    cells = {
+        "id": str(FIRST_ID + n),
+        "name": json.dumps(dice.pick(NAMES, world.seed, "name", n), ensure_ascii=n % 2 == 0),
+        "amount": f"{dice.stream(world.seed, 'amount', n).randrange(1_000_000) / 100:.2f}",
+        "note": "null" if n % 3 else json.dumps(f"note {n}"),
+    }
+    return _bent(world, n, cells)
+
+
+def _bent(world: World, n: int, cells: dict[str, str]) -> Cells:
+    """The same with what the world's contents have that not every source has."""
+    for flaw in world.flaws:
+        from_here = n >= flaw.dial % max(1, world.rows)
+        match flaw.name:
+            case "long_numbers":
+                cells["amount"] = f"{10**17 + n}" if n % 2 else f"0.{10**17 + n}"
+            case "strange_letters":
+                cells["name"] = json.dumps(dice.pick(STRANGE, world.seed, "strange", n))
+            case "late_column" if from_here:
+                cells["late"] = str(n)
+            case "missing_keys" if n and dice.share(world.seed, "missing", n) < 0.3:
+                del cells["note"]
+            case "retyped" if from_here:
+                cells["amount"] = json.dumps(f"about {n}")
+            case "not_a_number" if n == flaw.dial % max(1, world.rows):
+                cells["amount"] = "NaN"
+    return cells
+
+
+def is_kept(world: World, n: int) -> bool:
+    """Whether a source that filters what it has paged leaves the row in."""
+    flaw = world.flaw("filtered")
+    return flaw is None or dice.share(world.seed, "kept", n) < 0.1 + 0.85 * flaw.share
+
+
+def as_json(cells: Cells) -> str:
+    """A row as the source answers it."""
+    return "{" + ",".join(f"{json.dumps(key)}:{cell}" for key, cell in cells.items()) + "}"
+
+
+def truth(world: World) -> list[str]:
+    """All rows that the file must have, in order, as texts that can be compared."""
+    guarded = world.options["type"] == "csv" and bool(world.options["formula_guard"])
+    return [
+        comparable({key: _read(cell, guarded) for key, cell in row(world, n).items()})
+        for n in range(world.rows)
+        if is_kept(world, n)
+    ]
+
+
+def _read(cell: str, guarded: bool) -> str:
+    if cell == "NaN":
+        return cell
+    value = json.loads(cell, parse_float=str, parse_int=str)
+    if value is None:
+        return ""
+    if guarded and cell.startswith('"') and value[:1] and value[0] in FORMULA_STARTS:
+        return f"'{value}"
+    return str(value)
+
+
+def comparable(cells: Mapping[str, str]) -> str:
+    """A row as a text: its cells by name, without those that are empty; numbers are equal that have the same value."""
+    return " ".join(f"{key}={_plain(value)!r}" for key, value in sorted(cells.items()) if value != "")
+
+
+def _plain(value: str) -> str:
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return value
+    return format(number.normalize(), "f") if number.is_finite() else value
+
+
+def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a file, as texts that can be compared."""
+    return [comparable(dict(zip(heads, line, strict=True))) for line in lines]

@@ -1,0 +1,191 @@
+"""The source of a world: what it answers is a function of the world, the page and how often that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from tests.worlds import dice
+from tests.worlds.downloads import paging, rows
+from tests.worlds.downloads.answers import BENDS, Answer, Bending
+from tests.worlds.downloads.world import Flaw, World
+
+HOST = "127.0.0.1"
+TRICKLE_SECONDS = 0.3
+PLAIN_KEYS = {"id", "name", "amount", "note"}
+WRONG_ONCE = ("total_moves", "cached", "other_encoding", "cut_json")
+"""Flaws that, where they pass, are gone at the second try: the same wrong answer twice is believed."""
+SAYS_MORE = {"goes_on_for_ever": "true", "says_it_ends": "false"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request of a page: its number and size as they were sent, and the how manieth time."""
+
+    page: int
+    size: int
+    attempt: int
+
+
+class WorldSource:
+    """Answers for one world, and notes what went wrong."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.fired: set[str] = set()
+        self._attempts: Counter[tuple[int, int]] = Counter()
+        self._requests = 0
+
+    def ask(self, page: int, size: int) -> Answer:
+        """The answer to one request."""
+        self._requests += 1
+        self._attempts[page, size] += 1
+        asked = Asked(page, size, self._attempts[page, size])
+        right = self._right(asked)
+        answer = Answer(right) if isinstance(right, bytes) else Answer(b'{"error":"no such page"}', status=right)
+        for flaw in self.world.flaws:
+            self._bend(flaw, asked, answer)
+        return answer
+
+    def _right(self, asked: Asked) -> bytes | int:
+        """The body as the source means it, before anything happens to it on the way."""
+        numbers = self._numbers(asked)
+        if isinstance(numbers, int):
+            return numbers
+        total = self._total(asked, len(numbers))
+        members = [] if total is None else [f'"total":{total}']
+        for name in filter(self.world.has, SAYS_MORE):
+            self.fired.add(name)
+            members.append(f'"force_continue":{SAYS_MORE[name]}')
+        shown = [rows.row(self.world, n) for n in numbers]
+        if any(set(cells) != PLAIN_KEYS or not cells["amount"].replace(".", "").isdigit() for cells in shown):
+            self._fire("late_column", "missing_keys", "not_a_number", "retyped")
+        if shown:
+            self._fire("long_numbers", "strange_letters")
+        members.append(f'"data":[{",".join(map(rows.as_json, shown))}]')
+        page = "{" + ",".join(members) + "}"
+        return (f'{{"status":200,"msg":"","data":{page}}}' if self.world.is_wrapped else page).encode()
+
+    def _numbers(self, asked: Asked) -> list[int] | int:
+        found = paging.paged(self.world, asked.page, asked.size)
+        if found != paging.plain(self.world, asked.page, asked.size):
+            self._fire(*paging.PAGINGS)
+        if isinstance(found, int):
+            return found
+        kept = [n for n in found if rows.is_kept(self.world, n)]
+        if kept != found:
+            self.fired.add("filtered")
+        return kept
+
+    def _total(self, asked: Asked, count: int) -> int | None:
+        world, total = self.world, self.world.rows
+        if not world.tells_total:
+            return None
+        for flaw in world.flaws:
+            match flaw.name:
+                case "total_of_page":
+                    total = count
+                case "total_is_page_size":
+                    total = asked.size
+                case "total_in_pages":
+                    total = -(-world.rows // asked.size)
+                case "total_capped":
+                    total = min(total, world.page_size * (1 + flaw.dial % 3))
+                case "total_moves" if self._is_hit(flaw, asked):
+                    total += 1 if flaw.passes else self._requests
+        if total != world.rows:
+            self._fire(*(flaw.name for flaw in world.flaws if flaw.name.startswith("total")))
+        return total
+
+    def _is_hit(self, flaw: Flaw, asked: Asked) -> bool:
+        """Whether an answer goes wrong: what passes hits first tries here and there, what stays all from a page on."""
+        if flaw.passes:
+            tries = 1 if flaw.name in WRONG_ONCE else 1 + flaw.dial % 3
+            return asked.attempt <= tries and dice.share(self.world.seed, flaw.name, asked.page, asked.size) < 0.5
+        pages = max(1, -(-self.world.rows // self.world.page_size))
+        return asked.size > 1 and asked.page >= flaw.dial % pages
+
+    def _bend(self, flaw: Flaw, asked: Asked, answer: Answer) -> None:
+        before = answer.body
+        match flaw.name:
+            case "byte_order_mark":
+                answer.body = b"\xef\xbb\xbf" + answer.body
+            case "header_lies":
+                answer.headers["Content-Type"] = "application/json; charset=latin-1"
+                self.fired.add(flaw.name)
+            case "other_encoding" if self._is_hit(flaw, asked):
+                answer.body = answer.body.decode(errors="replace").encode("gb18030")
+            case "cached" if self._is_hit(flaw, asked) and asked.page and asked.size > 1:
+                other = self._right(Asked(asked.page - 1 - flaw.dial % asked.page, asked.size, asked.attempt))
+                answer.body = other if isinstance(other, bytes) else answer.body
+            case name if name in BENDS and self._is_hit(flaw, asked):
+                BENDS[name](answer, Bending(asked.page, asked.attempt, flaw.dial, flaw.passes))
+                self.fired.add(name)
+        if answer.body != before:
+            self.fired.add(flaw.name)
+
+    def _fire(self, *names: str) -> None:
+        self.fired |= {name for name in names if self.world.has(name)}
+
+
+@dataclass
+class Sources:
+    """The sources of all worlds, behind one port."""
+
+    base: str = ""
+    worlds: dict[str, WorldSource] = field(default_factory=dict)
+
+    def add(self, name: str, world: World) -> tuple[WorldSource, str]:
+        """Open a world's source; its address."""
+        source = self.worlds[name] = WorldSource(world)
+        return source, f"{self.base}/{name}/rows"
+
+
+@asynccontextmanager
+async def running_sources() -> AsyncIterator[Sources]:
+    """Serve on a free port of 127.0.0.1."""
+    sources = Sources()
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        source = sources.worlds[request.match_info["world"]]
+        page, size = int(request.query["page"]), int(request.query["page_size"])
+        return await _send(request, source.ask(page, size))
+
+    app.router.add_get("/{world}/rows", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        host, port = runner.addresses[0][:2]
+        sources.base = f"http://{host}:{port}"
+        yield sources
+    finally:
+        await runner.cleanup()
+
+
+async def _send(request: web.Request, answer: Answer) -> web.StreamResponse:
+    if answer.pause_seconds:
+        await asyncio.sleep(answer.pause_seconds)
+    if answer.cut_at is None and not answer.is_trickle:
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    if answer.is_chunked:
+        response.enable_chunked_encoding()
+    else:
+        response.content_length = len(answer.body)
+    await response.prepare(request)
+    if answer.is_trickle:
+        for at in range(len(answer.body)):
+            await response.write(answer.body[at : at + 1])
+            await asyncio.sleep(TRICKLE_SECONDS)
+        return response
+    await response.write(answer.body[: answer.cut_at])
+    if request.transport:
+        request.transport.close()
+    return response

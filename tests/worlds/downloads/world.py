@@ -1,0 +1,152 @@
+"""A world of downloads: what the source has, what it does to who asks, and what is asked of us; all from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from tests.worlds import dice
+from tests.worlds.downloads.flaws import KINDS, Group
+
+PAGE_SIZES = (100, 101, 250, 500, 1_000)
+ROWS_AT_THE_EDGES = (0, 1, -1, 0, 1, 2)
+PARAMETER_STEPS = 1_000
+
+
+class Flaw(BaseModel):
+    """One thing that goes wrong."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    passes: bool
+    """Whether asking again helps."""
+    dial: int
+    """How much, where, how often: each kind reads it in its own way."""
+
+    @property
+    def share(self) -> float:
+        """The dial as a number from 0 up to 1."""
+        return self.dial / PARAMETER_STEPS
+
+
+class World(BaseModel):
+    """All that decides what comes out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: int
+    rows: int
+    tells_total: bool
+    is_wrapped: bool
+    """Whether pages come in an envelope."""
+    flaws: tuple[Flaw, ...]
+    options: dict[str, JsonValue]
+    """Of the request, beside its address."""
+
+    @property
+    def page_size(self) -> int:
+        """How many rows are asked for at a time."""
+        size = self.options["page_size"]
+        assert isinstance(size, int)
+        return size
+
+    @property
+    def flaw_names(self) -> list[str]:
+        """What goes wrong in it."""
+        return [flaw.name for flaw in self.flaws]
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The options of its request, as texts."""
+        return {name: str(value) for name, value in self.options.items()}
+
+    def flaw(self, name: str) -> Flaw | None:
+        """A flaw, if the world has it."""
+        return next((flaw for flaw in self.flaws if flaw.name == name), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether it has one of some flaws."""
+        return any(flaw.name in names for flaw in self.flaws)
+
+
+OPTIONS: dict[str, tuple[JsonValue, ...]] = {
+    "force_continue": (False, False, True),
+    "first_page": (*[0] * 11, 1),
+    "allow_repeats": (False, False, False, True),
+    "columns": ("closed", "open"),
+    "type": ("csv", "csv", "parquet", "excel"),
+    "encoding": ("utf-8-bom", "utf-8", "gb18030"),
+    "formula_guard": (True, False),
+    "time_zone": ("UTC", "Asia/Shanghai"),
+}
+"""What is drawn of each option; what stands more than once comes more often."""
+
+
+def drawn(seed: int, family: Iterable[str] | None = None) -> World:
+    """The world of a seed.
+
+    Args:
+        seed: The same makes the same world.
+        family: Flaws of which it has one at least; by default it may have any, or none.
+    """
+    options: dict[str, JsonValue] = {name: dice.pick(values, seed, name) for name, values in OPTIONS.items()}
+    size = options["page_size"] = dice.pick(
+        PAGE_SIZES[: 3 if dice.share(seed, "sizes") < 0.8 else None], seed, "page_size"
+    )
+    pages = dice.pick((0, 1, 1, 2, 3, 4, 7), seed, "pages")
+    rows = max(0, pages * size + dice.pick((*ROWS_AT_THE_EDGES, size // 3, size // 5), seed, "rows"))
+    flaws = _flaws(seed, family)
+    if any(flaw.name == "counts_from_1" for flaw in flaws) and dice.share(seed, "knows") < 0.5:
+        options["first_page"] = 1
+    return World(
+        seed=seed,
+        rows=rows,
+        tells_total=dice.share(seed, "tells_total") < 0.6,
+        is_wrapped=dice.share(seed, "is_wrapped") < 0.3,
+        flaws=flaws,
+        options=options,
+    )
+
+
+def _flaws(seed: int, family: Iterable[str] | None) -> tuple[Flaw, ...]:
+    """A tenth of the worlds has none, half of them one, the others more: of each group at most one."""
+    draw = dice.share(seed, "flaws")
+    count = 0 if draw < 0.1 else 1 if draw < 0.6 else 2 if draw < 0.9 else 3
+    groups = dice.stream(seed, "groups").sample(list(Group), count)
+    names = [dice.pick([name for name, kind in KINDS.items() if kind.group is group], seed, group) for group in groups]
+    if family is not None:
+        first = dice.pick(sorted(family), seed, "family")
+        names = [first, *(name for name in names if KINDS[name].group is not KINDS[first].group)]
+    return tuple(
+        Flaw(
+            name=name,
+            passes=dice.pick(KINDS[name].passes, seed, name, "passes"),
+            dial=dice.stream(seed, name, "dial").randrange(PARAMETER_STEPS),
+        )
+        for name in names
+    )
+
+
+def smaller(world: World) -> list[World]:
+    """Worlds that are a step smaller: without one of the flaws, with fewer rows, with an option as it is by default."""
+    without = [
+        world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))
+    ]
+    fewer = [world.rows // 2, world.rows - world.page_size, world.rows - 1]
+    defaults = {name: values[0] for name, values in OPTIONS.items()}
+    plainer = [
+        world.model_copy(update={"options": {**world.options, name: value}})
+        for name, value in defaults.items()
+        if world.options[name] != value
+    ]
+    shorter = [world.model_copy(update={"rows": rows}) for rows in dict.fromkeys(fewer) if 0 <= rows < world.rows]
+    bare = [world.model_copy(update={"is_wrapped": False})] if world.is_wrapped else []
+    return [*without, *shorter, *plainer, *bare]
+
+
+def request(world: World, url: str) -> dict[str, Any]:
+    """What is asked of us."""
+    return {"source_url": url, **world.options}

@@ -1,0 +1,138 @@
+"""Playing many worlds side by side: each is noted as it ends, and those that are noted already are not played again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from tests.worlds.verdict import Ending, Verdict
+
+AT_ONCE = 12
+SHRINK_PLAYS_MAX = 60
+TELL_EVERY = 50
+
+
+class AnyWorld(Protocol):
+    """What every world has."""
+
+    @property
+    def seed(self) -> int:
+        """Which it is."""
+
+    @property
+    def flaw_names(self) -> list[str]:
+        """What goes wrong in it."""
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The options of its request, as texts."""
+
+    def model_dump_json(self) -> str:
+        """All of it."""
+
+
+World = TypeVar("World", bound=AnyWorld)
+
+
+class Noted(BaseModel):
+    """How a world ended."""
+
+    seed: int
+    world: str
+    """As JSON."""
+    flaws: list[str]
+    choices: dict[str, str]
+    fired: list[str]
+    ending: Ending
+    why: str = ""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class System(Generic[World]):
+    """How a system's worlds are made, played and made smaller."""
+
+    draw: Callable[[int], World]
+    play: Callable[[World], Awaitable[Verdict]]
+    smaller: Callable[[World], Sequence[World]]
+    """Worlds that are a step smaller than another, in the order in which they are tried."""
+
+
+async def play_all(system: System[World], seeds: Sequence[int], notes: Path | None = None) -> list[Noted]:
+    """Play the worlds of some seeds.
+
+    Args:
+        system: Whose worlds.
+        seeds: Which of them.
+        notes: Where they are noted, for a run that is broken off and taken up again.
+    """
+    known = {each.seed: each for each in _read(notes)}
+    found = [known[seed] for seed in seeds if seed in known]
+    turns, began = asyncio.Semaphore(AT_ONCE), time.monotonic()
+
+    async def play(seed: int) -> None:
+        async with turns:
+            noted = await play_one(system, system.draw(seed))
+        found.append(noted)
+        if notes is not None:
+            with notes.open("a") as out:
+                out.write(noted.model_dump_json() + "\n")
+        if len(found) % TELL_EVERY == 0 and notes is not None:
+            _tell(found, len(seeds), time.monotonic() - began)
+
+    await asyncio.gather(*(play(seed) for seed in seeds if seed not in known))
+    return found
+
+
+async def play_one(system: System[World], world: World) -> Noted:
+    """Play a world."""
+    began = time.monotonic()
+    verdict = await system.play(world)
+    return Noted(
+        seed=world.seed,
+        world=world.model_dump_json(),
+        flaws=world.flaw_names,
+        choices=world.choices,
+        fired=sorted(verdict.fired),
+        ending=verdict.ending,
+        why=verdict.why[:1_000],
+        seconds=round(time.monotonic() - began, 2),
+    )
+
+
+async def shrink(system: System[World], world: World, ending: Ending) -> World | None:
+    """The smallest world that ends as another did; None where that one does not end so again."""
+    if (await system.play(world)).ending is not ending:
+        return None
+    plays = 1
+    while True:
+        for candidate in system.smaller(world):
+            if plays >= SHRINK_PLAYS_MAX:
+                return world
+            plays += 1
+            if (await system.play(candidate)).ending is ending:
+                world = candidate
+                break
+        else:
+            return world
+
+
+def _read(notes: Path | None) -> list[Noted]:
+    if notes is None or not notes.exists():
+        return []
+    return [Noted.model_validate(json.loads(line)) for line in notes.read_text().splitlines()]
+
+
+def _tell(found: Sequence[Noted], count: int, seconds: float) -> None:
+    endings = Counter(each.ending.value for each in found)
+    told = ", ".join(f"{number} {name}" for name, number in endings.most_common())
+    sys.stderr.write(f"\n{len(found)} of {count} worlds in {seconds:.0f} s: {told}\n")

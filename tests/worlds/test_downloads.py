@@ -1,0 +1,84 @@
+"""Worlds of downloads: what comes out is the truth, or a sentence says why it is not.
+
+`make worlds SYSTEM=downloads N=1000 SEED=7` plays many; the suite plays those that are kept, and some new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.settings import Settings
+from tests.worlds import coverage
+from tests.worlds.downloads import world as worlds
+from tests.worlds.downloads.flaws import KINDS
+from tests.worlds.downloads.playing import running_stage
+from tests.worlds.downloads.world import World
+from tests.worlds.playing import Noted, System, play_all, play_one, shrink
+from tests.worlds.verdict import Ending
+
+COUNT = int(os.environ.get("WORLDS", "40"))
+FAMILIES = {
+    "ends": ("filtered", "cap", "cap_with_stride", "goes_on_for_ever", "says_it_ends", "deep_error"),
+    "repeats": ("counts_from_1", "clamped", "page_ignored", "cached"),
+}
+"""Flaws that show the same promise; of each family so many more worlds are played."""
+OF_A_FAMILY = 20
+KEPT = sorted((Path(__file__).parent / "downloads" / "kept").glob("*.json"))
+SEEDS_APART = 1_000_000
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(3_600)]
+
+
+@pytest.fixture
+async def system(settings: Settings) -> AsyncIterator[System[World]]:
+    """API, worker and sources."""
+    async with running_stage(settings) as stage:
+        yield System(worlds.drawn, stage.play, worlds.smaller)
+
+
+async def test_nothing_differs_in_silence(
+    system: System[World], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Each world ends as its truth, or in a right sentence, in bounded time."""
+    seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
+    folder = Path(os.environ.get("WORLDS_FOLDER", tmp_path))
+    notes = folder / f"downloads-{seed}.jsonl" if "WORLDS_FOLDER" in os.environ else None
+    seeds = [seed % SEEDS_APART * SEEDS_APART + number for number in range(COUNT)]
+    noted = await play_all(system, seeds, notes)
+    defects = [each for each in noted if each.ending.is_defect]
+    for each in [each for each in defects if each.ending is not Ending.LATE][:3]:
+        small = await shrink(system, World.model_validate_json(each.world), each.ending)
+        sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
+    if notes is not None:
+        (folder / "downloads.md").write_text(coverage.table(noted, KINDS))
+        assert coverage.never_fired(noted, KINDS) == []
+    assert [_told(each) for each in defects] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_nothing_of_a_family_differs_in_silence(
+    system: System[World], request: pytest.FixtureRequest, family: str
+) -> None:
+    """Flaws that are rare among all come often enough to be sure."""
+    seed = request.config.getoption("randomly_seed") % SEEDS_APART * SEEDS_APART
+    drawn = replace(system, draw=lambda number: worlds.drawn(number, FAMILIES[family]))
+    noted = await play_all(drawn, range(seed, seed + OF_A_FAMILY))
+    assert [_told(each) for each in noted if each.ending.is_defect] == []
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+async def test_worlds_that_once_went_wrong(system: System[World], path: Path) -> None:
+    """The smallest world of each defect that was found, so that it does not come back."""
+    noted = await play_one(system, World.model_validate(json.loads(path.read_text())))
+    assert not noted.ending.is_defect, _told(noted)
+
+
+def _told(noted: Noted) -> str:
+    return f"{noted.ending}, seed {noted.seed}: {noted.why} {noted.world}"
