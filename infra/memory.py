@@ -1,7 +1,7 @@
 """Memory of a process: what is freed goes back to the system instead of staying with the allocator.
 
-By default glibc keeps a heap for each thread and, once large blocks have been freed, takes such blocks from these heaps.
-A worker that has made many files then holds twice the memory that it uses.
+By default glibc keeps a heap for each thread and, once a large block has been freed, takes large blocks from these
+heaps. A worker that has made many files then holds twice the memory that it uses.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -63,9 +64,25 @@ def _handler(call: Call) -> Handler:
         answer = await _answer(request, world, call)
         if rule and rule.action is Action.SLOW:
             await asyncio.sleep(rule.seconds)
-        return _cut(request) if rule and rule.action is Action.DROP else answer
+        if rule and rule.action is Action.DROP:
+            return _cut(request)
+        return await _tell(request, world, answer) if call is Call.TRANSFER else answer
 
     return handle
+
+
+async def _tell(request: web.Request, world: World, answer: web.Response) -> web.Response:
+    """Answer, and note of the task that its id was told; where nobody listens any more it was not."""
+    await answer.prepare(request)
+    await answer.write_eof()
+    data = msgspec.json.decode(answer.body if isinstance(answer.body, bytes) else b"{}").get("data") or {}
+    if (task := world.tasks.get(data.get("result", {}).get("task_id", ""))) and not _is_gone(request):
+        task.told_at = time.time()
+    return answer
+
+
+def _is_gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 async def _answer(request: web.Request, world: World, call: Call) -> web.Response:

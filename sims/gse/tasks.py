@@ -75,6 +75,8 @@ class Task:
     copied: Path | None = None
     bytes: int = 0
     polled_at: list[float] = field(default_factory=list)
+    told_at: float | None = None
+    """When whoever asked for it was answered with its id; on everybody's clock."""
     halted: bool = False
     """Whether its upload failed, so that running targets run for ever."""
 
