@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from domain.downloads.excel import layout
 from domain.downloads.excel.archive import Piece, Spool, pressed
 from domain.downloads.excel.body import Encoder, Tally
 from domain.downloads.excel.chunks import Chunk, Chunks
@@ -20,6 +21,7 @@ from domain.downloads.excel.shown import SAMPLE_ROWS, shown
 from domain.downloads.excel.splice import Inset
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.template import Template
+from domain.downloads.excel.wrapping import Points
 from domain.downloads.excel.zones import Zone
 
 _CHUNKS_PER_THREAD: Final = 2
@@ -34,6 +36,19 @@ class Workshop:
     executor: Executor | None
     """Where chunks are worked on; None is at once."""
     threads: int
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A chunk of rows to be packed."""
+
+    chunk: Chunk
+    first_row: int
+    rows: int
+    heads: Sequence[pa.Array]
+    """The cells of the row heads left of them."""
+    heights: Points | None
+    """How high each row is at least for the sake of these."""
 
 
 class TableBody:
@@ -52,6 +67,7 @@ class TableBody:
         self._encoder = Encoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
         self._headed = Headed(template, keys, shop.styles) if template is not None and template.rows else None
         self._row_heads: tuple[Area, ...] = ()
+        self._head_points: Points | None = None
         self._chunks = Chunks(len(frame.columns))
         self._shop = shop
         self._running: deque[Future[tuple[Piece, Tally]]] = deque()
@@ -103,7 +119,7 @@ class TableBody:
             for batch, heads in arranged:
                 self._encode([] if batch is None else [batch], len(heads[0]), heads)
         self._flush()
-        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer)
+        return self._placed(footer=footer)
 
     def inset(self) -> Inset:
         """The packed rows, for the sheet."""
@@ -115,12 +131,15 @@ class TableBody:
         first_row = self._frame.first_body_row + self._body_rows
         if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
-        self._samples = self._samples or self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+        if not self._samples:
+            self._samples = self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+            self._fit()
+        work = _Work(chunk, first_row, rows, heads, self._heights(rows))
         self._body_rows += rows
         if self._shop.executor is None:
-            self._collect(*self._packed(chunk, first_row, rows, heads))
+            self._collect(*self._packed(work))
             return
-        self._running.append(self._shop.executor.submit(self._packed, chunk, first_row, rows, heads))
+        self._running.append(self._shop.executor.submit(self._packed, work))
         while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
             self._collect(*self._running.popleft().result())
 
@@ -132,9 +151,31 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _packed(self, chunk: Chunk, first_row: int, rows: int, heads: Sequence[pa.Array]) -> tuple[Piece, Tally]:
-        xml, tally = self._encoder.rows(self._cells(chunk), first_row, rows, heads)
+    def _packed(self, work: _Work) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(
+            self._cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
+        )
         return pressed(*xml), tally
+
+    def _fit(self) -> None:
+        """Settle how wide the columns are, as far as is known when the first rows are there.
+
+        The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
+        never too low.
+        """
+        column_widths = self._placed(footer=False).column_widths
+        first = self._frame.first_body_column
+        self._encoder.fit(column_widths[first : first + len(self._frame.columns)])
+        if self._row_heads:
+            rows = max(area.last_row for area in self._row_heads) + 1
+            self._head_points = layout.row_head_points(self._row_heads, column_widths, rows)
+
+    def _placed(self, *, footer: bool) -> Placed:
+        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
+
+    def _heights(self, rows: int) -> Points | None:
+        """How high the next rows are at least for the sake of the row heads."""
+        return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
     def _collect(self, piece: Piece, tally: Tally) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
