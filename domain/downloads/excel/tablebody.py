@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from xlsxwriter.utility import xl_rowcol_to_cell
 
 from domain.downloads.excel import layout
 from domain.downloads.excel.archive import Piece, Spool, pressed
-from domain.downloads.excel.body import Encoder, Tally
+from domain.downloads.excel.body import Encoder, Link, Tally
 from domain.downloads.excel.chunks import Chunk, Chunks
 from domain.downloads.excel.headed import Headed
 from domain.downloads.excel.layout import Area, Frame, Placed
@@ -72,6 +73,7 @@ class TableBody:
         self._shop = shop
         self._running: deque[Future[tuple[Piece, Tally]]] = deque()
         self._spool = Spool()
+        self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
         self.rows = 0
@@ -80,11 +82,16 @@ class TableBody:
 
     @property
     def compressed_bytes(self) -> int:
-        """What the rows take in the book so far; nothing yet while rows under row heads are held.
+        """What the rows and their links take in the book so far; nothing yet while rows under row heads are held.
 
         Who asks wants to know it exactly, so rows that wait for a full chunk are packed now.
         """
         self._flush()
+        return self._spool.size + self._link_bytes
+
+    @property
+    def packed_bytes(self) -> int:
+        """What the rows that are packed so far take at least; those that wait, and links, are not among them."""
         return self._spool.size
 
     @property
@@ -185,6 +192,8 @@ class TableBody:
             )
         self._spool.add(piece)
         self.tally.add(tally)
+        if tally.links:
+            self._link_bytes += _packed_size(tally.links)
 
     def _flush(self) -> None:
         for chunk in self._chunks.rest():
@@ -197,6 +206,16 @@ class TableBody:
             [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
+
+
+def _packed_size(links: Sequence[Link]) -> int:
+    """What links take in the book beside the cells that show them: xlsxwriter writes them when all rows are there."""
+    markup = "".join(
+        f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
+        f'<Relationship Id="rId{place}" Target="{link.url}" TargetMode="External"/>'
+        for place, link in enumerate(links, start=links[0].row)
+    )
+    return len(pressed(markup.encode()).data)
 
 
 def _rows(chunk: Chunk) -> int:
