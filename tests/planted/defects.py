@@ -67,6 +67,14 @@ DEFECTS = (
         ("tests/worlds/test_downloads.py", "-k", "repeats"),
     ),
     Defect(
+        "a-secret-is-quoted",
+        "downloads",
+        "activities/downloads/source.py",
+        "            fault.reword(self._redactor.strike(fault.record.message))\n",
+        "",
+        ("tests/integration/test_download_echoes.py",),
+    ),
+    Defect(
         "a-target-is-sent-twice",
         "transfers",
         "domain/transfers/shipment.py",
