@@ -75,6 +75,14 @@ DEFECTS = (
         ("tests/integration/test_download_echoes.py",),
     ),
     Defect(
+        "a-key-that-comes-twice-is-not-told",
+        "downloads",
+        "domain/downloads/shape.py",
+        "repeated_keys.find(uneven, page.rows)",
+        "[]",
+        ("tests/unit/test_download_repeated_keys.py",),
+    ),
+    Defect(
         "a-target-is-sent-twice",
         "transfers",
         "domain/transfers/shipment.py",
