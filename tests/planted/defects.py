@@ -83,6 +83,14 @@ DEFECTS = (
         ("tests/unit/test_download_repeated_keys.py",),
     ),
     Defect(
+        "a-fetcher-keeps-its-place",
+        "downloads",
+        "activities/downloads/source.py",
+        "                if pause > KEPT_PLACE_SECONDS:\n",
+        "                if pause > 3_600:\n",
+        ("tests/integration/test_download_fairness.py",),
+    ),
+    Defect(
         "a-target-is-sent-twice",
         "transfers",
         "domain/transfers/shipment.py",
