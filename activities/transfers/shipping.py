@@ -18,6 +18,7 @@ from domain.transfers.request import Consignment
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
 from infra import log
+from infra.database import OUTAGES
 from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable
 
 AGAIN_SECONDS = 2.0
@@ -25,6 +26,7 @@ AGAIN_SECONDS = 2.0
 GSE_MARGIN_SECONDS = 60
 """GSE's own time for a task ends after ours, so that ours is the one that is told."""
 TERMINATE_POLL_SECONDS = 0.5
+NOTE_AGAIN_SECONDS = 0.5
 
 _CANCELLED = End(state=State.FAILED, reason=Reason.CANCELLED, message=shipment.CANCELLED)
 
@@ -124,7 +126,7 @@ class Shipping:
         except GseFailure as error:
             asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
             self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
-        await self._write(sendings=True)
+        await self._write_surely()
 
     async def _ask(self, *, but: int) -> None:
         """About every GSE task but the one that has only just begun."""
@@ -192,6 +194,18 @@ class Shipping:
         changes = self._shipment.changes()
         if changes or sendings:
             await self._ledger.write(changes, list(self._shipment.sendings.values()) if sendings else None)
+
+    async def _write_surely(self) -> None:
+        """Write what GSE was asked for, again while the database is away: an id that is not written down is lost."""
+        changes, sendings = self._shipment.changes(), list(self._shipment.sendings.values())
+        while True:
+            try:
+                return await self._ledger.write(changes, sendings)
+            except OUTAGES as error:
+                if time.time() >= self._voyage.deadline:
+                    raise
+                _log.warning("gse_task_not_noted_yet", error=repr(error))
+                await asyncio.sleep(NOTE_AGAIN_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
         """Until the next poll; sooner if a target is due before, or the time is over."""
