@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated
 
+import asyncpg
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError

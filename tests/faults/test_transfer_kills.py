@@ -29,7 +29,7 @@ VICTIMS = ("worker-1", "worker-2", "api-1", "engine", "database")
 KILLS, KILL_EVERY_SECONDS = 7, 2.0
 HOSTS, ROUNDS = 40, 6
 NOTING_SECONDS, CLOCK_SECONDS = 0.25, 0.02
-"""How long a worker may take from GSE's answer until the id is written down, and what two looks at a clock may differ."""
+"""How long a worker may take from GSE's answer until the id is written down; and what two looks at a clock differ."""
 SLOW = Scenario(upload_seconds=0.5, download_seconds=3.0, jitter_seconds=2.0)
 
 
