@@ -83,6 +83,31 @@ DEFECTS = (
         ("tests/worlds/test_downloads.py", "-k", "repeats"),
     ),
     Defect(
+        "a-cut-off-first-page-ends-it",
+        "downloads",
+        "activities/downloads/source.py",
+        "                pause = tries.pause_after(fault, self._rules)\n",
+        "                is_first = page <= 0 and fault.record.code == 'source_cut_off'\n"
+        "                pause = None if is_first else tries.pause_after(fault, self._rules)\n",
+        ("tests/worlds/test_downloads.py", "-k", "cuts"),
+    ),
+    Defect(
+        "headers-go-to-every-source",
+        "downloads",
+        "domain/downloads/request.py",
+        '                "source_headers": source.source_headers,\n',
+        '                "source_headers": next((t.source_headers for t in self.tables if t.source_headers), None),\n',
+        ("tests/worlds/test_downloads.py", "-k", "headers"),
+    ),
+    Defect(
+        "headers-are-shared-by-hosts",
+        "downloads",
+        "api/downloads/tables.py",
+        "        if len(origins) > 1:\n",
+        "        if not origins:\n",
+        ("tests/worlds/test_downloads.py", "-k", "headers"),
+    ),
+    Defect(
         "a-secret-is-quoted",
         "downloads",
         "activities/downloads/source.py",
