@@ -129,8 +129,8 @@ async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> 
         spellings: list[dict[str, Any]] = [
             {"file_path": "/etc/app.conf"},
             {"file_path": "etc//app.conf"},
-            {"file_path": "/etc"},
-            {"file_path": "/etc/", "signature": signature.upper()},
+            {"file_path": "/etc", "file_name": "app.conf"},
+            {"file_path": "/etc/", "file_name": "app.conf", "signature": signature.upper()},
         ]
         bodies = [transfers.wanted() | spelling for spelling in spellings]
 
