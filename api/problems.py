@@ -15,7 +15,7 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
-from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault, bounded
+from domain.faults import Conflict, Denied, Exhausted, Fault, Forbidden, Gone, Invalid, Missing, SourceFault, bounded
 from infra.database import CONNECTION_LOST
 
 MEDIA_TYPE = "application/problem+json"
@@ -25,6 +25,7 @@ QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded
 FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     Denied: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     Missing: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Gone: HTTPStatus.GONE,

@@ -58,6 +58,10 @@ class Denied(Fault):
     """The caller did not show who it is."""
 
 
+class Forbidden(Fault):
+    """The caller is known, and nobody has allowed this to it."""
+
+
 class Missing(Fault):
     """There is no such thing, or it is another project's."""
 

@@ -10,14 +10,15 @@ from api.transfers.answers import Joined, JoinedTarget, JoinedTargets
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.requests import NewTransfer, NewTransfers, WantedFile
 from api.transfers.room import desk, routes
-from domain.faults import Exhausted, Invalid
+from domain.faults import Exhausted, Forbidden, Invalid
 from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.joining import Lot
+from domain.transfers.openings import NOT_OPENED
 from domain.transfers.request import JOB_ID_MAX_BYTES, Consignment, File
 
 TOO_LONG = "file_path_too_long"
-_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted}
+_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
 
 
 @routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
@@ -56,8 +57,10 @@ async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]
     consignment = Consignment(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
     )
-    keyed = [(ids.target_key(consignment, *target), *target) for target in targets]
     here = desk(call)
+    agent_ids = [agent_id for agent_id, _ in targets]
+    await here.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)
+    keyed = [(ids.target_key(consignment, *target), *target) for target in targets]
     bucket = await here.joins.join(file, Lot(consignment=consignment, file_name=body.file_name, targets=keyed))
     return str(Job(file, bucket)), [here.new_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
 

@@ -68,6 +68,13 @@ _FAILED = """
     WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
         AND ($3::text IS NULL OR t.reason = $3)
 """
+_FAILED_HOSTS = """
+    SELECT s.target_user, s.folder, array_agg(DISTINCT t.agent_id) AS agent_ids
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+        AND ($3::text IS NULL OR t.reason = $3)
+    GROUP BY s.target_user, s.folder
+"""
 _JOB = """
     SELECT j.* FROM transfer_jobs j WHERE j.job_id = $1 AND EXISTS (
         SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
@@ -172,6 +179,11 @@ class Lookup:
         """How many targets of a project failed, and are not sent again by another job."""
         async with self._database.connection() as connection:
             return int(await connection.fetchval(_FAILED, job, project_id, reason))
+
+    async def failed_hosts(self, job: int, project_id: str, reason: Reason | None) -> Sequence[asyncpg.Record]:
+        """The hosts of these targets, by the user and the folder that files are written by and to."""
+        async with self._database.connection() as connection:
+            return await connection.fetch(_FAILED_HOSTS, job, project_id, reason)
 
     async def job(self, job_id: str, project_id: str | None) -> JobRow | None:
         """What is written of a job, if the project has targets in it; None is for all projects."""

@@ -15,6 +15,7 @@ from api.routes import Call, Routes
 from api.transfers.joins import Joins
 from api.transfers.listing import Listing
 from api.transfers.lookup import Lookup
+from api.transfers.openings_cache import OpeningsCache
 from domain.faults import Missing
 from domain.transfers import ids
 from domain.transfers.ids import Job, Task
@@ -26,12 +27,13 @@ _SALTS = 2**ids.SALT_BITS
 
 
 class Desk:
-    """What this process knows of transfers: who is about to join, where jobs stand, and how ids are made."""
+    """What this process knows of transfers: who is about to join and may, where jobs stand, and how ids are made."""
 
     def __init__(self, services: Services) -> None:
         self.joins = Joins(services)
         self.lookup = Lookup(services)
         self.listing = Listing(services)
+        self.openings = OpeningsCache(services)
         self.window_seconds = services.settings.transfers.window_seconds
         pepper = services.settings.secrets.pepper.get_secret_value().encode()
         self._secret = hmac.digest(pepper, _PURPOSE, hashlib.sha256)

@@ -13,9 +13,11 @@ from api.transfers.answers import JobAnswer, RetriedJob, TaskAnswer
 from api.transfers.lookup import is_over
 from api.transfers.reading import EXPIRED, Wanted, gone, read_job, stand, task_answer
 from api.transfers.room import JobPath, TaskPath, desk, missing, routes
-from domain.faults import Conflict, Gone, Missing
+from domain.faults import Conflict, Forbidden, Gone, Missing
 from domain.transfers import ids
+from domain.transfers.ids import Job
 from domain.transfers.joining import Retry
+from domain.transfers.openings import NOT_OPENED
 from domain.transfers.states import Reason
 
 NOTHING_FAILED = "nothing_failed"
@@ -69,7 +71,7 @@ async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
     access=Access.PROJECT,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
-    problems=_PROBLEMS | {NOTHING_FAILED: Conflict},
+    problems=_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden},
 )
 async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
     """Send failed targets again.
@@ -107,12 +109,22 @@ async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob
             "another job sends them again already.",
             "See `counts`, `troubles` and `retries` of the job.",
         )
+    await _check_opened(call, job, row.id, body.reason)
     retry = Retry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
     for number in range(1, RETRIES_MAX + 1):
         again = replace(job, retry=number)
         if await here.joins.retry(again, retry):
             return RetriedJob(job_id=str(again), retry_of=path.job_id, targets=count)
     raise Conflict(NOTHING_FAILED, f"{path.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
+
+
+async def _check_opened(call: Call, job: Job, row_id: int, reason: Reason | None) -> None:
+    """What was opened when it was sent first may have been taken back since."""
+    here = desk(call)
+    if await here.openings.of(call.project_id) is None:
+        return
+    for each in await here.lookup.failed_hosts(row_id, call.project_id, reason):
+        await here.openings.check(call.project_id, job.file, each["target_user"], each["folder"], each["agent_ids"])
 
 
 async def _cancel(call: Call, path: TaskPath) -> TaskAnswer:

@@ -1,4 +1,4 @@
-"""Transfers: jobs, what each of their GSE tasks carries, each target's state, and what was cancelled."""
+"""Transfers: jobs, what each of their GSE tasks carries, each target's state, what was cancelled, what may be sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
 from infra.tables.base import Row, UtcTime
@@ -111,3 +111,18 @@ class TransferCancel(Row, table=True):
     project_id: str = Field(primary_key=True, sa_type=Text)
     key: int = Field(primary_key=True, sa_type=BigInteger)
     cancelled_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+
+
+class TransferOpening(Row, table=True):
+    """Some transfers that a project may send; see `domain.transfers.openings`. The list of a project is set whole."""
+
+    __tablename__ = "transfer_openings"
+
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
+    biz_id: int = Field(sa_type=BigInteger, index=True)
+    app_id: int | None = Field(default=None, sa_type=BigInteger)
+    path_prefixes: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    folder_prefixes: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    users: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    hosts: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))

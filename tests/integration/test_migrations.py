@@ -49,6 +49,7 @@ TABLES = {
     "tasks_archive",
     "transfer_cancels",
     "transfer_jobs",
+    "transfer_openings",
     "transfer_shards",
     "transfer_targets",
     "webhook_attempts",

@@ -148,6 +148,14 @@ DEFECTS = (
         ("tests/unit/test_transfer_shipment.py", "tests/integration/test_transfers.py"),
     ),
     Defect(
+        "a-project-sends-what-is-not-opened-for-it",
+        "transfers",
+        "api/transfers/creating.py",
+        "    await here.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)\n",
+        "    del agent_ids\n",
+        ("tests/integration/test_transfer_openings.py", "-k", "sends_only"),
+    ),
+    Defect(
         "a-shipper-that-was-replaced-writes",
         "transfers",
         "activities/transfers/shards.py",

@@ -1,0 +1,183 @@
+"""What is opened for a project: one opening has all of a request, and a refusal names what has none."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from domain.faults import Forbidden
+from domain.transfers import request
+from domain.transfers.openings import NOT_OPENED, Opening, check_opened, find_taken
+from domain.transfers.request import File
+
+FILE = File(biz_id=2, app_id=7, path="/etc/app.conf")
+
+
+def refusal(
+    *openings: Opening,
+    file: File = FILE,
+    user: str = "root",
+    folder: str = "/data/config",
+    hosts: tuple[str, ...] = ("host-1",),
+) -> str:
+    """What a project with these openings is told; empty if it may send."""
+    try:
+        check_opened(openings, file, user, folder, hosts)
+    except Forbidden as error:
+        return error.record.message
+    return ""
+
+
+def biz_2(**fields: object) -> Opening:
+    """An opening of the biz that the file is of."""
+    return Opening.model_validate({"biz_id": 2, **fields})
+
+
+@pytest.mark.parametrize(
+    ("opening", "refused"),
+    [
+        (biz_2(), ""),
+        (biz_2(app_id=7), ""),
+        (biz_2(app_id=8), "Biz 2 with app 7 is not opened"),
+        (biz_2(app_id=0), "Biz 2 with app 7 is not opened"),
+        (Opening(biz_id=3), "Biz 2 with app 7 is not opened"),
+        (biz_2(path_prefixes=["/opt", "/etc"]), ""),
+        (biz_2(path_prefixes=["/opt"]), "The path '/etc/app.conf' is not opened"),
+        (biz_2(users=["app", "root"]), ""),
+        (biz_2(users=["app", "roo", "root2"]), "The user 'root' is not opened"),
+        (biz_2(folder_prefixes=["/data"]), ""),
+        (biz_2(folder_prefixes=["/opt"]), "The folder '/data/config' is not opened"),
+        (biz_2(hosts=["host-1"]), ""),
+        (biz_2(hosts=["host-*"]), ""),
+        (biz_2(hosts=["*"]), ""),
+        (biz_2(hosts=["host-1*"]), ""),
+        (biz_2(hosts=["host-", "host", "host-11"]), "The host 'host-1' is not opened"),
+    ],
+)
+def test_each_point_of_an_opening_has_to_be_met(opening: Opening, refused: str) -> None:
+    """An empty list leaves its point open; else it names what is opened, and nothing near it."""
+    assert refusal(opening).startswith(refused)
+    assert bool(refusal(opening)) == bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "is_opened"),
+    [
+        ("/etc", "/etc/x", True),
+        ("/etc", "/etc", True),
+        ("/etc", "/etcetera", False),
+        ("/etc", "/x/etc", False),
+        ("/etc", "/ETC/x", False),
+        ("/etc/", "/etc/x", True),
+        ("//etc//app/", "/etc/app/x", True),
+        ("etc", "/etc/x", True),
+        ("/etc/app.conf", "/etc/app.conf", True),
+        ("/etc/app.conf", "/etc/app.conf.bak", False),
+        ("/", "/anything", True),
+    ],
+)
+def test_prefixes_of_paths_match_whole_steps(prefix: str, path: str, is_opened: bool) -> None:
+    """`/etc` opens what is below it, however it was written, and not what only begins with the same letters."""
+    opening = biz_2(path_prefixes=[prefix])
+    assert (refusal(opening, file=FILE.model_copy(update={"path": path})) == "") == is_opened
+
+
+@pytest.mark.parametrize("written", ["etc//secret/", "//etc/secret", "/etc/secret/key", "etc/secret"])
+def test_a_path_written_otherwise_is_the_same_path(written: str) -> None:
+    """What is compared is the path that the job has, so that no spelling gets round a prefix."""
+    path = request.full_path(written, "key")
+    assert path == "/etc/secret/key"
+    assert refusal(biz_2(path_prefixes=["/etc/app"]), file=FILE.model_copy(update={"path": path}))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "folder", "is_opened"),
+    [
+        ("/data", "/data", True),
+        ("/data", "//data//config/", True),
+        ("/data", "/database", False),
+        ("/data", r"/data\config", False),
+        ("/", "/anywhere", True),
+        ("/", r"C:\config", False),
+        (r"C:\config", r"c:\CONFIG\app", True),
+        (r"C:\config", "C:/config/app", True),
+        (r"C:\config", r"C:\configuration", False),
+        (r"C:\config", r"D:\config", False),
+        (r"C:\config", "/config", False),
+    ],
+)
+def test_prefixes_of_folders_match_whole_steps(prefix: str, folder: str, is_opened: bool) -> None:
+    """On Windows either slash parts them, and case means nothing."""
+    assert (refusal(biz_2(folder_prefixes=[prefix]), folder=folder) == "") == is_opened
+
+
+def test_no_two_openings_make_one() -> None:
+    """A user of the one and a path of the other are opened by neither."""
+    openings = (biz_2(path_prefixes=["/etc"], users=["app"]), biz_2(path_prefixes=["/opt"], users=["root"]))
+    assert "The user 'root'" in refusal(*openings)
+    assert refusal(*openings, user="app") == ""
+
+
+def test_hosts_may_be_in_different_openings() -> None:
+    """Each target is sent something of its own."""
+    openings = (biz_2(hosts=["host-1"]), biz_2(hosts=["host-2*"]))
+    assert refusal(*openings, hosts=("host-1", "host-2", "host-29")) == ""
+    assert "'host-3'" in refusal(*openings, hosts=("host-1", "host-3", "host-29"))
+
+
+def test_a_host_needs_an_opening_that_has_the_rest_too() -> None:
+    """One that has the host for another user opens nothing for this one."""
+    openings = (biz_2(users=["root"], hosts=["host-1"]), biz_2(users=["app"], hosts=["*"]))
+    assert "'host-2'" in refusal(*openings, hosts=("host-1", "host-2"))
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (1, "The host 'h0' is not opened"),
+        (2, "The hosts 'h0', 'h1' are not opened"),
+        (3, "The hosts 'h0', 'h1', 'h2' are not opened"),
+        (5_000, "The hosts 'h0', 'h1', 'h2' and 4,997 more are not opened"),
+    ],
+)
+def test_the_first_few_hosts_are_named(count: int, sentence: str) -> None:
+    """Of the others it is said how many there are."""
+    assert refusal(biz_2(hosts=["host-1"]), hosts=tuple(f"h{n}" for n in range(count))).startswith(sentence)
+
+
+def test_nothing_is_opened_by_no_opening() -> None:
+    """A project without any, while others have some, is told who can open it."""
+    with pytest.raises(Forbidden, match="Biz 2 with app 7") as refused:
+        check_opened([], FILE, "root", "/data", ["host-1"])
+    assert refused.value.record.code == NOT_OPENED
+    assert "PUT /v1/projects/{project_id}/transfer-openings" in refused.value.record.hint
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_taken"),
+    [
+        ((2, 7), (2, 7), True),
+        ((2, 7), (2, 8), False),
+        ((2, 7), (3, 7), False),
+        ((2, None), (2, 7), True),
+        ((2, 7), (2, None), True),
+        ((2, None), (2, None), True),
+        ((2, None), (3, None), False),
+        ((2, 0), (2, None), True),
+    ],
+)
+def test_a_biz_and_app_belong_to_one_project(
+    mine: tuple[int, int | None], theirs: tuple[int, int | None], is_taken: bool
+) -> None:
+    """No app named is every app; prefixes, users and hosts do not make two of one pair."""
+    wanted = Opening(biz_id=mine[0], app_id=mine[1], path_prefixes=("/mine",))
+    other = Opening(biz_id=theirs[0], app_id=theirs[1], path_prefixes=("/theirs",))
+    found = find_taken([Opening(biz_id=9), wanted], [("prj_other", other)])
+    assert found == ((wanted, "prj_other", other) if is_taken else None)
+
+
+@pytest.mark.parametrize("pattern", ["*host", "ho*st", "host**"])
+def test_a_star_stands_at_the_end_only(pattern: str) -> None:
+    """Elsewhere it would look as if it meant something."""
+    with pytest.raises(ValidationError, match="before its end"):
+        biz_2(hosts=[pattern])
