@@ -72,12 +72,17 @@ async def refusals(
         route.name: await api_client.ask(route.method, estate.path(route), key=key, **(ANY_BODY if route.body else {}))
         for route in routes
     }
-    return {name: (reply.status, reply.code) for name, reply in replies.items()}
+    return {name: (reply.status, _told(name) and reply.code) for name, reply in replies.items()}
 
 
 def all_answer(routes: list[Route], status: int, code: str) -> dict[str, tuple[int, str]]:
     """The same answer from each route."""
-    return {route.name: (status, code) for route in routes}
+    return {route.name: (status, _told(route.name) and code) for route in routes}
+
+
+def _told(name: str) -> str:
+    """What a route may tell beside its status: an answer to HEAD has no body that could hold a code."""
+    return "" if name.startswith("HEAD ") else name
 
 
 async def test_every_locked_route_refuses_a_caller_without_a_right_key(api_client: ApiClient) -> None:
