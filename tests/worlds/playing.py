@@ -65,6 +65,8 @@ class System(Generic[World]):
     play: Callable[[World], Awaitable[Verdict]]
     smaller: Callable[[World], Sequence[World]]
     """Worlds that are a step smaller than another, in the order in which they are tried."""
+    at_once: int = AT_ONCE
+    """How many are played side by side."""
 
 
 async def play_all(system: System[World], seeds: Sequence[int], notes: Path | None = None) -> list[Noted]:
@@ -77,7 +79,7 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
     """
     known = {each.seed: each for each in _read(notes)}
     found = [known[seed] for seed in seeds if seed in known]
-    turns, began = asyncio.Semaphore(AT_ONCE), time.monotonic()
+    turns, began = asyncio.Semaphore(system.at_once), time.monotonic()
 
     async def play(seed: int) -> None:
         async with turns:
