@@ -223,7 +223,9 @@ def _parameter(name: str, place: str, schema: Json, *, required: bool) -> Json:
 
 def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Json]]:
     success = HTTPStatus(route.status)
-    if route.answer:
+    if route.method == "HEAD":
+        yield success, {"description": success.phrase}
+    elif route.answer:
         yield success, _response(success.phrase, JSON, schemas[route.answer, "serialization"])
     else:
         yield success, _without_model(success, route.media_type)
@@ -231,6 +233,9 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
         yield status, _without_model(status, media_type)
     for status, names in codes(route).items():
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
+        if route.method == "HEAD":
+            yield status, {"description": description}
+            continue
         yield status, _response(description, problems.MEDIA_TYPE, schemas[problems.shape(status), "serialization"])
 
 

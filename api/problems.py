@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
 from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault, bounded
+from infra.database import CONNECTION_LOST
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -32,12 +33,6 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 }
 
 _ENGINE_OUTAGES = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
-_DATABASE_OUTAGES = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-)
 
 
 def _printable(text: str) -> str:
@@ -162,7 +157,7 @@ def is_outage(error: Exception) -> bool:
             # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
             return not isinstance(error, ValueError)
         case _:
-            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError, *_DATABASE_OUTAGES))
+            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError, *CONNECTION_LOST))
 
 
 def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:

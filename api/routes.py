@@ -163,7 +163,7 @@ class Route:
     def project_in_query(self) -> bool:
         """Whether the admin's project may stand in the query: a browser opens this by itself, without headers."""
         opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
-        return self.is_within_project and self.method == "GET" and opened
+        return self.is_within_project and self.method in {"GET", "HEAD"} and opened
 
     @property
     def operation_id(self) -> str:
@@ -194,6 +194,10 @@ class Routes:
     def get(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that reads."""
         return self._declare("GET", path, access, options)
+
+    def head(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that answers the head alone of what another one sends."""
+        return self._declare("HEAD", path, access, options)
 
     def post(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that makes or starts something."""

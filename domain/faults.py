@@ -44,6 +44,11 @@ class Fault(Exception):
         self.record = FaultRecord(code=code, message=bounded(message), hint=bounded(hint))
         super().__init__(self.record.sentence)
 
+    def reword(self, message: str) -> None:
+        """Say what was wrong in other words, wherever the fault is read from."""
+        self.record = self.record.model_copy(update={"message": bounded(message)})
+        self.args = (self.record.sentence,)
+
 
 class Invalid(Fault):
     """The request itself is wrong."""

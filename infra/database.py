@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import asyncpg
 from sqlalchemy import NullPool, event, func, select
-from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -27,6 +27,15 @@ PAYLOAD_MAX_BYTES = 7_999
 
 LISTENING = ""
 """What `listen` yields whenever it begins to hear: notifications before that moment are lost, so look for yourself."""
+
+CONNECTION_LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+)
+OUTAGES = (*CONNECTION_LOST, asyncpg.InterfaceError, OSError, TimeoutError, OperationalError, InterfaceError)
+"""What is raised while PostgreSQL is away: the same may succeed later."""
 
 _RECONNECT_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _SILENCE_SECONDS = 30.0

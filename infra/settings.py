@@ -232,6 +232,9 @@ class TransferSettings(BaseModel):
     terminate_wait_seconds: float = Field(default=10.0, ge=0, description="GSE's time to give targets up at the end")
     retries: int = Field(default=3, ge=0, description="GSE tasks that a target is sent in again when one failed it")
     retry_pause_seconds: float = Field(default=5.0, ge=0, description="pause before that; doubles")
+    silence_seconds: float = Field(
+        default=60.0, gt=0, description="a target that GSE, answering, tells nothing of for so long has failed"
+    )
     host_wait_seconds: float = Field(
         default=15.0, gt=0, description="a host that takes no step for so long is replaced by another"
     )

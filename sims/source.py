@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -46,6 +47,8 @@ class Ask(Faults):
     away_after: int = Field(default=0, ge=0, description="answer so many requests of this tag before being away")
     away_for: int = Field(default=0, ge=0, description="then answer 503 to so many")
     late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
+    twice_from: int | None = Field(default=None, ge=0, description="the first row that has the key `city` twice")
+    nan_at: int | None = Field(default=None, ge=0, description="the row whose amount is NaN")
 
     @field_validator("template", "header", "footer")
     @classmethod
@@ -167,7 +170,7 @@ def _groups_text(ask: Ask, start: int, stop: int) -> bytes:
 
 
 def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
-    if not ask.gaps and ask.late_from is None:
+    if not ask.gaps and (ask.late_from, ask.twice_from, ask.nan_at) == (None, None, None):
         return rows.rows_json(ask.seed, start, stop)
     shown = [n for n in range(start, stop) if not (ask.gaps and is_gap(n, ask.rows))]
     return b",".join(_row_text(ask, n) for n in shown)
@@ -175,8 +178,11 @@ def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
 
 def _row_text(ask: Ask, n: int) -> bytes:
     text = rows.rows_json(ask.seed, n, n + 1)
-    has_more = ask.late_from is not None and n >= ask.late_from
-    return b'%b,"late":%d}' % (text[:-1], n) if has_more else text
+    if ask.late_from is not None and n >= ask.late_from:
+        text = b'%b,"late":%d}' % (text[:-1], n)
+    if ask.twice_from is not None and n >= ask.twice_from:
+        text = b'%b,"city":"city %d"}' % (text[:-1], n)
+    return re.sub(rb'"amount":[^,]+', b'"amount":NaN', text) if n == ask.nan_at else text
 
 
 def is_gap(n: int, total: int) -> bool:

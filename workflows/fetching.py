@@ -114,6 +114,7 @@ class Fetchers:
             self._note(pages, report)
             tries = report.wait.tries if report.wait else None
             if report.wait:
+                self._show()
                 # The place is given back meanwhile: others fetch.
                 await self._wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():

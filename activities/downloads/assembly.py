@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.downloads import books, parquet
 from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import places, repeats, sinks, staging
+from domain.downloads import places, repeated_keys, repeats, sinks, staging
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, Rendered, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
@@ -26,7 +26,10 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
     warnings = assemble.warnings + [
         warning
         for table, probe in enumerate(opening.tables)
-        for warning in _repeats(order, probe, assemble.pages[table], ledgers[table])
+        for warning in (
+            *_repeats(order, probe, assemble.pages[table], ledgers[table]),
+            *_repeated_keys(ledgers[table]),
+        )
     ]
     known = Assembled(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if opening.archive:
@@ -56,6 +59,15 @@ def _repeats(order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers:
     rows = repeats.warn_of_rows(mark for ledger in ledgers for mark in ledger.row_marks)
     ranges = [(probe.extent.named(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
     return repeats.check_all(ranges) + rows
+
+
+def _repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
+    """Keys that rows have twice, whichever fetcher saw that."""
+    pages: dict[str, int] = {}
+    for ledger in ledgers:
+        for key, page in ledger.repeated_keys.items():
+            pages = repeated_keys.merge(pages, [key], page)
+    return repeated_keys.warnings(pages)
 
 
 async def _ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:

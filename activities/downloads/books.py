@@ -11,7 +11,7 @@ from domain.downloads import archive, places, plan, staging
 from domain.downloads.archive import Member
 from domain.downloads.excel import segments
 from domain.downloads.excel.drawing import Drawing
-from domain.downloads.excel.limits import SheetFull
+from domain.downloads.excel.limits import BookTooLarge, SheetFull
 from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.rows import UncoveredRows
 from domain.downloads.excel.segments import Book, Segment
@@ -29,6 +29,7 @@ PART_MARGIN = 1.4
 PART_MAX_BYTES = 64 * 1024 * 1024
 # What a fetcher holds of the rows of a book, as they would be staged.
 GATHERED_MAX_BYTES = 24 * 1024 * 1024
+ASK_FOR_LESS = "Ask for fewer rows, or for one table without row heads, which becomes several files where it must."
 
 
 def require_room(order: DownloadOrder, drawing: Drawing | None, probes: Sequence[Probe]) -> None:
@@ -150,6 +151,13 @@ async def _kept(
         ) from None
     except SheetFull as error:
         raise SourceFault("excel_sheet_full", str(error)) from None
+    except BookTooLarge as error:
+        raise SourceFault(
+            "excel_too_large",
+            f"A book with row heads or with several tables stays one file, of at most {error.max_bytes:,} bytes; "
+            "its rows take more.",
+            ASK_FOR_LESS,
+        ) from None
 
 
 class _Shelf:
@@ -204,5 +212,5 @@ def _whole(rows: int, max_rows: int) -> list[Segment]:
             "excel_too_many_rows",
             f"A book with row heads or with several tables stays one file, of at most {max_rows:,} rows; "
             f"the source has {rows:,}.",
-            "Ask for fewer rows, or for one table without row heads, which becomes several files where it must.",
+            ASK_FOR_LESS,
         ) from None

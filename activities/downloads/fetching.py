@@ -60,7 +60,14 @@ class Fetching:
                         break
                     has_gaps = page.goes_on and page.rows < self._extent.page_size
                     mark = repeats.mark(page.rows, page.digest)
-                    await self._stager.add(page.data, page.rows, mark, page.row_mark, has_gaps=has_gaps)
+                    await self._stager.add(
+                        page.data,
+                        page.rows,
+                        mark,
+                        page.row_mark,
+                        has_gaps=has_gaps,
+                        keys_twice=page.repeated_keys,
+                    )
             done = done or self._stager.next_page == self._pages.end
             if done:
                 await self._look_beyond()

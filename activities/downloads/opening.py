@@ -53,6 +53,13 @@ async def look(
         tries: What came of the tries before a wait.
     """
     source = source_of(services, order)
+    with source.secrets_struck():
+        return await _looked(source, order, drawing, more_columns, tries)
+
+
+async def _looked(
+    source: Source, order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str], tries: Tries | None
+) -> Look:
     first, extent = await _First(source, order, tries).seen()
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from activities.downloads import staged
 from activities.downloads.staged import Rows
 from domain.downloads.excel.drawing import Drawing
+from domain.downloads.excel.limits import BookTooLarge
 from domain.downloads.excel.segments import Segment
 from domain.downloads.request import DownloadOrder
 from domain.downloads.shape import Shape
@@ -40,6 +41,10 @@ class Print:
     report: BookReport
     crc32: int
     _file: IO[bytes]
+
+    def close(self) -> None:
+        """Give its bytes up."""
+        self._file.close()
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Its bytes, once; then they are gone."""
@@ -69,12 +74,27 @@ class Press:
         return body.compressed_bytes / body.rows
 
     async def whole_book(self) -> AsyncGenerator[Print]:
-        """All tables with all their rows."""
+        """All tables with all their rows.
+
+        Raises:
+            BookTooLarge: They take more than a file may have. What is packed is given up as soon as that is certain.
+        """
+        bodies: list[TableBody] = []
         book = self._new_book()
         for table in range(len(self._shapes)):
-            body = await self._begun(book, table)
-            await self._fill(body, table, 0, await self._rows.count(table))
-        yield await _printed(book, footer=True)
+            bodies.append(await self._begun(book, table))
+            async with aclosing(self._batches(table, 0, await self._rows.count(table))) as batches:
+                async for batch in batches:
+                    await asyncio.to_thread(bodies[-1].add, batch)
+                    self._require_room(sum(body.packed_bytes for body in bodies))
+        made = await _printed(book, footer=True)
+        try:
+            # Rows under row heads are packed at the end, and the frame with its links is known by now.
+            self._require_room(made.report.bytes)
+        except BookTooLarge:
+            made.close()
+            raise
+        yield made
 
     async def books(self, segment: Segment) -> AsyncGenerator[Print]:
         """The rows of a segment; a book that would grow too large is closed before it does."""
@@ -91,6 +111,10 @@ class Press:
                 await asyncio.to_thread(body.add, batch)
                 largest = max(largest, body.compressed_bytes - before)
         yield await _printed(book, footer=segment.last)
+
+    def _require_room(self, size: int) -> None:
+        if size > self._order.file_max_bytes:
+            raise BookTooLarge(self._order.file_max_bytes)
 
     def _new_book(self) -> Workbook:
         # Workflows import the steps for their signatures, and must not pay for Arrow.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from domain import egress
 from domain.downloads.asking import Rules, Tries, Wait
+from domain.downloads.redaction import Redactor
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
@@ -37,8 +39,9 @@ def source_of(services: Services, order: DownloadOrder) -> Source:
         raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
     sealed = order.source_headers
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
-    pages = _Url(services, services.sealer.open(order.source_url), headers)
-    return Source(services.settings.downloads, pages, order.first_page)
+    url = services.sealer.open(order.source_url)
+    pages = _Url(services, url, headers)
+    return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers))
 
 
 class Pages(Protocol):
@@ -68,12 +71,16 @@ class Source:
         settings: How patient we are.
         pages: Answers them.
         first_page: What the source calls its first page.
+        redactor: Strikes what only the source may know out of quotes of its answers.
     """
 
-    def __init__(self, settings: DownloadSettings, pages: Pages, first_page: int = 0) -> None:
+    def __init__(
+        self, settings: DownloadSettings, pages: Pages, first_page: int = 0, redactor: Redactor | None = None
+    ) -> None:
         self._rules = Rules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
         self._pages = pages
         self._first_page = first_page
+        self._redactor = redactor or Redactor()
 
     async def read(self, page: int, page_size: int, parse: Callable[[bytes], T], tries: Tries | None = None) -> T:
         """Fetch a page and parse it; where that fails, again after a pause.
@@ -118,14 +125,25 @@ class Source:
             return False
         return True
 
-    async def _once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
-        body = await self._pages.body(number, page_size)
+    @contextmanager
+    def secrets_struck(self) -> Iterator[None]:
+        """Strike the caller's secrets out of faults that the body raises: they may quote what the source answered."""
         try:
-            # What is long to read must not hold up who else lives in this process.
-            return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+            yield
         except SourceFault as fault:
-            fault.doubtful = not fault.transient
+            fault.reword(self._redactor.strike(fault.record.message))
             raise
+
+    async def _once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+        # Here, too: what is remembered of a try is compared with the next one, and travels through histories.
+        with self.secrets_struck():
+            body = await self._pages.body(number, page_size)
+            try:
+                # What is long to read must not hold up who else lives in this process.
+                return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+            except SourceFault as fault:
+                fault.doubtful = not fault.transient
+                raise
 
 
 class _Inline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,7 +30,10 @@ class Rows(Protocol):
 async def batches(
     rows: Rows, table: int, first_row: int, count: int, batch_bytes: int
 ) -> AsyncGenerator[pa.RecordBatch]:
-    """Consecutive rows of a table, some thousand at a time: about as many as weigh *batch_bytes*."""
+    """Consecutive rows of a table, some thousand at a time: about as many as weigh *batch_bytes*.
+
+    A page that weighs more is parted, as a book can only end between two batches.
+    """
     # Workflows import the steps for their signatures, and must not pay for Arrow.
     from domain.downloads.sinks import arrow  # noqa: PLC0415
 
@@ -40,15 +43,22 @@ async def batches(
     left, size = count, 0
     async with aclosing(rows.pages(table, first_row)) as pages:
         async for page in pages:
-            gathered.append(page.slice(0, left))
-            left -= gathered[-1].num_rows
-            size += gathered[-1].nbytes
-            if not left or size >= batch_bytes:
-                yield arrow.joined(gathered)
-                gathered, size = [], 0
+            for part in _parted(page.slice(0, left), batch_bytes):
+                gathered.append(part)
+                left -= part.num_rows
+                size += part.nbytes
+                if not left or size >= batch_bytes:
+                    yield arrow.joined(gathered)
+                    gathered, size = [], 0
             if not left:
                 return
     raise ValueError(f"{left} of {count} rows from row {first_row} on are missing.")
+
+
+def _parted(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A page in parts of about this weight; as it is where it weighs less."""
+    rows = max(1, page.num_rows * part_bytes // max(1, page.nbytes))
+    return (page.slice(first, rows) for first in range(0, page.num_rows, rows))
 
 
 class StagedRows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.downloads import books
 from activities.downloads.staged import GatheredRows
-from domain.downloads import places, staging
+from domain.downloads import places, repeated_keys, staging
 from domain.downloads.staging import Ledger, Mark, PartRecord, Rendered, TailRecord
 from domain.downloads.steps import FetchOrder
 from infra import metrics
@@ -55,6 +55,7 @@ class Stager:
         self.marks = list(ledger.marks)
         self.row_marks = list(ledger.row_marks)
         self.has_gaps = ledger.has_gaps
+        self._repeated_keys = ledger.repeated_keys
         self._gathered: list[_Piece] = []
         self._gathered_bytes = 0
         if ledger.tail is not None:
@@ -71,7 +72,14 @@ class Stager:
         self._gather(head)
 
     async def add(
-        self, encoded: bytes, rows: int, mark: str = "", row_mark: str | None = None, *, has_gaps: bool = False
+        self,
+        encoded: bytes,
+        rows: int,
+        mark: str = "",
+        row_mark: str | None = None,
+        *,
+        has_gaps: bool = False,
+        keys_twice: Sequence[str] = (),
     ) -> None:
         """Take the next page; upload a part when enough is there, secure the rest when it is time.
 
@@ -81,7 +89,10 @@ class Stager:
             mark: What is to be remembered of it.
             row_mark: What is to be remembered of its rows, if it is one of the first pages.
             has_gaps: Whether it has fewer rows than it should, and says that more follow.
+            keys_twice: Keys that a row of it has twice.
         """
+        named = self._fetch.probe.extent.named(self.next_page)
+        self._repeated_keys = repeated_keys.merge(self._repeated_keys, keys_twice, named)
         self.rows += rows
         self.next_page += 1
         self.marks.append(mark)
@@ -173,6 +184,7 @@ class Stager:
                 "marks": self.marks[: next_page - self._fetch.pages.first],
                 "row_marks": self.row_marks[: next_page - self._fetch.pages.first],
                 "has_gaps": self.has_gaps,
+                "repeated_keys": self._repeated_keys,
             }
         )
         key = places.ledger(self._order, self.ledger.range)

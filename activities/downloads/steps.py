@@ -77,11 +77,12 @@ class DownloadSteps:
         if (activity.info().attempt > 1 or fetch.minds_gaps) and await self._is_recent(order) is False:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
-            stager = await self._stager(fetch)
+            stager, source = await self._stager(fetch), source_of(self._services, order)
             async with beating(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
-                report = await Fetching(source_of(self._services, order), stager, fetch).run(
-                    until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
-                )
+                with source.secrets_struck():
+                    report = await Fetching(source, stager, fetch).run(
+                        until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
+                    )
         extent = fetch.probe.extent
         if report.done and not report.new_columns and extent.exact and not stager.has_gaps:
             expected = plan.rows_of_range(fetch.pages, extent.total or 0, extent.page_size)

@@ -29,6 +29,7 @@ _COLUMNS: Final = {
     "create_time": BigInteger,
     "modify_time": BigInteger,
     "attempts": Text,
+    "lease": BigInteger,
 }
 _NAMES: Final = ", ".join(_COLUMNS)
 
@@ -68,6 +69,7 @@ async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -
         "create_time": [task.create_time for task in ended],
         "modify_time": [task.modify_time for task in ended],
         "attempts": [attempts.written(task) for task in ended],
+        "lease": [task.lease for task in ended],
     }
     await session.execute(_WRITE, {"type": type_, "pos": pos, "task_id": ids, **columns})
     last = {

@@ -13,6 +13,8 @@ from infra.services import Services
 BATCH = 10
 """A large job has 100,000 targets."""
 CANCELS_KEPT = timedelta(days=1)
+JOBS_KNOWN = timedelta(days=7)
+"""How long it is still said of a job that it was there, after its targets are gone."""
 
 
 class TransferHousekeeping:
@@ -28,6 +30,7 @@ class TransferHousekeeping:
         while batch := await ledger.purge(self._database, BATCH):
             purged += batch
             activity.heartbeat()
+        await ledger.forget(self._database, JOBS_KNOWN)
         await ledger.purge_cancels(self._database, CANCELS_KEPT)
         if purged:
             log.get(__name__).info("transfers_purged", jobs=purged)

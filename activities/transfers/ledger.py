@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 import asyncpg
 
-from domain.transfers.joining import JobOrder, Shard
+from domain.transfers.joining import JobOrder, JoinGroup, Lot, Retry, Roll, Shard
+from domain.transfers.request import Consignment
 from domain.transfers.states import FINAL, End, State
+from domain.transfers.steps import ShardPlace
 from infra.database import Database
 from infra.tables.transfers import ALL_TARGETS
 
@@ -33,27 +35,81 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 async def freeze(database: Database, order: JobOrder, shards: Sequence[Shard]) -> None:
     """Write shards and their targets; those that are there already stay as they are."""
     async with database.connection() as connection, connection.transaction():
+        await _write_shards(connection, await _job(connection, order), shards)
+
+
+async def _write_shards(connection: Connection, job: int, shards: Sequence[Shard]) -> None:
+    for shard in shards:
+        if await _insert_shard(connection, job, shard):
+            rows = [
+                (job, key, shard.number, agent_id, container_id, State.PENDING, 0, 0, 0, "", 0, 0)
+                for key, agent_id, container_id in shard.targets
+            ]
+            await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
+
+
+async def failed(database: Database, retry: Retry) -> list[Lot]:
+    """The targets of a job that failed and that no other job sends again, by what they want."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_FAILED, retry.job_id, retry.project_id, retry.reason)
+    lots: dict[Consignment, Lot] = {}
+    for row in rows:
+        consignment = Consignment(
+            project_id=row["project_id"],
+            signature=row["signature"],
+            user=row["target_user"],
+            folder=row["folder"],
+        )
+        lot = lots.setdefault(consignment, Lot(consignment=consignment, file_name=row["file_name"], targets=[]))
+        lot.targets.append((row["key"], row["agent_id"], row["container_id"]))
+    return list(lots.values())
+
+
+async def freeze_retry(database: Database, order: JobOrder, retry: Retry) -> list[ShardPlace]:
+    """Write the failed targets of an earlier job as shards of this one, once; they belong to no other retry then."""
+    roll = Roll(order)
+    roll.take(JoinGroup(lots=await failed(database, retry)))
+    shards = roll.shards()
+    async with database.connection() as connection, connection.transaction():
         job = await _job(connection, order)
+        written = await connection.fetch("SELECT number, signature FROM transfer_shards WHERE job = $1", job)
+        if written:
+            return [ShardPlace(number=row["number"], signature=row["signature"]) for row in written]
+        keys = [key for shard in shards for key, _, _ in shard.targets]
+        taken = {row["key"] for row in await connection.fetch(_TAKE_FAILED, retry.job_id, keys)}
         for shard in shards:
-            if await _insert_shard(connection, job, shard):
-                rows = [
-                    (job, key, shard.number, agent_id, container_id, State.PENDING, 0, 0, 0, "", 0, 0)
-                    for key, agent_id, container_id in shard.targets
-                ]
-                await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
+            shard.targets = [target for target in shard.targets if target[0] in taken]
+        shards = [shard for shard in shards if shard.targets]
+        await _write_shards(connection, job, shards)
+    return [ShardPlace(number=shard.number, signature=shard.consignment.signature) for shard in shards]
+
+
+_FAILED = """
+    SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name
+    FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
+    JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard
+    WHERE j.job_id = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+        AND ($3::text IS NULL OR t.reason = $3)
+    ORDER BY t.key
+"""
+_TAKE_FAILED = """
+    UPDATE transfer_targets t SET is_retried = true FROM transfer_jobs j
+    WHERE j.job_id = $1 AND t.job = j.id AND t.key = ANY($2::bigint[]) AND NOT t.is_retried RETURNING t.key
+"""
 
 
 async def _job(connection: Connection, order: JobOrder) -> int:
     """The job's row, made when the first of its shards comes."""
     row = await connection.fetchval(
         """
-        INSERT INTO transfer_jobs (job_id, closes_at, deadline_at, expires_at) VALUES ($1, $2, $3, $4)
+        INSERT INTO transfer_jobs (job_id, closes_at, deadline_at, expires_at, retry_of) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (job_id) DO UPDATE SET job_id = excluded.job_id RETURNING id
         """,
         order.job_id,
         order.closes_at,
         order.deadline_at,
         order.deadline_at + UNFINISHED_FOR,
+        order.retry.job_id if order.retry else None,
     )
     return int(row)
 
@@ -90,7 +146,9 @@ async def settle(database: Database, job_id: str, numbers: Sequence[int], end: E
         )
         await connection.execute(
             f"""
-            UPDATE transfer_targets t SET state = $3, reason = $4, code = $5, message = $6
+            UPDATE transfer_targets t
+            SET state = $3, reason = $4, code = coalesce($5, t.failed_code), ended_at = now(),
+                message = left($6 || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
             FROM transfer_jobs j
             WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}
             """,  # noqa: S608 - constants of ours
@@ -99,7 +157,9 @@ async def settle(database: Database, job_id: str, numbers: Sequence[int], end: E
             end.state,
             end.reason,
             end.code,
-            end.message[:MESSAGE_MAX_CHARACTERS],
+            end.message,
+            " The last try had failed: ",
+            MESSAGE_MAX_CHARACTERS,
         )
 
 
@@ -139,16 +199,26 @@ async def finish(database: Database, job_id: str, kept: timedelta) -> dict[State
 
 
 async def purge(database: Database, batch: int) -> int:
-    """Remove some jobs whose time is over, with all that is written of them; says how many."""
+    """Remove the targets of some jobs whose time is over; says of how many. The job itself stays known for a while."""
     async with database.connection() as connection, connection.transaction():
         rows = await connection.fetch(
-            "SELECT id, job_id FROM transfer_jobs WHERE expires_at <= now() ORDER BY expires_at LIMIT $1", batch
+            """
+            SELECT id, job_id FROM transfer_jobs WHERE expires_at <= now() AND purged_at IS NULL
+            ORDER BY expires_at LIMIT $1
+            """,
+            batch,
         )
         jobs, job_ids = [row["id"] for row in rows], [row["job_id"] for row in rows]
         await connection.execute("DELETE FROM transfer_targets WHERE job = ANY($1::bigint[])", jobs)
         await connection.execute("DELETE FROM transfer_cancels WHERE job_id = ANY($1::text[])", job_ids)
-        await connection.execute("DELETE FROM transfer_jobs WHERE id = ANY($1::bigint[])", jobs)
+        await connection.execute("UPDATE transfer_jobs SET purged_at = now() WHERE id = ANY($1::bigint[])", jobs)
     return len(jobs)
+
+
+async def forget(database: Database, known_for: timedelta) -> None:
+    """Remove jobs whose targets have been gone for so long: nobody is told any more that they were there."""
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", known_for)
 
 
 async def purge_cancels(database: Database, older_than: timedelta) -> None:

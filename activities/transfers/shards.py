@@ -104,10 +104,13 @@ _SEND = """
 _WRITE = f"""
     UPDATE transfer_targets t
     SET state = n.state, sending = n.sending, failures = n.failures, failed_in = n.failed_in, code = n.code,
-        reason = n.reason, message = n.message, progress = n.progress, speed = n.speed
+        reason = n.reason, message = n.message, progress = n.progress, speed = n.speed,
+        failed_code = n.failed_code, failed_message = n.failed_message,
+        ended_at = CASE WHEN n.state IN {FINAL_STATES} THEN now() END
     FROM unnest($3::bigint[], $4::text[], $5::smallint[], $6::smallint[], $7::smallint[], $8::int[], $9::text[],
-        $10::text[], $11::smallint[], $12::bigint[])
-        AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed)
+        $10::text[], $11::smallint[], $12::bigint[], $13::int[], $14::text[])
+        AS n (key, state, sending, failures, failed_in, code, reason, message, progress, speed, failed_code,
+            failed_message)
     WHERE t.job = $1 AND t.shard = $2 AND t.key = n.key AND t.state NOT IN {FINAL_STATES}
 """  # noqa: S608 - constants of ours
 
@@ -124,6 +127,8 @@ def _arrays(items: Sequence[Item]) -> list[list[Any]]:
         [item.message[:MESSAGE_MAX_CHARACTERS] for item in items],
         [item.progress for item in items],
         [item.speed for item in items],
+        [item.failed_code for item in items],
+        [item.failed_message[:MESSAGE_MAX_CHARACTERS] for item in items],
     ]
 
 
@@ -139,6 +144,8 @@ def _item(row: asyncpg.Record) -> Item:
         code=row["code"],
         reason=Reason(row["reason"]) if row["reason"] else None,
         message=row["message"],
+        failed_code=row["failed_code"],
+        failed_message=row["failed_message"],
         progress=row["progress"],
         speed=row["speed"],
     )

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.shards import ShardLedger
+from domain.transfers import shipment
 from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
 from infra import log
+from infra.database import OUTAGES
 from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable
 
 AGAIN_SECONDS = 2.0
@@ -24,13 +26,9 @@ AGAIN_SECONDS = 2.0
 GSE_MARGIN_SECONDS = 60
 """GSE's own time for a task ends after ours, so that ours is the one that is told."""
 TERMINATE_POLL_SECONDS = 0.5
+NOTE_AGAIN_SECONDS = 0.5
 
-_CANCELLED = End(state=State.FAILED, reason=Reason.CANCELLED, message="It was cancelled before it had arrived.")
-_LATE = End(
-    state=State.TIMEOUT,
-    reason=Reason.DEADLINE,
-    message="It had not arrived when the job's time was over. See whether the agent runs, then ask again.",
-)
+_CANCELLED = End(state=State.FAILED, reason=Reason.CANCELLED, message=shipment.CANCELLED)
 
 _log = log.get(__name__)
 
@@ -50,10 +48,10 @@ class Voyage:
 class Shipping:
     """One shard, from this host."""
 
-    def __init__(self, gse: GseClient, ledger: ShardLedger, shipment: Shipment, voyage: Voyage) -> None:
+    def __init__(self, gse: GseClient, ledger: ShardLedger, shard: Shipment, voyage: Voyage) -> None:
         self._gse = gse
         self._ledger = ledger
-        self._shipment = shipment
+        self._shipment = shard
         self._voyage = voyage
         self._terminated: set[int] = set()
 
@@ -85,10 +83,13 @@ class Shipping:
                 self._shipment.strand(sending, time.time())
 
     async def _give_up_cancelled(self) -> None:
+        """What is not under way ends at once; what GSE carries ends when GSE says how."""
         keys = await self._ledger.cancelled()
         items = [item for item in self._shipment.unfinished if item.key in keys]
-        if items and await self._terminate(items):
-            self._shipment.end(items, _CANCELLED)
+        self._shipment.end([item for item in items if item.due_at is not None], _CANCELLED)
+        carried = [item for item in items if item.due_at is None and not item.is_cancelling]
+        if carried and await self._terminate(carried):
+            self._shipment.cancel(carried)
 
     async def _give_up_broken(self) -> None:
         """What is sent again must not still be on its way; and what has arrived meanwhile is not sent again."""
@@ -118,14 +119,14 @@ class Shipping:
     async def _begin(self, sending: Sending, due: Sequence[Item]) -> None:
         """Ask GSE, and note what came of it: an id that was not noted is lost, and its targets are sent again."""
         try:
-            self._shipment.began(sending, await self._gse.transfer(self._order(due)))
+            self._shipment.began(sending, await self._gse.transfer(self._order(due)), time.time())
         except GseRefused as error:
             end = End(state=State.FAILED, reason=Reason.GSE_REFUSED, code=error.code, message=str(error))
             self._shipment.end(due, end)
         except GseFailure as error:
             asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
             self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
-        await self._write(sendings=True)
+        await self._write_surely()
 
     async def _ask(self, *, but: int) -> None:
         """About every GSE task but the one that has only just begun."""
@@ -159,7 +160,7 @@ class Shipping:
                     terminated = terminated or await self._terminate(self._shipment.unfinished)
                     await self._ask_late()
                     await asyncio.sleep(TERMINATE_POLL_SECONDS)
-        self._shipment.end(self._shipment.unfinished, _LATE)
+        self._shipment.end_late()
         await self._write()
 
     async def _ask_late(self) -> None:
@@ -170,19 +171,41 @@ class Shipping:
 
     async def _terminate(self, items: Sequence[Item]) -> bool:
         """Ask GSE to give targets up; whether it heard. What it refuses to give up, it does not have."""
-        for sending, some in by_sending(items, self._shipment.sendings):
-            try:
-                await self._gse.terminate(sending.task_id or "", [_agent(item, self._user) for item in some])
-            except GseRefused as error:
-                _log.warning("gse_terminate_refused", task_id=sending.task_id, error=str(error))
-            except GseFailure:
-                return False
+        try:
+            for sending, some in by_sending(items, self._shipment.sendings):
+                await self._terminate_in(sending, [_agent(item, self._user) for item in some])
+        except GseFailure:
+            return False
         return True
+
+    async def _terminate_in(self, sending: Sending, agents: Sequence[Agent]) -> None:
+        """One agent that GSE does not know spoils the call for all: what is refused is asked for in halves."""
+        try:
+            await self._gse.terminate(sending.task_id or "", agents)
+        except GseRefused as error:
+            if len(agents) == 1:
+                _log.warning("gse_terminate_refused", task_id=sending.task_id, error=str(error))
+                return
+            middle = len(agents) // 2
+            await self._terminate_in(sending, agents[:middle])
+            await self._terminate_in(sending, agents[middle:])
 
     async def _write(self, *, sendings: bool = False) -> None:
         changes = self._shipment.changes()
         if changes or sendings:
             await self._ledger.write(changes, list(self._shipment.sendings.values()) if sendings else None)
+
+    async def _write_surely(self) -> None:
+        """Write what GSE was asked for, again while the database is away: an id that is not written down is lost."""
+        changes, sendings = self._shipment.changes(), list(self._shipment.sendings.values())
+        while True:
+            try:
+                return await self._ledger.write(changes, sendings)
+            except OUTAGES as error:
+                if time.time() >= self._voyage.deadline:
+                    raise
+                _log.warning("gse_task_not_noted_yet", error=repr(error))
+                await asyncio.sleep(NOTE_AGAIN_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
         """Until the next poll; sooner if a target is due before, or the time is over."""

@@ -16,7 +16,7 @@ from activities.transfers.shipping import Shipping, Voyage
 from domain.transfers.joining import JobOrder
 from domain.transfers.shipment import Rules, Shipment
 from domain.transfers.states import Summary, summary
-from domain.transfers.steps import Berth, CancelOrder, FetchOrder, FreezeOrder, SettleOrder, ShipOrder
+from domain.transfers.steps import Berth, CancelOrder, FetchOrder, FreezeOrder, SettleOrder, ShardPlace, ShipOrder
 from infra.heartbeats import beating
 from infra.services import Services
 from infra.settings import GseSettings
@@ -50,6 +50,13 @@ class TransferSteps:
         """Write down who is in these shards."""
         await ledger.freeze(self._database, freeze.job, freeze.shards)
 
+    @activity.defn(name="transfer_freeze_retry")
+    async def freeze_retry(self, job: JobOrder) -> list[ShardPlace]:
+        """Write down the failed targets of an earlier job, to be sent again; tell in which shards."""
+        if job.retry is None:
+            raise ValueError(f"{job.job_id} is no retry")
+        return await ledger.freeze_retry(self._database, job, job.retry)
+
     @activity.defn(name="transfer_fetch")
     async def fetch(self, fetch: FetchOrder) -> Berth:
         """Have the file on this host, whole."""
@@ -65,7 +72,8 @@ class TransferSteps:
         record = ShardLedger(self._database, job.job_id, ship.number, uuid.uuid4().hex)
         async with beating(pause_seconds=SHIP_BEAT_SECONDS):
             consignment, items, sendings = await record.take_over()
-            rules = Rules(self._settings.retries, self._settings.retry_pause_seconds)
+            settings = self._settings
+            rules = Rules(settings.retries, settings.retry_pause_seconds, settings.silence_seconds)
             shipment = Shipment(items, rules, sendings)
             write = self._repository.fetch(file, ship.signature)
 

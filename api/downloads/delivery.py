@@ -32,6 +32,7 @@ LINK_MIN_SECONDS = 60
 LINK_DEFAULT_SECONDS = 24 * 3600
 LINK_MAX_SECONDS = 7 * 24 * 3600
 PARQUET_TYPE = "application/vnd.apache.parquet"
+OCTETS = "application/octet-stream"
 SEND_SECONDS = 30.0
 """How long a caller may take for a piece of a file that we send ourselves."""
 
@@ -85,6 +86,15 @@ async def file(call: Call, path: TaskPath) -> web.Response:
     return await _redirect(call, await _own(call, path.task_id))
 
 
+@routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE)
+async def file_head(call: Call, path: TaskPath) -> web.Response:
+    """Tell name, type and length of the file, without the file.
+
+    There is no redirect: the address that one leads to is good for reading alone.
+    """
+    return _head(await _own(call, path.task_id))
+
+
 @routes.post("/v1/downloads/{task_id}/link", access=Access.PROJECT, status=HTTPStatus.CREATED, problems=NO_FILE)
 async def link(call: Call, path: TaskPath, query: LinkQuery) -> MadeLink:
     """Make a link that needs no key, for browsers.
@@ -101,22 +111,13 @@ async def link(call: Call, path: TaskPath, query: LinkQuery) -> MadeLink:
 @routes.get("/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE, "link_expired": Gone})
 async def follow(call: Call, path: LinkPath) -> web.Response:
     """Follow a link: a redirect to an address that is good for five minutes."""
-    opened = links.read(_pepper(call), path.token)
-    if opened is None:
-        raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
-    if opened.expires_at <= datetime.now(UTC):
-        raise Gone("link_expired", f"This link was good until {_clock(opened.expires_at)}.", "Ask for a new one.")
-    query = (
-        select(Download)
-        .join(Project, col(Project.project_id) == Download.project_id)
-        .where(Download.task_id == opened.task_id, Download.project_id == opened.project_id)
-        .where(is_live(Project.revoked_at))
-    )
-    async with call.services.database.session() as session:
-        row = (await session.exec(query)).one_or_none()
-    if row is None:
-        raise missing(opened.task_id)
-    return await _redirect(call, file_of(row))
+    return await _redirect(call, await _linked(call, path.token))
+
+
+@routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE, "link_expired": Gone})
+async def follow_head(call: Call, path: LinkPath) -> web.Response:
+    """Tell name, type and length of the file that a link leads to."""
+    return _head(await _linked(call, path.token))
 
 
 async def stream(call: Call, task_id: str) -> web.StreamResponse:
@@ -172,6 +173,39 @@ async def _own(call: Call, task_id: str) -> File:
         await board(call).read(call.project_id, task_id)
         raise _unfinished()
     return file_of(row)
+
+
+async def _linked(call: Call, token: str) -> File:
+    """The file that a link opens."""
+    opened = links.read(_pepper(call), token)
+    if opened is None:
+        raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
+    if opened.expires_at <= datetime.now(UTC):
+        raise Gone("link_expired", f"This link was good until {_clock(opened.expires_at)}.", "Ask for a new one.")
+    query = (
+        select(Download)
+        .join(Project, col(Project.project_id) == Download.project_id)
+        .where(Download.task_id == opened.task_id, Download.project_id == opened.project_id)
+        .where(is_live(Project.revoked_at))
+    )
+    async with call.services.database.session() as session:
+        row = (await session.exec(query)).one_or_none()
+    if row is None:
+        raise missing(opened.task_id)
+    return file_of(row)
+
+
+def _head(found: File) -> web.Response:
+    """What the store says of the file to who reads it."""
+    return web.Response(
+        headers={
+            "Accept-Ranges": "bytes",
+            "Content-Disposition": content_disposition(found.stored.name),
+            "Content-Length": str(found.stored.bytes),
+            "Content-Type": found.content_type,
+            "ETag": f'"{found.stored.etag}"',
+        }
+    )
 
 
 async def _redirect(call: Call, found: File) -> web.Response:

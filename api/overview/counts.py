@@ -51,7 +51,8 @@ _UNSENT = """
     SELECT j.id, s.project_id, count(*) AS failed, min(j.finished_at) AS failed_at
     FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
         JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
-    WHERE j.id = ANY($1::bigint[]) AND t.state IN ('Failed', 'Timeout') GROUP BY j.id, s.project_id
+    WHERE j.id = ANY($1::bigint[]) AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+    GROUP BY j.id, s.project_id
 """
 _SLICES = """
     SELECT p.project_id, count(*) FILTER (WHERE failed_at IS NULL AND holder IS NOT NULL) AS running,

@@ -18,7 +18,7 @@ Place: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
 _COLUMNS = """task_id, type, user_id, priority, status, stage, crt_retry_num, content, schedule_log, refs, order_time,
-    create_time, modify_time, attempts"""
+    create_time, modify_time, attempts, lease"""
 _FIND = f"SELECT {_COLUMNS} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
 _LIST = f"""
     SELECT {_COLUMNS} FROM tasks_archive
@@ -93,5 +93,6 @@ def _task(row: asyncpg.Record) -> Task:
         order_time=row["order_time"],
         create_time=row["create_time"],
         modify_time=row["modify_time"],
+        lease=row["lease"],
         attempts=attempts.from_archive(row["attempts"]),
     )

@@ -167,8 +167,9 @@ async def _code_of_ended(here: Desk, task_id: str, setting: Setting) -> str:
     ended = await here.archive.task(task_id)
     if ended is None:
         return Code.MISSING
+    is_holder = setting.lease in (None, ended.lease)
     given = ((setting.stage, ended.stage), (setting.content, ended.content), (setting.log, ended.log))
-    is_same = setting.status == ended.status and all(said in (None, is_) for said, is_ in given)
+    is_same = is_holder and setting.status == ended.status and all(said in (None, is_) for said, is_ in given)
     return Code.SAME if is_same else Code.FINAL
 
 

@@ -20,9 +20,10 @@ class Joined(Answer):
     job_id: str
 
 
-class JoinedTarget(Joined):
+class JoinedTarget(Answer):
     """One of many."""
 
+    task_id: str
     target_agent_id: str
     target_container_id: str
 
@@ -30,6 +31,7 @@ class JoinedTarget(Joined):
 class JoinedTargets(Answer):
     """Many requests that will be carried out, in the order in which they were sent."""
 
+    job_id: str
     tasks: list[JoinedTarget]
 
 
@@ -42,13 +44,27 @@ class Standing(Answer):
     message: str = Field(default="", description="the same for people, and what to do")
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
+    cancelling: bool = Field(default=False, description="whether it was cancelled and has not ended yet")
+    sent_at: AwareDatetime | None = Field(default=None, description="when GSE took it, the last time")
+    ended_at: AwareDatetime | None = None
 
 
-class TaskAnswer(Standing):
-    """Where a task stands: where its target does."""
+class TaskStanding(Standing):
+    """Where a target stands, and what it is; what it is can be told when its window has ended."""
+
+    target_agent_id: str | None = None
+    target_container_id: str | None = None
+    signature: str | None = None
+    file_name: str | None = None
+    gse_task_id: str | None = Field(default=None, description="GSE's own id of the task that carries it, the last one")
+
+
+class TaskAnswer(TaskStanding):
+    """Where a task stands: where its target does. Fields of the target are null while its window is open."""
 
     task_id: str
     job_id: str
+    window_closes_at: AwareDatetime = Field(description="until then targets join the job; then it begins")
 
 
 class TargetAnswer(Standing):
@@ -85,12 +101,22 @@ class JobSummary(Answer):
     closes_at: AwareDatetime = Field(description="until when targets join")
     deadline_at: AwareDatetime = Field(description="what is not done then ends as Timeout")
     finished_at: AwareDatetime | None = None
+    retry_of: str | None = Field(default=None, description="the job whose failed targets this one sends again")
+
+
+class RetriedJob(Answer):
+    """A job that sends failed targets again."""
+
+    job_id: str
+    retry_of: str
+    targets: int = Field(description="how many had failed when it was asked for")
 
 
 class JobAnswer(JobSummary):
     """Where a job stands, with a page of its targets."""
 
     troubles: list[Trouble] = Field(default=[], description="why targets did not get the file, the most frequent first")
+    retries: list[str] = Field(default=[], description="jobs that send targets of this one again, the first one first")
     targets: list[TargetAnswer] = Field(description="a page of them; none before the window has ended")
     next_cursor: str | None = Field(
         default=None, description="send this as `cursor` for the next page; null on the last"
@@ -103,6 +129,7 @@ def summarised(
     closes_at: datetime,
     deadline_at: datetime,
     finished_at: datetime | None = None,
+    retry_of: str | None = None,
 ) -> dict[str, Any]:
     """What a job's summary holds."""
     whole = summary(counts)
@@ -117,4 +144,5 @@ def summarised(
         "closes_at": closes_at,
         "deadline_at": deadline_at,
         "finished_at": finished_at,
+        "retry_of": retry_of,
     }

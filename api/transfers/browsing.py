@@ -50,4 +50,4 @@ def _collecting(call: Call, waiting: Waiting) -> JobSummary:
 
 
 def _written(row: ListedRow, counts: dict[State, int]) -> JobSummary:
-    return JobSummary(**summarised(row.job, counts, row.closes_at, row.deadline_at, row.finished_at))
+    return JobSummary(**summarised(row.job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of))

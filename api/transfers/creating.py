@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
 
 from api.routes import Access, Call
 from api.transfers.answers import Joined, JoinedTarget, JoinedTargets
+from api.transfers.joins import WINDOW_FULL
 from api.transfers.requests import NewTransfer, NewTransfers, WantedFile
 from api.transfers.room import desk, routes
-from domain.faults import Invalid
+from domain.faults import Exhausted, Invalid
 from domain.transfers import ids
 from domain.transfers.ids import Job
-from domain.transfers.joining import GROUP_TARGETS_MAX, Lot
+from domain.transfers.joining import Lot
 from domain.transfers.request import JOB_ID_MAX_BYTES, Consignment, File
 
 TOO_LONG = "file_path_too_long"
+_PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted}
 
 
-@routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems={TOO_LONG: Invalid})
+@routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
 async def create(call: Call, body: NewTransfer) -> Joined:
     """Bring a file to a target.
 
@@ -27,47 +28,38 @@ async def create(call: Call, body: NewTransfer) -> Joined:
     ends. The answer means that the request will be carried out, whatever dies; ask `GET /v1/transfers/{task_id}` how it
     goes. The same target asked for twice in one window gets the file once, and both tasks tell of it.
     """
-    ((task_id, job_id),) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
+    job_id, (task_id,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
     return Joined(task_id=task_id, job_id=job_id)
 
 
-@routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems={TOO_LONG: Invalid})
+@routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
 async def create_many(call: Call, body: NewTransfers) -> JoinedTargets:
     """Bring a file to many targets.
 
-    As many single requests, in one. Each target has a task of its own, in the order of the request; if the window ends
-    in the middle, the rest is in the next job.
+    As many single requests, in one, and all in one job. Each target has a task of its own, in the order of the request.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
-    joined = zip(await _join(call, body, targets), targets, strict=True)
+    job_id, task_ids = await _join(call, body, targets)
     return JoinedTargets(
+        job_id=job_id,
         tasks=[
-            JoinedTarget(task_id=task_id, job_id=job_id, target_agent_id=agent_id, target_container_id=container_id)
-            for (task_id, job_id), (agent_id, container_id) in joined
-        ]
+            JoinedTarget(task_id=task_id, target_agent_id=agent_id, target_container_id=container_id)
+            for task_id, (agent_id, container_id) in zip(task_ids, targets, strict=True)
+        ],
     )
 
 
-async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Join, and wait until that is durable; the ids of task and job of each target."""
-    file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.file_path)
+async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
+    """Join, and wait until that is durable; the id of the job, and that of each target's task."""
+    file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
     _check_length(file)
     consignment = Consignment(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
     )
     keyed = [(ids.target_key(consignment, *target), *target) for target in targets]
-    lots = [
-        Lot(consignment=consignment, file_name=body.file_name, targets=keyed[start : start + GROUP_TARGETS_MAX])
-        for start in range(0, len(keyed), GROUP_TARGETS_MAX)
-    ]
     here = desk(call)
-    joins = [here.joins.join(file, lot) for lot in lots]
-    buckets = await asyncio.gather(*joins) if len(joins) > 1 else [await joins[0]]
-    return [
-        (here.new_task_id(file, bucket, key, call.project_id), str(Job(file, bucket)))
-        for lot, bucket in zip(lots, buckets, strict=True)
-        for key, _, _ in lot.targets
-    ]
+    bucket = await here.joins.join(file, Lot(consignment=consignment, file_name=body.file_name, targets=keyed))
+    return str(Job(file, bucket)), [here.new_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
 
 
 def _check_length(file: File) -> None:

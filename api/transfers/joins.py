@@ -1,7 +1,8 @@
 """Joining, in groups: requests for one file wait a few milliseconds for each other and are handed over together.
 
 One group of a file is under way at a time. Its id makes it safe to hand it over again when nobody knows whether it
-arrived; a window that has ended answers so, and the group goes into the next one.
+arrived; a window that has ended answers so, and the group goes into the next one. What a window has no room for goes
+into the next one alone.
 """
 
 from __future__ import annotations
@@ -25,9 +26,20 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain.faults import Exhausted
 from domain.transfers import ids, joining
 from domain.transfers.ids import Job
-from domain.transfers.joining import GROUP_TARGETS_MAX, GROUPS_MAX, JobOrder, JoinGroup, JoinReply, Lot
+from domain.transfers.joining import (
+    CONSIGNMENTS_MAX,
+    GROUP_TARGETS_MAX,
+    GROUPS_MAX,
+    TARGETS_MAX,
+    JobOrder,
+    JoinGroup,
+    JoinReply,
+    Lot,
+    Retry,
+)
 from domain.transfers.request import Consignment, File
 from domain.transfers.states import State
 from domain.transfers.steps import JobStatus
@@ -45,6 +57,8 @@ PATIENCE_SECONDS = 30.0
 AGAIN_SECONDS = 0.05
 WINDOWS_MAX = 40
 """So many windows ahead a group may be sent on; if all are closed, a clock is wrong."""
+FULL_WINDOWS_MAX = 4
+"""So many windows may have no room for a request; then it is refused."""
 
 _OUTAGES = (
     RPCStatusCode.UNAVAILABLE,
@@ -59,6 +73,9 @@ _OUTAGES = (
 Handle: TypeAlias = WorkflowHandle[TransferJob, JobStatus]
 
 _log = log.get(__name__)
+
+
+WINDOW_FULL = "window_full"
 
 
 class NotJoined(ConnectionError):
@@ -82,7 +99,7 @@ class _Lane:
     full: asyncio.Event = field(default_factory=asyncio.Event)
     targets: int = 0
     bucket: int = 0
-    """The first window that is not known to be closed."""
+    """The first window that is not known to be closed, or to take no more groups."""
     groups: int = 0
     """How many groups that window has taken, as it said last; 0 where it was not asked yet."""
     crowd: int = 0
@@ -98,8 +115,12 @@ class _Lane:
     def take(self) -> list[_Waiting]:
         """The next group: in order, and not more than one message carries."""
         group: list[_Waiting] = []
+        consignments: set[Consignment] = set()
         room = GROUP_TARGETS_MAX
         while self.waiting and (not group or len(self.waiting[0].lot.targets) <= room):
+            consignments.add(self.waiting[0].lot.consignment)
+            if len(consignments) > CONSIGNMENTS_MAX:
+                break
             waiting = self.waiting.popleft()
             self.targets -= len(waiting.lot.targets)
             room -= len(waiting.lot.targets)
@@ -124,6 +145,7 @@ class Joins:
 
         Raises:
             NotJoined: The engine or its workers did not answer in time.
+            Exhausted: No window near has room for it.
         """
         lane = self._lanes.get(file)
         if lane is None:
@@ -138,16 +160,17 @@ class Joins:
         while lane.waiting:
             await self._gather(lane)
             group = lane.take()
+            lots = _grouped(group)
             try:
-                bucket = await self._hand_over(lane, _grouped(group))
+                buckets = await self._hand_over(lane, list(lots.values()))
             except Exception as error:  # noqa: BLE001 - every caller is told, whatever it was
                 for waiting in group:
                     if not waiting.bucket.done():
                         waiting.bucket.set_exception(error)
             else:
+                found = dict(zip(lots, buckets, strict=True))
                 for waiting in group:
-                    if not waiting.bucket.done():
-                        waiting.bucket.set_result(bucket)
+                    self._tell(waiting, found[waiting.lot.consignment])
         del self._lanes[lane.file]
 
     async def _gather(self, lane: _Lane) -> None:
@@ -160,26 +183,55 @@ class Joins:
         except TimeoutError:
             return
 
-    async def _hand_over(self, lane: _Lane, group: JoinGroup) -> int:
-        if not group.lots:
-            return lane.bucket
+    def _tell(self, waiting: _Waiting, bucket: int | None) -> None:
+        if waiting.bucket.done():
+            return
+        if bucket is None:
+            waiting.bucket.set_exception(_full(self._settings.window_seconds))
+        else:
+            waiting.bucket.set_result(bucket)
+
+    async def _hand_over(self, lane: _Lane, lots: list[Lot]) -> list[int | None]:
+        """Hand lots over to the first windows that take them; returns the window of each, None where none near did."""
+        buckets: list[int | None] = [None] * len(lots)
+        left = list(range(len(lots)))
         until = time.monotonic() + PATIENCE_SECONDS
         group_id = uuid.uuid4().hex
         if (now := self._bucket_now()) > lane.bucket:
             lane.bucket, lane.groups = now, 0
-        for _ in range(WINDOWS_MAX):
-            reply = await self._answer(lane, group, group_id, until)
-            if reply and reply.joined:
-                lane.groups = reply.groups
-                return lane.bucket
-            lane.bucket, lane.groups = lane.bucket + 1, 0
-        raise NotJoined(f"{WINDOWS_MAX} windows in a row are closed; compare the clocks of API and engine")
+        bucket, closed, full = lane.bucket, 0, 0
+        while left and full < FULL_WINDOWS_MAX:
+            group = JoinGroup(lots=[lots[place] for place in left])
+            reply = await self._answer(lane, bucket, group, group_id, until)
+            if reply is None or not reply.is_open:
+                closed += 1
+                if closed == WINDOWS_MAX:
+                    raise NotJoined(f"{WINDOWS_MAX} windows in a row are closed; compare the clocks of API and engine")
+            else:
+                refused = [left[place] for place in reply.refused]
+                for place in set(left) - set(refused):
+                    buckets[place] = bucket
+                left, full = refused, full + 1
+            self._learn(lane, bucket, reply)
+            bucket += 1
+        return buckets
 
-    async def _answer(self, lane: _Lane, group: JoinGroup, group_id: str, until: float) -> JoinReply | None:
+    def _learn(self, lane: _Lane, bucket: int, reply: JoinReply | None) -> None:
+        """A window that takes nobody any more is not asked again; one that only some were too many for, is."""
+        if bucket != lane.bucket:
+            return
+        if reply is None or not reply.is_open or reply.groups >= GROUPS_MAX:
+            lane.bucket, lane.groups = bucket + 1, 0
+        else:
+            lane.groups = reply.groups
+
+    async def _answer(
+        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, until: float
+    ) -> JoinReply | None:
         """What the job says, asked until it says something; None if it is over."""
         while True:
             try:
-                return await self._ask(lane, group, group_id)
+                return await self._ask(lane, bucket, group, group_id)
             except (RPCError, UpdateLost) as error:
                 if isinstance(error, RPCError) and error.status not in _OUTAGES:
                     raise
@@ -188,15 +240,15 @@ class Joins:
                 _log.warning("join_repeated", error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _ask(self, lane: _Lane, group: JoinGroup, group_id: str) -> JoinReply | None:
+    async def _ask(self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str) -> JoinReply | None:
         try:
-            if lane.groups:
-                handle: Handle = self._engine.get_workflow_handle(str(Job(lane.file, lane.bucket)))
+            if lane.groups and bucket == lane.bucket:
+                handle: Handle = self._engine.get_workflow_handle(str(Job(lane.file, bucket)))
                 return await handle.execute_update(TransferJob.join, group, id=group_id, rpc_timeout=ANSWER_TIMEOUT)
             return await self._engine.execute_update_with_start_workflow(
                 TransferJob.join,
                 group,
-                start_workflow_operation=self._start(lane),
+                start_workflow_operation=self._start(Job(lane.file, bucket)),
                 id=group_id,
                 rpc_timeout=ANSWER_TIMEOUT,
             )
@@ -207,10 +259,30 @@ class Joins:
                 return None
             raise
 
-    def _start(self, lane: _Lane) -> WithStartWorkflowOperation[TransferJob, JobStatus]:
+    async def retry(self, job: Job, retry: Retry) -> bool:
+        """Begin a job of targets that failed, at once; whether there was none of that name before."""
+        order = self._order(job).model_copy(update={"retry": retry, **self._from_now()})
+        try:
+            await self._engine.start_workflow(
+                TransferJob.run,
+                order,
+                id=order.job_id,
+                task_queue=transfers.QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                search_attributes=_attributes(),
+                static_summary=f"{job.file.path} to hosts again"[:200],
+            )
+        except WorkflowAlreadyStartedError:
+            return False
+        return True
+
+    def _from_now(self) -> dict[str, datetime]:
+        now = datetime.now(UTC)
+        return {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
+
+    def _start(self, job: Job) -> WithStartWorkflowOperation[TransferJob, JobStatus]:
         """The job's workflow, unless it runs already; one that is over is not started again."""
-        order = self._order(Job(lane.file, lane.bucket))
-        attributes = [SearchAttributePair(temporal.ROOM, ROOM), SearchAttributePair(temporal.STATE, State.PENDING)]
+        order = self._order(job)
         return WithStartWorkflowOperation(
             TransferJob.run,
             order,
@@ -219,8 +291,8 @@ class Joins:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             task_timeout=TASK_TIMEOUT,
-            search_attributes=TypedSearchAttributes(attributes),
-            static_summary=f"{lane.file.path} to many hosts"[:200],
+            search_attributes=_attributes(),
+            static_summary=f"{job.file.path} to many hosts"[:200],
         )
 
     def _order(self, job: Job) -> JobOrder:
@@ -240,7 +312,23 @@ class Joins:
         return ids.bucket_at(time.time(), self._settings.window_seconds)
 
 
-def _grouped(group: list[_Waiting]) -> JoinGroup:
+def _attributes() -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [SearchAttributePair(temporal.ROOM, ROOM), SearchAttributePair(temporal.STATE, State.PENDING)]
+    )
+
+
+def _full(window_seconds: int) -> Exhausted:
+    return Exhausted(
+        WINDOW_FULL,
+        f"The next {FULL_WINDOWS_MAX} windows of this file are full: a window takes {TARGETS_MAX:,} targets, and "
+        f"{CONSIGNMENTS_MAX} different combinations of project, signature, target_user and target_file_dir.",
+        f"Ask again in {window_seconds} s, or use fewer users and folders for one file.",
+        retry_after_seconds=window_seconds,
+    )
+
+
+def _grouped(group: list[_Waiting]) -> dict[Consignment, Lot]:
     """The requests of a group, with those that want the same put together."""
     lots: dict[Consignment, Lot] = {}
     for waiting in group:
@@ -249,4 +337,4 @@ def _grouped(group: list[_Waiting]) -> JoinGroup:
         if lot is None:
             lot = lots[wanted.consignment] = Lot(consignment=wanted.consignment, file_name=wanted.file_name, targets=[])
         lot.targets.extend(wanted.targets)
-    return JoinGroup(lots=list(lots.values()))
+    return lots

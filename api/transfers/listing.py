@@ -29,7 +29,7 @@ _COLLECTING = "HaulageRoom = 'transfers' AND ExecutionStatus = 'Running' AND Hau
 
 # By the key: jobs are written down in the order of their windows.
 _JOBS = """
-    SELECT j.id, j.job_id, j.closes_at, j.deadline_at, j.finished_at FROM transfer_jobs j
+    SELECT j.id, j.job_id, j.closes_at, j.deadline_at, j.finished_at, j.retry_of FROM transfer_jobs j
     WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
         AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
         AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
@@ -51,6 +51,7 @@ class ListedRow:
     closes_at: datetime
     deadline_at: datetime
     finished_at: datetime | None
+    retry_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Listing:
             rows = await connection.fetch(_JOBS, before, project_id, search, ended, limit)
         read = ((row, ids.read_job(row["job_id"])) for row in rows)
         return [
-            ListedRow(row["id"], job, row["closes_at"], row["deadline_at"], row["finished_at"])
+            ListedRow(row["id"], job, row["closes_at"], row["deadline_at"], row["finished_at"], row["retry_of"])
             for row, job in read
             if job
         ]

@@ -34,12 +34,44 @@ FOUND = """
     SELECT n.job_id, n.key, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
     CROSS JOIN LATERAL (
-        SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, j.expires_at
+        SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.ended_at,
+            s.signature, s.file_name, j.expires_at, sent.*,
+            t.ended_at IS NULL AND EXISTS (
+                SELECT FROM transfer_cancels c
+                WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
+            ) AS cancelling
         FROM transfer_jobs j
         JOIN transfer_targets t ON t.job = j.id AND t.key = n.key
         JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard AND s.project_id = n.project_id
+        LEFT JOIN LATERAL (
+            SELECT each ->> 'task_id' AS gse_task_id, to_timestamp((each ->> 'sent_at')::float8) AS sent_at
+            FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
+        ) sent ON true
         WHERE j.job_id = n.job_id LIMIT 1
     ) found
+"""
+_CANCELLED = """
+    SELECT n.job_id, n.key, n.project_id
+    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
+    WHERE EXISTS (
+        SELECT FROM transfer_cancels c
+        WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
+    )
+"""
+_RETRIES = """
+    SELECT j.job_id FROM transfer_jobs j WHERE j.retry_of = $1 AND EXISTS (
+        SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
+    ) ORDER BY j.id
+"""
+_FAILED = """
+    SELECT count(*) FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+        AND ($3::text IS NULL OR t.reason = $3)
+"""
+_JOB = """
+    SELECT j.* FROM transfer_jobs j WHERE j.job_id = $1 AND EXISTS (
+        SELECT FROM transfer_shards s WHERE s.job = j.id AND ($2::text IS NULL OR s.project_id = $2)
+    )
 """
 # One of the messages stands for all of a kind.
 _COUNTS = """
@@ -48,9 +80,17 @@ _COUNTS = """
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code
 """
 _TARGETS = """
-    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
-        s.signature, s.target_user, s.folder, s.file_name
+    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.ended_at,
+        s.signature, s.target_user, s.folder, s.file_name, sent.sent_at,
+        t.ended_at IS NULL AND EXISTS (
+            SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
+            WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)
+        ) AS cancelling
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    LEFT JOIN LATERAL (
+        SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at
+        FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
+    ) sent ON true
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND t.key > $3
         AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
@@ -68,6 +108,7 @@ class JobRow:
     deadline_at: datetime
     finished_at: datetime | None
     expires_at: datetime
+    retry_of: str | None
     ends: Sequence[asyncpg.Record]
     """How many targets stand where, and why."""
 
@@ -98,6 +139,7 @@ class Lookup:
         self._engine = services.engine
         self._looks: dict[str, asyncio.Task[bool]] = {}
         self._targets = Gathered(self._find, TARGETS_AT_A_TIME)
+        self._cancelled = Gathered(self._find_cancelled, TARGETS_AT_A_TIME)
         # Of jobs that are over: to count 50,000 targets for each page of them would take longer than the page.
         self._ends: Kept[tuple[int, str | None], Sequence[asyncpg.Record]] = Kept()
 
@@ -111,17 +153,45 @@ class Lookup:
             rows = await connection.fetch(FOUND, job_ids, keys, project_ids)
         return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
 
+    async def is_cancelled(self, job_id: str, key: int, project_id: str) -> bool:
+        """Whether a target is no longer wanted, or was not when it ended."""
+        return await self._cancelled.ask((job_id, key, project_id)) is not None
+
+    async def _find_cancelled(self, wanted: Sequence[Wanted]) -> dict[Wanted, asyncpg.Record]:
+        job_ids, keys, project_ids = zip(*wanted, strict=True)
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_CANCELLED, job_ids, keys, project_ids)
+        return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
+
+    async def retries(self, job_id: str, project_id: str | None) -> list[str]:
+        """The jobs that send a project's targets of this one again, the first one first."""
+        async with self._database.connection() as connection:
+            return [row["job_id"] for row in await connection.fetch(_RETRIES, job_id, project_id)]
+
+    async def failed(self, job: int, project_id: str, reason: Reason | None) -> int:
+        """How many targets of a project failed, and are not sent again by another job."""
+        async with self._database.connection() as connection:
+            return int(await connection.fetchval(_FAILED, job, project_id, reason))
+
     async def job(self, job_id: str, project_id: str | None) -> JobRow | None:
         """What is written of a job, if the project has targets in it; None is for all projects."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow("SELECT * FROM transfer_jobs WHERE job_id = $1", job_id)
+            row = await connection.fetchrow(_JOB, job_id, project_id)
             known = self._ends.get((row["id"], project_id)) if row else None
             found = known or (await connection.fetch(_COUNTS, row["id"], project_id) if row else [])
-        if row is None or not found:
+        if row is None:
             return None
-        if row["finished_at"] is not None and not known:
+        if row["finished_at"] is not None and row["purged_at"] is None and not known:
             self._ends.keep((row["id"], project_id), found)
-        return JobRow(row["id"], row["closes_at"], row["deadline_at"], row["finished_at"], row["expires_at"], found)
+        return JobRow(
+            id=row["id"],
+            closes_at=row["closes_at"],
+            deadline_at=row["deadline_at"],
+            finished_at=row["finished_at"],
+            expires_at=row["expires_at"],
+            retry_of=row["retry_of"],
+            ends=found,
+        )
 
     async def targets(
         self, job: int, project_id: str | None, which: Which, after: int, limit: int

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from api.models import Request
 from api.routes import Access, Call
-from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer, Trouble, summarised
+from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer, TaskStanding, Trouble, summarised
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.lookup import JobRow, Which, is_over
 from api.transfers.room import JobPath, TaskPath, desk, missing, routes
@@ -47,7 +47,8 @@ class Wanted(Request):
 async def read_job(call: Call, path: JobPath, query: Wanted) -> JobAnswer:
     """Tell where a job stands.
 
-    It counts your project's targets only. Half an hour after the job's end its state is forgotten.
+    It counts your project's targets only. Half an hour after the job's end its state is forgotten; for seven days more
+    the answer is that it was there.
     """
     job = ids.read_job(path.job_id)
     if job is None:
@@ -74,11 +75,16 @@ async def read(call: Call, path: TaskPath) -> TaskAnswer:
     is forgotten.
     """
     task = desk(call).task(call, path.task_id)
-    standing = await stand(call, task.job, task.target_key)
-    return TaskAnswer(task_id=path.task_id, job_id=str(task.job), **standing.model_dump())
+    return task_answer(call, path.task_id, task.job, await stand(call, task.job, task.target_key))
 
 
-async def stand(call: Call, job: Job, key: int) -> Standing:
+def task_answer(call: Call, task_id: str, job: Job, standing: TaskStanding) -> TaskAnswer:
+    """What is told of a task whose target stands so."""
+    closes_at = datetime.fromtimestamp(ids.closes_at(job.bucket, desk(call).window_seconds), UTC)
+    return TaskAnswer(task_id=task_id, job_id=str(job), window_closes_at=closes_at, **standing.model_dump())
+
+
+async def stand(call: Call, job: Job, key: int) -> TaskStanding:
     """Where a target stands that has joined: its id proves that.
 
     Raises:
@@ -88,16 +94,28 @@ async def stand(call: Call, job: Job, key: int) -> Standing:
     windows_ahead = job.bucket - ids.bucket_at(time.time(), here.window_seconds)
     # Further ahead lie only jobs from before somebody changed the length of windows.
     if 0 <= windows_ahead <= WINDOWS_MAX:
-        return Standing(status=State.PENDING)
+        return await _pending(call, job, key)
     row = await here.lookup.target(str(job), key, call.project_id)
     if row is None:
         if await here.lookup.is_running(str(job)):
-            return Standing(status=State.PENDING)
+            return await _pending(call, job, key)
         # It may have been written down, and its job may even have ended, between the two questions.
         row = await here.lookup.target(str(job), key, call.project_id)
     if row is None or is_over(row["expires_at"]):
         raise gone("task")
-    return _standing(row)
+    return TaskStanding(
+        target_agent_id=row["agent_id"],
+        target_container_id=row["container_id"],
+        signature=row["signature"],
+        file_name=row["file_name"],
+        gse_task_id=row["gse_task_id"],
+        **_standing(row).model_dump(),
+    )
+
+
+async def _pending(call: Call, job: Job, key: int) -> TaskStanding:
+    cancelling = await desk(call).lookup.is_cancelled(str(job), key, call.project_id)
+    return TaskStanding(status=State.PENDING, cancelling=cancelling)
 
 
 def gone(what: str) -> Gone:
@@ -112,7 +130,7 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
     deadline_at = closes_at + timedelta(seconds=settings.timeout_seconds)
     count = await desk(call).lookup.joined(str(job), call.scope)
     if not count:
-        raise gone("job") if deadline_at < datetime.now(UTC) else _no_job()
+        raise _no_job()
     known = summarised(job, {State.PENDING: count}, closes_at, deadline_at)
     return JobAnswer(**known, targets=[])
 
@@ -123,7 +141,8 @@ async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> Job
     found = await desk(call).lookup.targets(row.id, call.scope, which, after, query.limit + 1)
     shown = found[: query.limit]
     return JobAnswer(
-        **summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at),
+        **summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of),
+        retries=await desk(call).lookup.retries(str(job), call.scope),
         troubles=_troubles(row.ends),
         targets=[_target(each) for each in shown],
         next_cursor=str(shown[-1]["key"]) if len(found) > len(shown) else None,
@@ -165,6 +184,9 @@ def _standing(row: asyncpg.Record) -> Standing:
         message=row["message"],
         progress=row["progress"],
         speed=row["speed"],
+        cancelling=row["cancelling"],
+        sent_at=row["sent_at"],
+        ended_at=row["ended_at"],
     )
 
 

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 
+from pydantic import Field
+
+from api.models import Request
 from api.routes import Access, Call
-from api.transfers.answers import JobAnswer, TaskAnswer
-from api.transfers.reading import EXPIRED, Wanted, read_job, stand
-from api.transfers.room import JobPath, TaskPath, desk, routes
-from domain.faults import Gone, Missing
+from api.transfers.answers import JobAnswer, RetriedJob, TaskAnswer
+from api.transfers.lookup import is_over
+from api.transfers.reading import EXPIRED, Wanted, gone, read_job, stand, task_answer
+from api.transfers.room import JobPath, TaskPath, desk, missing, routes
+from domain.faults import Conflict, Gone, Missing
+from domain.transfers import ids
+from domain.transfers.joining import Retry
+from domain.transfers.states import Reason
+
+NOTHING_FAILED = "nothing_failed"
+RETRIES_MAX = 100
+"""Of one window's job, retries of retries included."""
+
+
+class RetryWanted(Request):
+    """Which failed targets are sent again."""
+
+    reason: Reason | None = Field(default=None, description="only those that failed for this reason")
+
 
 _PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
 
@@ -45,6 +64,22 @@ async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
     return await _cancel(call, path)
 
 
+@routes.post(
+    "/v1/transfers/jobs/{job_id}/retry",
+    access=Access.PROJECT,
+    slashes="job_id",
+    status=HTTPStatus.ACCEPTED,
+    problems=_PROBLEMS | {NOTHING_FAILED: Conflict},
+)
+async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
+    """Send failed targets again.
+
+    All targets of your project in this job that failed or ran out of time, or those of one reason, are sent again at
+    once by a job of their own. Each is sent again by one job only: what fails there, too, is retried there.
+    """
+    return await _retry_job(call, path, body)
+
+
 async def _cancel_job(call: Call, path: JobPath) -> JobAnswer:
     answer = await read_job(call, path, Wanted())
     if not answer.status.final:
@@ -55,10 +90,36 @@ async def _cancel_job(call: Call, path: JobPath) -> JobAnswer:
     return answer
 
 
+async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
+    here, job = desk(call), ids.read_job(path.job_id)
+    if job is None:
+        raise missing("job", "Check the id, and whether your project has targets in it.")
+    row = await here.lookup.job(path.job_id, call.project_id)
+    if row is None:
+        raise missing("job", "Check the id, and whether your project has targets in it.")
+    if is_over(row.expires_at):
+        raise gone("job")
+    count = await here.lookup.failed(row.id, call.project_id, body.reason)
+    if not count:
+        raise Conflict(
+            NOTHING_FAILED,
+            f"No target of {path.job_id} has failed{f' for the reason {body.reason}' if body.reason else ''}, or "
+            "another job sends them again already.",
+            "See `counts`, `troubles` and `retries` of the job.",
+        )
+    retry = Retry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    for number in range(1, RETRIES_MAX + 1):
+        again = replace(job, retry=number)
+        if await here.joins.retry(again, retry):
+            return RetriedJob(job_id=str(again), retry_of=path.job_id, targets=count)
+    raise Conflict(NOTHING_FAILED, f"{path.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
+
+
 async def _cancel(call: Call, path: TaskPath) -> TaskAnswer:
     here = desk(call)
     task = here.task(call, path.task_id)
     standing = await stand(call, task.job, task.target_key)
     if not standing.status.final:
         await here.lookup.cancel(str(task.job), call.project_id, task.target_key)
-    return TaskAnswer(task_id=path.task_id, job_id=str(task.job), **standing.model_dump())
+        standing = standing.model_copy(update={"cancelling": True})
+    return task_answer(call, path.task_id, task.job, standing)

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from domain.downloads import pages
-from domain.downloads.flat import Finder
+from domain.downloads.flat import Finder, Uneven
 from domain.downloads.shape import Shape, ShapedReader
 from domain.downloads.sinks import Sink
 from domain.faults import SourceFault
@@ -25,6 +25,8 @@ class EncodedPage:
     """Whether the answer says that more pages follow, however few rows this one has."""
     row_mark: str | None = None
     """What is to be remembered of its rows, if it is one of the first pages."""
+    repeated_keys: tuple[str, ...] = ()
+    """Keys that a row has twice."""
 
     @property
     def digest(self) -> str:
@@ -50,9 +52,10 @@ class PageEncoder:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns.
         """
-        return self._at_once(body) or self._by_cells(body)
+        found = self._at_once(body)
+        return found if isinstance(found, EncodedPage) else self._by_cells(body, found)
 
-    def _at_once(self, body: bytes) -> EncodedPage | None:
+    def _at_once(self, body: bytes) -> EncodedPage | Uneven | None:
         """The fast way, for nearly every page. What is wrong with a page, the other one says."""
         if self._is_grouped:
             return None
@@ -61,10 +64,13 @@ class PageEncoder:
         except SourceFault:
             return None
         grid = self._finder.find(page.data)
-        if grid is None:
-            return None
+        if isinstance(grid, Uneven):
+            return grid
         return EncodedPage(page.total, grid.rows, self._sink.flat(grid, self._places), page.goes_on)
 
-    def _by_cells(self, body: bytes) -> EncodedPage:
-        page = self.reader.read(body)
-        return EncodedPage(page.total, len(page.rows), self._sink.page(page.rows), page.goes_on)
+    def _by_cells(self, body: bytes, uneven: Uneven | None) -> EncodedPage:
+        page = self.reader.read(body, uneven)
+        data = self._sink.page(page.rows)
+        return EncodedPage(
+            page.total, len(page.rows), data, page.goes_on, repeated_keys=tuple(dict.fromkeys(page.repeated_keys))
+        )

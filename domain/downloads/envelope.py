@@ -22,6 +22,9 @@ _REASONS = ("msg", "message", "error", "errors", "errmsg", "error_msg", "detail"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TRUNCATED = "truncated"  # the decoder's word for text that ends too early
 _EMPTIES = (b"null", b"{}", b"[]")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_ODD_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b", re.IGNORECASE)
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(?P<key>\s*:)?|[{}\[\]]', re.DOTALL)
 _PROTOCOL = 'Answer {"total": <number of rows>, "data": [{…}, …]} for every page.'
 
 
@@ -73,7 +76,7 @@ def unwrapped(text: bytes) -> Wrapped:
     except msgspec.DecodeError as error:
         if _is_cut(text) or _TRUNCATED in str(error):
             raise _cut_off(text) from None
-        raise _not_json(text, str(error)) from None
+        raise (_odd_number(text, str(error)) or _not_json(text, str(error))) from None
     if bytes(page.data) in _EMPTIES and bytes(page.total).strip(b'"') == b"0":
         # Some languages cannot tell an empty list from an empty map, or from nothing.
         page.data = msgspec.Raw(b"[]")
@@ -163,6 +166,44 @@ def _not_json(text: bytes, why: str) -> SourceFault:
         f"The source did not answer JSON ({why}): {_excerpt(text)}.",
         "Check the URL in a terminal; it must answer application/json in UTF-8.",
     )
+
+
+def _odd_number(text: bytes, why: str) -> SourceFault | None:
+    """What NaN and Infinity are to the user, which some encoders write although JSON has no such numbers."""
+    byte = _BYTE.search(why)
+    found = byte and _ODD_NUMBER.search(text, max(0, int(byte[1]) - 1), int(byte[1]) + len("-Infinity"))
+    if not found:
+        return None
+    return SourceFault(
+        "source_not_json",
+        f"The source did not answer JSON: {found[0].decode()} stands {_place_of(text, found.start())}.",
+        "Answer null, or a text, where there is no number.",
+    )
+
+
+def _place_of(text: bytes, at: int) -> str:
+    """In which row and under which key something stands: the row of the outermost list around it."""
+    open_lists: list[list[Any]] = []  # the name of each, and how many objects it has so far
+    depth, name, inside = 0, b"", list[int]()
+    for token in _TOKEN.finditer(text, 0, at):
+        match token[0][:1]:
+            case b'"':
+                name = token[1] if token["key"] else name
+            case b"[":
+                open_lists.append([name, -1])
+                inside.append(depth)
+                depth += 1
+            case b"{":
+                if inside and inside[-1] == depth - 1:
+                    open_lists[-1][1] += 1
+                depth += 1
+            case _:
+                depth -= 1
+                if inside and inside[-1] == depth:
+                    inside.pop()
+                    open_lists.pop()
+    key = f"under the key {_excerpt(name)}" if name else "in it"
+    return f"in {open_lists[0][0].decode(errors='replace')[:40]}[{open_lists[0][1]}], {key}" if open_lists else key
 
 
 def total_of(raw: bytes) -> int | None:

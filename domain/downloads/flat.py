@@ -52,6 +52,15 @@ class Grid:
         return len(self.starts) // self.columns
 
 
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """A list of rows that is not flat."""
+
+    data: bytes
+    keys: int | None = None
+    """How many keys stand in it, those within cells too; None where nobody counted."""
+
+
 class Finder:
     """Finds the cells of pages that have the given columns."""
 
@@ -60,13 +69,17 @@ class Finder:
         self._marks = [] if any(map(_NO_MARK.search, columns)) else marks
         self._lengths = np.array([len(mark) for mark in self._marks])
 
-    def find(self, data: bytes) -> Grid | None:
-        """The cells of a list of rows, which must be valid JSON; None where it is not flat."""
+    def find(self, data: bytes) -> Grid | Uneven:
+        """The cells of a list of rows, which must be valid JSON, if it is flat."""
         if not self._marks:
-            return None
-        return self._find(data) or self._find(_plainer(data))
+            return Uneven(data)
+        found = self._find(data)
+        if not isinstance(found, Grid):
+            found = self._find(plainer(data))
+        return found if isinstance(found, Grid) else Uneven(data, found)
 
-    def _find(self, data: bytes) -> Grid | None:
+    def _find(self, data: bytes) -> Grid | int | None:
+        """The cells, or how many keys there are if they could be counted: all of them in what `plainer` makes."""
         if data[-2:] != b"}]":
             return None
         # With a comma at either end instead of a bracket, the first row has the mark of all others.
@@ -77,11 +90,11 @@ class Finder:
         starts = 3 + np.flatnonzero((text[:-2] != BACKSLASH) & (text[1:-1] == QUOTE) & (text[2:] == COLON))
         rows, rest = divmod(len(starts), len(self._marks))
         if rest or not rows:
-            return None
+            return len(starts)
         marks = (starts.reshape(rows, -1) - self._lengths).ravel()
         stops = np.append(marks[1:], len(text) - 2)
         if not self._stand(text, marks) or not _hold_values(text, starts, stops, escapes):
-            return None
+            return len(starts)
         return Grid(text, len(self._marks), starts, stops, escapes)
 
     def _stand(self, text: Text, places: Places) -> bool:
@@ -105,6 +118,6 @@ def _hold_values(text: Text, starts: Places, stops: Places, escapes: Places) -> 
     return bool(quotes == 2 * (len(starts) + np.count_nonzero(firsts == QUOTE)))
 
 
-def _plainer(data: bytes) -> bytes:
+def plainer(data: bytes) -> bytes:
     """The same list without spaces, and with no backslash behind another."""
     return msgspec.json.format(data, indent=-1).replace(rb"\\", rb"\u005c")

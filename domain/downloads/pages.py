@@ -27,6 +27,8 @@ class Page(msgspec.Struct):
     rows: list[Row]
     goes_on: bool = False
     """Whether the answer says that more pages follow, however few rows this one has."""
+    repeated_keys: list[str] = []
+    """Keys that a row has twice, if they were looked for."""
 
 
 class NewColumns(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 from pydantic import BaseModel
 
+from domain.downloads import repeated_keys
+from domain.downloads.flat import Uneven
 from domain.downloads.pages import NewColumns, Page, PageReader, groups_of
 from domain.faults import SourceFault
 
@@ -40,19 +42,23 @@ class ShapedReader:
         """Keys that were met beyond those that the shape names, and left out."""
         return self._left_out[self._known_left_out :]
 
-    def read(self, body: bytes) -> Page:
+    def read(self, body: bytes, uneven: Uneven | None = None) -> Page:
         """Read a page.
+
+        Args:
+            body: As the source answered it.
+            uneven: Its rows, to look for keys that one has twice. Those of groups are looked at anyway.
 
         Raises:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns, and nothing may be left out.
         """
-        return self._groups(body) if self._is_grouped else self._rows(body)
+        return self._groups(body) if self._is_grouped else self._rows(body, uneven)
 
     def _made(self) -> PageReader:
         return PageReader([*self._own, *self._left_out])
 
-    def _rows(self, body: bytes) -> Page:
+    def _rows(self, body: bytes, uneven: Uneven | None = None) -> Page:
         while True:
             try:
                 page = self._reader.read(body)
@@ -65,6 +71,8 @@ class ShapedReader:
                 self._reader = self._made()
             else:
                 break
+        if uneven is not None:
+            page.repeated_keys = repeated_keys.find(uneven, page.rows)
         if self._left_out:
             shown = len(self._own)
             page.rows = [row[:shown] for row in page.rows]
@@ -77,7 +85,9 @@ class ShapedReader:
         page.goes_on = groups.goes_on
         for name, rows in groups.data.items():
             head = (msgspec.Raw(msgspec.json.encode(name)),)
-            page.rows += [row + head for row in self._rows(b'{"data":%b}' % bytes(rows)).rows]
+            group = self._rows(b'{"data":%b}' % bytes(rows), Uneven(bytes(rows)))
+            page.rows += [row + head for row in group.rows]
+            page.repeated_keys += group.repeated_keys
         return page
 
 

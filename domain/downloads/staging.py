@@ -80,6 +80,8 @@ class Ledger(BaseModel):
     """What is remembered of the rows of its first pages."""
     has_gaps: bool = False
     """Whether a page had fewer rows than it should, and said that more follow."""
+    repeated_keys: dict[str, int] = {}
+    """Keys that a row has twice, and the first page with such a row, as the source counts."""
     rendered: Rendered | None = None
     """The books of all its rows, if it is one whose rows need not be staged."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -9,6 +10,9 @@ from typing import Any
 
 from domain.faults import bounded
 
+UNKNOWN_CODE = -1
+"""Of a record whose code is a text that is no number."""
+_NUMERAL = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 AGENT_RUNNING = 2
 """The one state of an agent in which it transfers."""
 
@@ -138,7 +142,7 @@ class Record:
         """The record in one entry of a result; None for what says nothing: no code, or nobody's."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("content"), Mapping):
             return None
-        code, content = _number(entry.get("error_code")), entry["content"]
+        code, content = _code(entry.get("error_code")), entry["content"]
         side = _side(content)
         whose = "source" if side is Side.UPLOAD else "dest"
         agent_id = _text(content.get(f"{whose}_agent_id"))
@@ -149,7 +153,7 @@ class Record:
             agent_id=agent_id,
             container_id=bare_container(_text(content.get(f"{whose}_container_id"))),
             error_code=code,
-            error_msg=_text(entry.get("error_msg")),
+            error_msg=_message(entry),
             progress=100 if code == 0 else min(100, max(0, _number(content.get("progress")) or 0)),
             speed=max(0, _number(content.get("speed")) or 0),
             size=max(0, _number(content.get("size")) or 0),
@@ -251,3 +255,17 @@ def _number(value: object) -> int | None:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _code(value: object) -> int | None:
+    """A record's code; a text that is no number stands for a failure that has none. None says nothing."""
+    if isinstance(value, str):
+        return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
+    number = _number(value)
+    return number if number is None or abs(number) < 2**31 else UNKNOWN_CODE
+
+
+def _message(entry: Mapping[str, Any]) -> str:
+    code, message = entry.get("error_code"), _text(entry.get("error_msg"))
+    is_odd = isinstance(code, str) and not _NUMERAL.fullmatch(code.strip())
+    return f"code {code[:40]!r} {message}".strip() if is_odd and isinstance(code, str) else message

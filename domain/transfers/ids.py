@@ -18,7 +18,7 @@ from domain.transfers.request import Consignment, File
 TASK, JOB = "AsyncDownloadTask", "AsyncDownloadJob"
 
 _FORM = re.compile(r"(\w+):(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9}):(.+):([^:]+)", re.ASCII | re.DOTALL)
-_BUCKET = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_BUCKET = re.compile(r"(0|[1-9][0-9]{0,9})(?:\.([1-9][0-9]{0,3}))?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
 
 BUCKET_BITS, KEY_BITS, SALT_BITS, CHECK_BITS = 32, 60, 16, 14
@@ -28,13 +28,15 @@ _VERSION, _VARIANT = 8, 0b10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One file in one time window."""
+    """One file in one time window, or the nth retry of that."""
 
     file: File
     bucket: int
+    retry: int = 0
 
     def __str__(self) -> str:
-        return f"{JOB}:{self.file.biz_id}:{self.file.app_id}:{self.file.path}:{self.bucket}"
+        retry = f".{self.retry}" if self.retry else ""
+        return f"{JOB}:{self.file.biz_id}:{self.file.app_id}:{self.file.path}:{self.bucket}{retry}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,10 @@ class Task:
 def read_job(text: str) -> Job | None:
     """The job that a text names, if it has the form."""
     match = _FORM.fullmatch(text)
-    if match is None or match[1] != JOB or not _BUCKET.fullmatch(match[5]):
+    if match is None or match[1] != JOB or (numbers := _BUCKET.fullmatch(match[5])) is None:
         return None
-    bucket = int(match[5])
-    return Job(_file(match), bucket) if bucket < 2**BUCKET_BITS else None
+    bucket, retry = int(numbers[1]), int(numbers[2] or 0)
+    return Job(_file(match), bucket, retry) if bucket < 2**BUCKET_BITS else None
 
 
 def write_task(task: Task, secret: bytes, project_id: str) -> str:

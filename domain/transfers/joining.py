@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from domain.transfers.request import Consignment, File, Target
+from domain.transfers.states import Reason
 
 TARGETS_MAX: Final = 100_000
 GROUPS_MAX: Final = 1_500
@@ -41,19 +42,36 @@ class JoinGroup(BaseModel):
 
 
 class JoinReply(BaseModel):
-    """Whether the whole group is in, or has to go into the next window; and how full the job is."""
+    """Which lots of a group are in; and how full the job is."""
 
-    joined: bool
+    is_open: bool = True
+    """Whether the window is still open; if not, nothing of the group is in."""
+    refused: list[int] = []
+    """The places in the group of lots that the job has no room for; the others are in."""
     groups: int
     targets: int
 
 
+class Retry(BaseModel):
+    """The failed targets of an earlier job, to be sent again."""
+
+    job_id: str
+    """The earlier job."""
+    project_id: str
+    reason: Reason | None = None
+    """Only targets that failed for this reason."""
+    targets: int
+    """How many there were when the retry was asked for."""
+
+
 class JobOrder(BaseModel):
-    """The workflow's argument: one file in one time window."""
+    """The workflow's argument: one file in one time window, or a retry of targets that failed."""
 
     job_id: str
     file: File
     closes_at: datetime
+    """When the window ends; a retry has none and begins at once."""
+    retry: Retry | None = None
     deadline_at: datetime
     """Targets that are not done then end as Timeout."""
     terminate_wait_seconds: float = 10.0
@@ -86,18 +104,23 @@ class Roll:
         self.targets = 0
 
     def take(self, group: JoinGroup) -> JoinReply:
-        """Let the whole group in, or nobody of it."""
-        joined = self._has_room_for(group)
-        if joined:
+        """Let each lot in that there is room for; a lot is in as a whole or not at all."""
+        refused = list(range(len(group.lots)))
+        if self.groups < self._order.groups_max:
+            refused = [place for place, lot in enumerate(group.lots) if not self._take_lot(lot)]
             self.groups += 1
-            for lot in group.lots:
-                known = self._lots.setdefault(lot.consignment, {})
-                self._file_names.setdefault(lot.consignment, lot.file_name)
-                before = len(known)
-                for target in lot.targets:
-                    known.setdefault(target[0], target)
-                self.targets += len(known) - before
-        return JoinReply(joined=joined, groups=self.groups, targets=self.targets)
+        return JoinReply(refused=refused, groups=self.groups, targets=self.targets)
+
+    def _take_lot(self, lot: Lot) -> bool:
+        if not self._has_room_for(lot):
+            return False
+        known = self._lots.setdefault(lot.consignment, {})
+        self._file_names.setdefault(lot.consignment, lot.file_name)
+        before = len(known)
+        for target in lot.targets:
+            known.setdefault(target[0], target)
+        self.targets += len(known) - before
+        return True
 
     def close_to(self, project_id: str) -> None:
         """Take no more targets of a project that has cancelled the job."""
@@ -131,14 +154,11 @@ class Roll:
             for start in range(0, len(targets), size):
                 yield consignment, targets[start : start + size]
 
-    def _has_room_for(self, group: JoinGroup) -> bool:
-        count = sum(len(lot.targets) for lot in group.lots)
-        consignments = self._lots.keys() | {lot.consignment for lot in group.lots}
+    def _has_room_for(self, lot: Lot) -> bool:
         return (
-            self.groups < self._order.groups_max
-            and self.targets + count <= self._order.targets_max
-            and len(consignments) <= CONSIGNMENTS_MAX
-            and not any(lot.consignment.project_id in self._closed_to for lot in group.lots)
+            self.targets + len(lot.targets) <= self._order.targets_max
+            and (lot.consignment in self._lots or len(self._lots) < CONSIGNMENTS_MAX)
+            and lot.consignment.project_id not in self._closed_to
         )
 
 

@@ -17,6 +17,7 @@ FOLDER_MAX_CHARACTERS: Final = 1_024
 PATH_MAX_CHARACTERS: Final = 200
 FILE_NAME_MAX_CHARACTERS: Final = 255
 
+_FOREIGN = re.compile(r"[^!#-\[\]-~]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -54,11 +55,45 @@ def sound_path(path: str) -> str:
     """
     if _UNPRINTABLE.search(path):
         raise ValueError("it holds control characters or line breaks; remove them.")
-    if not path.strip("/"):
-        raise ValueError("it names no file; send a path such as /etc/app.conf.")
     if any(step in (".", "..") for step in path.split("/")):
         raise ValueError("it holds a step `.` or `..`; send the path without them.")
     return path
+
+
+def full_path(path: str, file_name: str) -> str:
+    """The path that names the file, the same however it was written: `/etc/app.conf`.
+
+    Callers send the whole path, or the folder in `path` and the rest in `file_name`. The name is added where it is not
+    the path's last step.
+    """
+    steps = [step for step in path.split("/") if step]
+    if path.endswith("/") or not steps or steps[-1] != file_name:
+        steps.append(file_name)
+    return "/" + "/".join(steps)
+
+
+def sound_name(name: str) -> str:
+    """A file's name that is no path.
+
+    Raises:
+        ValueError: It is none, with a sentence.
+    """
+    if "/" in name or name in (".", ".."):
+        raise ValueError("it is a path and no name; send the file's name alone, such as app.conf.")
+    return sound_word(name)
+
+
+def sound_agent(agent_id: str) -> str:
+    """An agent's or a container's id as GSE knows them.
+
+    Raises:
+        ValueError: It is none, with a sentence.
+    """
+    if _FOREIGN.search(agent_id):
+        raise ValueError(
+            "it holds a blank, a quote, a backslash, or a character outside ASCII; send the id that GSE has."
+        )
+    return agent_id
 
 
 def sound_folder(folder: str) -> str:

@@ -16,6 +16,8 @@ from domain.transfers.states import End, Reason, State
 RETRY_PAUSE_MAX_SECONDS = 60.0
 PROGRESS_STEP = 5
 """Per cent by which a target must have come on before that is written down."""
+SILENT_ANSWERS_MIN = 3
+"""So many answers without a word of a target make a silence; a single one may be an accident."""
 REFUSALS_MAX = 5
 """So many times GSE may say that it does not know a task of ours; then the task is lost."""
 
@@ -27,6 +29,8 @@ class Sending(BaseModel):
     source_agent_id: str
     source_container_id: str
     task_id: str | None = None
+    sent_at: float | None = None
+    """When GSE took it, in seconds since 1970."""
     broken: bool = False
     """Whether nothing more is to be hoped from it: what it has not brought is sent again."""
 
@@ -53,15 +57,34 @@ class Item:
     code: int | None = None
     reason: Reason | None = None
     message: str = ""
+    failed_code: int | None = None
+    failed_message: str = ""
+    """What GSE said when it last failed: it counts if the time is over before anything better is known."""
     progress: int = 0
     speed: int = 0
     due_at: float | None = 0.0
     """When it is to be sent, or sent again; None while it is under way."""
+    is_cancelling: bool = False
+    """Whether GSE was asked to give it up, and has not said that it did."""
+    silent_since: float | None = None
+    """Since when GSE answers without a word of it."""
+    silent_answers: int = 0
 
     @property
     def place(self) -> Key:
         """What GSE's records know it by."""
         return self.agent_id, self.container_id
+
+
+CANCELLED = "It was cancelled before it had arrived."
+CANCELLED_LATE = (
+    "It was cancelled. GSE was asked to give it up and has not said that it did, so that it may still arrive."
+)
+LATE = "It had not arrived when the job's time was over. See whether the agent runs, then ask again."
+NEVER_TOLD = (
+    "GSE took it and then answered without a word of this target, so that nobody knows whether it arrived. "
+    "Look on the host, or send it again: the same file goes to the same place."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +93,8 @@ class Rules:
 
     retries: int
     retry_pause_seconds: float
+    silence_seconds: float = 60.0
+    """How long GSE may answer without a word of a target."""
 
 
 @dataclass
@@ -116,12 +141,13 @@ class Shipment:
         self.sendings[number] = sending
         for item in items:
             item.state, item.sending, item.due_at, item.progress, item.speed = State.RUNNING, number, None, 0, 0
+            item.silent_since, item.silent_answers = None, 0
             self._note(item)
         return sending
 
-    def began(self, sending: Sending, task_id: str) -> None:
+    def began(self, sending: Sending, task_id: str, now: float | None = None) -> None:
         """GSE took it."""
-        self.sendings[sending.number] = sending.model_copy(update={"task_id": task_id})
+        self.sendings[sending.number] = sending.model_copy(update={"task_id": task_id, "sent_at": now})
 
     def began_not(self, sending: Sending, again_at: float) -> None:
         """GSE did not take it, or nobody knows: its targets wait until then."""
@@ -135,7 +161,10 @@ class Shipment:
         for item in self.unfinished_in(sending):
             record = results.downloads.get(item.place)
             if record is not None:
+                item.silent_since, item.silent_answers = None, 0
                 self._learn(item, record, now, only_success=sending.broken)
+            elif not sending.broken:
+                self._hear_nothing(item, now)
         upload = results.upload
         if upload is not None and upload.verdict in (Verdict.FATAL, Verdict.RETRYABLE) and not sending.broken:
             self._fail_all(
@@ -147,6 +176,24 @@ class Shipment:
         self._refusals[sending.number] = self._refusals.get(sending.number, 0) + 1
         if self._refusals[sending.number] >= REFUSALS_MAX and not sending.broken:
             self._fail_all(sending, Reason.GSE_REFUSED, f"GSE lost its task: {message}", now)
+
+    def cancel(self, items: Iterable[Item]) -> None:
+        """GSE was asked to give these up: each ends when GSE says how, or with the job's time."""
+        for item in items:
+            item.is_cancelling = True
+
+    def end_late(self) -> None:
+        """The job's time is over: what was last known of each target is how it ends."""
+        for item in self.unfinished:
+            if item.is_cancelling:
+                self._end(item, State.FAILED, Reason.CANCELLED, item.code, CANCELLED_LATE)
+            elif item.failed_message:
+                message = f"{LATE} The last try had failed: {item.failed_message}"
+                self._end(item, State.TIMEOUT, Reason.DEADLINE, item.failed_code, message)
+            elif item.silent_answers >= SILENT_ANSWERS_MIN:
+                self._end(item, State.FAILED, Reason.NEVER_TOLD, None, NEVER_TOLD)
+            else:
+                self._end(item, State.TIMEOUT, Reason.DEADLINE, item.code, LATE)
 
     def strand(self, sending: Sending, now: float) -> None:
         """Give a GSE task up whose source is gone; its targets are not to blame."""
@@ -172,12 +219,24 @@ class Shipment:
             self._end(item, State.SUCCESS, None, record.error_code, record.message)
         elif only_success:
             return
+        elif item.is_cancelling and record.verdict is not Verdict.RUNNING:
+            self._end(item, State.FAILED, Reason.CANCELLED, record.error_code, CANCELLED)
         elif record.verdict is Verdict.RUNNING:
             self._go_on(item, record)
         elif record.verdict is Verdict.RETRYABLE:
             self._fail(item, Reason.GSE_CODE, record.error_code, record.message, now)
         else:
             self._end(item, State.FAILED, Reason.GSE_CODE, record.error_code, record.message)
+
+    def _hear_nothing(self, item: Item, now: float) -> None:
+        """GSE answers, and not a word of this target."""
+        since = item.silent_since = now if item.silent_since is None else item.silent_since
+        item.silent_answers += 1
+        if item.silent_answers >= SILENT_ANSWERS_MIN and now - since >= self.rules.silence_seconds:
+            if item.is_cancelling:
+                self._end(item, State.FAILED, Reason.CANCELLED, None, CANCELLED_LATE)
+            else:
+                self._end(item, State.FAILED, Reason.NEVER_TOLD, None, NEVER_TOLD)
 
     def _go_on(self, item: Item, record: Record) -> None:
         """It runs; also one that had failed in between, which GSE itself then tries again."""
@@ -192,7 +251,10 @@ class Shipment:
         """A failure that another GSE task may mend; each task fails a target once, however often it is asked."""
         if item.failed_in != item.sending:
             item.failures, item.failed_in = item.failures + 1, item.sending
-        if item.failures > self.rules.retries:
+        item.failed_code, item.failed_message = code, message
+        if item.is_cancelling:
+            self._end(item, State.FAILED, Reason.CANCELLED, code, CANCELLED)
+        elif item.failures > self.rules.retries:
             self._end(item, State.FAILED, reason, code, message)
         elif item.due_at is None:
             pause = self.rules.retry_pause_seconds * 2 ** (item.failures - 1)
@@ -206,7 +268,7 @@ class Shipment:
         self._break(sending)
         code = upload.error_code if upload else None
         for item in self.unfinished_in(sending):
-            if upload is not None and upload.verdict is Verdict.FATAL:
+            if upload is not None and upload.verdict is Verdict.FATAL and not item.is_cancelling:
                 self._end(item, State.FAILED, reason, code, message)
             else:
                 self._fail(item, reason, code, message, now)

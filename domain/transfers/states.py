@@ -32,6 +32,7 @@ class Reason(StrEnum):
     GSE_CODE = "gse_code"  # GSE's own code for this target says so; see `code`
     GSE_REFUSED = "gse_refused"
     UPLOAD_FAILED = "upload_failed"
+    NEVER_TOLD = "never_told"  # GSE answered, and told nothing of this target
     FILE_UNAVAILABLE = "file_unavailable"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
@@ -51,6 +52,7 @@ class Summary(BaseModel):
 
     state: State
     partial: bool
+    counts: dict[State, int] = {}
 
 
 def summary(counts: Mapping[State, int]) -> Summary:
@@ -63,7 +65,7 @@ def summary(counts: Mapping[State, int]) -> Summary:
     if state is State.PENDING and present - {State.PENDING}:
         state = State.RUNNING
     partial = state in (State.FAILED, State.TIMEOUT) and State.SUCCESS in present
-    return Summary(state=state, partial=partial)
+    return Summary(state=state, partial=partial, counts={each: counts.get(each, 0) for each in State})
 
 
 _WORST_FIRST = (State.RUNNING, State.PENDING, State.FAILED, State.TIMEOUT, State.SUCCESS)

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from domain.transfers.joining import JobOrder, Shard
 from domain.transfers.request import File
-from domain.transfers.states import End
+from domain.transfers.states import End, Summary
 
 
 class FreezeOrder(BaseModel):
@@ -14,6 +14,13 @@ class FreezeOrder(BaseModel):
 
     job: JobOrder
     shards: list[Shard]
+
+
+class ShardPlace(BaseModel):
+    """A shard that is written down."""
+
+    number: int
+    signature: str
 
 
 class FetchOrder(BaseModel):
@@ -60,3 +67,5 @@ class JobStatus(BaseModel):
     targets: int = 0
     shards: int = 0
     shipped: int = 0
+    ended: Summary | None = None
+    """How it ended, as `GET /v1/transfers/jobs/{job_id}` tells it for all projects together."""

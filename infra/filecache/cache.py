@@ -22,6 +22,8 @@ Print = tuple[int, int, int, int]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _INNER = ".cache"
+AGAIN_SECONDS = 1.0
+"""Pause before a file is fetched once more that was refused, or was another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,21 @@ class FileCache:
         async with turn, locks.alone(entry.flight):
             if self._is_known_good(entry) or await asyncio.to_thread(self._is_good, entry):
                 return
-            partial = _begun(entry)
             try:
-                await fetch(partial)
-                await asyncio.to_thread(self._take_in, entry, partial)
-            finally:
-                _discard(partial)
+                await self._fetch(entry, fetch)
+            except SourceFault:
+                # A repository may be between two versions, or have been cut off: the same twice is believed.
+                await asyncio.sleep(AGAIN_SECONDS)
+                await self._fetch(entry, fetch)
         await asyncio.to_thread(self._tidy)
+
+    async def _fetch(self, entry: _Entry, fetch: Fetch) -> None:
+        partial = _begun(entry)
+        try:
+            await fetch(partial)
+            await asyncio.to_thread(self._take_in, entry, partial)
+        finally:
+            _discard(partial)
 
     def _is_known_good(self, entry: _Entry) -> bool:
         known = self._verified.get(entry.path)

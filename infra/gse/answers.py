@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -32,14 +32,20 @@ class Answer:
     body: bytes
     request_id: str
 
-    def data(self) -> Any:
-        """What was asked for; raises GseFailure for everything that is not clearly a success."""
+    def data(self, *, nothing_yet: Collection[int] = ()) -> Any:
+        """What was asked for; raises GseFailure for everything that is not clearly a success.
+
+        Args:
+            nothing_yet: Codes of answers that are none: what was asked for is not there yet, which is None.
+        """
         envelope = self._envelope()
         code = envelope.get("code")
         if not isinstance(code, int) or isinstance(code, bool):
             raise self._unreadable()
         if code == 0 and 200 <= self.status < 300:
             return envelope.get("data")
+        if code in nothing_yet and 200 <= self.status < 300:
+            return None
         raise self._failure(code, envelope.get("message"))
 
     def malformed(self, wanted: str) -> GseUnknown:

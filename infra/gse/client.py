@@ -19,6 +19,8 @@ TERMINATE = "/api/v2/task/extensions/async_terminate_transfer_file"
 STATES = "/api/v2/cluster/list_agent_state"
 
 AGENTS_PER_STATE_CALL = 1_000
+NOTHING_YET_CODES = frozenset({1000115})
+"""With such a code and no results GSE says that it has none yet."""
 
 
 class GseClient:
@@ -96,10 +98,10 @@ def _task_id(answer: Answer) -> str:
 
 
 def _results(answer: Answer) -> Results:
-    match answer.data():
+    match answer.data(nothing_yet=NOTHING_YET_CODES):
         case {"result": list(entries)}:
             records = [Record.read(entry) for entry in entries]
-        case {"result": None}:
+        case None | {"result": None}:
             records = []
         case _:
             raise answer.malformed("a list of results")

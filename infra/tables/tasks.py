@@ -114,6 +114,8 @@ class ArchivedTask(Row, table=True):
     modify_time: int = Field(sa_type=BigInteger)
     # Of those that did not end it, as its lane kept them; empty for most. Versions before write rows without it.
     attempts: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
+    # The number under which it was given out last: only who held it under that is told again that all is well.
+    lease: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default="0"))
 
 
 class TaskCount(Row, table=True):

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, SmallInteger, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    SmallInteger,
+    Text,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
@@ -25,6 +36,7 @@ class TransferJob(Row, table=True):
     __table_args__ = (
         Index("uq_transfer_jobs_job_id", "job_id", unique=True),
         Index("ix_transfer_jobs_expires_at", "expires_at"),
+        Index("ix_transfer_jobs_retry_of", "retry_of"),
     )
 
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
@@ -34,6 +46,10 @@ class TransferJob(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
     # While it runs: when even a job that nobody finishes any more is forgotten.
     expires_at: datetime = Field(sa_type=UtcTime)
+    # Since when its targets are gone; that it was there is known for a while longer.
+    purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # The job whose failed targets it sends again.
+    retry_of: str | None = Field(default=None, sa_type=Text)
 
 
 class TransferShard(Row, table=True):
@@ -77,6 +93,12 @@ class TransferTarget(Row, table=True):
     message: str = Field(default="", sa_type=Text)
     progress: int = Field(default=0, sa_type=SmallInteger)
     speed: int = Field(default=0, sa_type=BigInteger)
+    # What GSE said when a try failed last: how it ends if the time is over before anything better is known.
+    failed_code: int | None = None
+    failed_message: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
+    ended_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Whether another job sends it again.
+    is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
 
 
 class TransferCancel(Row, table=True):

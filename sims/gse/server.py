@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -67,31 +68,35 @@ async def answer_call(request: web.Request, world: World, call: Call) -> web.Str
     """Answer one request out of a world."""
     world.calls[call] += 1
     rule = world.fault(call)
-    action = rule.action if rule else None
-    if rule and action in ANSWERED_INSTEAD:
+    if rule and rule.action in ANSWERED_INSTEAD:
         return _faulty(request, rule)
-    if action is Action.FORGET:
-        world.forget(await _task_id(request))
-    known = len(world.tasks)
+    if rule and rule.action is Action.FORGET:
+        world.forget(await _named_task(request))
     answer = await _answer(request, world, call)
-    made = list(world.tasks.values())[-1] if len(world.tasks) > known else None
-    if rule and action is Action.SLOW:
-        try:
-            await asyncio.sleep(rule.seconds)
-        except asyncio.CancelledError:
-            if made:
-                made.is_answered = False
-            raise
-    if action is Action.DROP:
-        if made:
-            made.is_answered = False
+    if rule and rule.action is Action.SLOW:
+        await asyncio.sleep(rule.seconds)
+    if rule and rule.action is Action.DROP:
         return _cut(request)
+    return await _tell(request, world, answer) if call is Call.TRANSFER else answer
+
+
+async def _named_task(request: web.Request) -> str:
+    body = msgspec.json.decode(await request.read())
+    return str(body["task_id"])
+
+
+async def _tell(request: web.Request, world: World, answer: web.Response) -> web.Response:
+    """Answer, and note of the task that its id was told; where nobody listens any more it was not."""
+    await answer.prepare(request)
+    await answer.write_eof()
+    data = msgspec.json.decode(answer.body if isinstance(answer.body, bytes) else b"{}").get("data") or {}
+    if (task := world.tasks.get(data.get("result", {}).get("task_id", ""))) and not _is_gone(request):
+        task.told_at = time.time()
     return answer
 
 
-async def _task_id(request: web.Request) -> str:
-    body = msgspec.json.decode(await request.read())
-    return str(body["task_id"])
+def _is_gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 async def _answer(request: web.Request, world: World, call: Call) -> web.Response:

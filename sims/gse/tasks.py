@@ -88,8 +88,6 @@ class Task:
     created: float
     created_at: float
     targets: dict[Key, Target] = field(default_factory=dict)
-    is_answered: bool = True
-    """Whether the caller was told its id."""
     gone_at: float | None = None
     """When it was forgotten, or its upload failed, on everybody's clock."""
     upload_code: int | str = RUNNING
@@ -99,6 +97,8 @@ class Task:
     copied: Path | None = None
     bytes: int = 0
     polled_at: list[float] = field(default_factory=list)
+    told_at: float | None = None
+    """When whoever asked for it was answered with its id; on everybody's clock."""
     halted: bool = False
     """Whether its upload failed, so that running targets run for ever."""
 

@@ -27,7 +27,8 @@ WORDS = (
         " two  spaces ",
         "東京",
     ),
-    *("007", "two\nlines", "a & b < c", "_x0041_", "🚚 lorry", "'quoted'", "@sum", "tab\there", "bell\x07"),
+    *("007", "two\nlines", "three\r\nmore\nLINES", "第一行\n" + "很长的第二行" * 8, "words that go on " * 6),
+    *("a & b < c", "_x0041_", "🚚 lorry", "'quoted'", "@sum", "tab\there", "bell\x07"),
 )
 
 Row = list[str]
@@ -192,7 +193,8 @@ def _nodes(chance: Random, level: int, numbers: Any) -> list[dict[str, Any]]:
 
 def _look(chance: Random) -> dict[str, Any]:
     look = {
-        **_some(chance, 0.2, width=chance.choice([9, 12.25, 40])),
+        **_some(chance, 0.2, width=chance.choice([9, 12.25, 40, -1])),
+        **_some(chance, 0.2, wrap=chance.random() < 0.7),
         **_some(chance, 0.1, height=chance.choice([20, 41.25])),
         **_some(chance, 0.2, align=chance.choice(["left", "center", "right"])),
         **_some(chance, 0.2, color=chance.choice([*COLORS])),
@@ -231,7 +233,7 @@ def _kind(chance: Random) -> dict[str, Any]:
 def _row_nodes(chance: Random, level: int, numbers: Any) -> tuple[list[dict[str, Any]], list[str]]:
     nodes, names = [], []
     for _ in range(chance.randint(1, 3)):
-        node: dict[str, Any] = {"title": chance.choice(["华东", "华南", "North"])}
+        node: dict[str, Any] = {"title": chance.choice(["华东", "华南", "North", "South\nand\nWest"])}
         node |= _some(chance, 0.3, bg_color=chance.choice([True, *COLORS]))
         if level < 3 and chance.random() < 0.35:
             node["children"], inner = _row_nodes(chance, level + 1, numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from tests.books.cases import COLORS, MEANINGS, Case, Piece, Table, leaves_of
 ROW_HEADS = ("__row__", "_row_header", "_row_header_", "_row_head_")
 REGIONS = ("col", "ceil", "row")
 HEIGHT_MAX = 409
+LINE = 15
+"""What a line of data takes, in points."""
 MERGED_MAX = 20
 
 Look = dict[str, Any]
@@ -92,6 +95,7 @@ class Placed:
         self._order: list[list[str] | None] = [] if rows else list(table.rows)
         self._row_heads(rows, 0)
         self.body_end = self._next = self.body_top + len(self._order)
+        self._footer_from = len(self.boxes)
         self._region(table.drawing.get("footer"))
         self.end = self._next
 
@@ -102,19 +106,18 @@ class Placed:
             value = self._value(leaf, cell)
             yield row, column, value, values.look(value, kind, self._look(leaf, value))
 
-    def widths(self) -> dict[int, float]:
+    def widths(self, *, footer: bool = True) -> dict[int, float]:
         """Of each column: as asked for, or as wide as the data, and heads and regions wish."""
-        fixed = {
-            column: leaf.get("width", self._case.book.get("width"))
-            for column, leaf in enumerate(self.leaves, start=self.row_depth)
-        }
+        fixed = {column: self._fixed(leaf) for column, leaf in enumerate(self.leaves, start=self.row_depth)}
         found = {column: fixed.get(column) or 8.0 for column in range(self.row_depth + len(self.leaves))}
         for _, column, leaf, cell in self._sources():
             if fixed[column] is None:
                 value = self._value(leaf, cell)
                 shown = values.shown(value, cell, self._look(leaf, value).get("num_format"))
-                found[column] = max(found[column], min(60, _wide(shown) + 2))
-        boxes = sorted((*self.boxes, *self.row_heads), key=lambda box: box.right - box.left)
+                wide = _wide(shown) if "\n" not in shown else math.ceil(max(map(_taken, shown.split("\n"))))
+                found[column] = max(found[column], min(60, wide + 2))
+        regions = self.boxes if footer else self.boxes[: self._footer_from]
+        boxes = sorted((*regions, *self.row_heads), key=lambda box: box.right - box.left)
         for box in boxes:
             columns = range(box.left, box.right + 1)
             free = [column for column in columns if fixed.get(column) is None]
@@ -130,15 +133,42 @@ class Placed:
         own = [leaf.get("height", self._case.book.get("height")) for leaf in self.leaves]
         asked = max((height for height in own if height is not None), default=None)
         found = dict.fromkeys(range(self.body_top, self.body_end), asked) if asked else {}
+        for row, wanted in self._body_heights().items():
+            if wanted > (asked or LINE):
+                found[row] = min(HEIGHT_MAX, wanted)
         for box in sorted(self.boxes, key=lambda box: box.bottom - box.top):
             rows = range(box.top, box.bottom + 1)
             for row in rows:
                 found.setdefault(row, box.font.height(1))
             room = max(1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale)
-            lines = sum(max(1, -(-_wide(line) * 100 // int(room * 100))) for line in box.text.split("\n"))
-            missing = box.font.height(lines) - sum(found[row] for row in rows)
+            missing = box.font.height(_broken(box.text, room)) - sum(found[row] for row in rows)
             found[box.bottom] = min(HEIGHT_MAX, found[box.bottom] + max(0, missing))
         return found
+
+    def _body_heights(self) -> dict[int, float]:
+        """Of each row of data and each row head beside it, so that all its lines are seen."""
+        found = dict.fromkeys(range(self.body_top, self.body_end), float(LINE))
+        widths = self.widths(footer=False)
+        for row, column, value, look in self.cells():
+            text = "".join(piece.text for piece in value) if isinstance(value, tuple) else value
+            if not isinstance(text, str) or isinstance(value, values.Formula) or not look.get("text_wrap"):
+                continue
+            leaf = self.leaves[column - self.row_depth]
+            bold = leaf.get("type") == "rich" or leaf.get("bold") or any(r.get("bold") for r in leaf["condition_style"])
+            room = widths[column] / (1.08 if bold else 1)
+            found[row] = max(found[row], LINE * sum(_lines(line, room) for line in text.split("\n")))
+        for box in self.row_heads:
+            room = max(1.0, (sum(widths[column] for column in range(box.left, box.right + 1)) - 1) / box.font.scale)
+            wanted = min(HEIGHT_MAX, LINE * _broken(box.text, room))
+            each = math.ceil(wanted / (box.bottom - box.top + 1) * 4 / 3) * 3 / 4
+            for row in range(box.top, box.bottom + 1):
+                found[row] = max(found[row], each)
+        return found
+
+    def _fixed(self, leaf: Node) -> float | None:
+        """The width that is asked for, if any is."""
+        width: float | None = leaf.get("width", self._case.book.get("width"))
+        return None if width == -1 else width
 
     def _sources(self) -> Iterator[tuple[int, int, Node, str]]:
         """The JSON text of every cell of data, and its column."""
@@ -224,8 +254,8 @@ class Placed:
         }
         if "format" in leaf or kind in FORMATS:
             look["num_format"] = leaf.get("format", FORMATS.get(kind))
-        has_width = leaf.get("width", book.get("width")) is not None
-        if kind == "rich" or (has_width and kind in ("auto", "text")):
+        wraps = leaf.get("wrap", kind == "rich" or (self._fixed(leaf) is not None and kind in ("auto", "text")))
+        if wraps or _has_line_break(value):
             look["text_wrap"] = True
         if isinstance(value, values.Url):
             look |= {"underline": 1, "font_color": "#0563C1"}
@@ -301,6 +331,29 @@ def _parted(items: list[Any], size: int) -> list[list[Any]]:
 
 def _shares(width: int, parts: int) -> list[int]:
     return [width // parts + (place < width % parts) for place in range(parts)]
+
+
+def _has_line_break(value: Any) -> bool:
+    """Whether a cell shows a text of several lines; of a formula only the result is seen."""
+    if isinstance(value, tuple):
+        return any("\n" in piece.text for piece in value)
+    return isinstance(value, str) and not isinstance(value, values.Formula) and "\n" in value
+
+
+def _broken(text: str, room: float) -> int:
+    """The lines of a head or region."""
+    return sum(max(1, -(-_wide(line) * 100 // int(room * 100))) for line in text.split("\n"))
+
+
+def _lines(line: str, room: float) -> int:
+    """The lines of a line of data in a cell that wraps."""
+    taken = _taken(line)
+    return 1 if taken <= room else math.ceil(taken / max(room * 0.7, room - 3))
+
+
+def _taken(line: str) -> float:
+    """What a line takes of a column on the screen, where capitals and wide characters take more than digits."""
+    return sum({2: 21, 1: 12 if character.isupper() else 10, 0: 0}[_wide(character)] for character in line) / 10
 
 
 def _wide(text: str) -> int:

@@ -171,6 +171,7 @@ def bodies(estate: Estate) -> dict[str, Any]:
         "POST /v1/templates/preview": {"data": [{"name": "x"}]},
         "POST /v1/transfers": {**file, "target_agent_id": "a"},
         "POST /v1/transfers:batch": {**file, "targets": [{"target_agent_id": "b"}]},
+        "POST /v1/transfers/jobs/{job_id}/retry": {},
         "POST /v1/create_task": {"task_data": new},
         "POST /v1/create_tasks": {"task_list": [new]},
         "POST /v1/hold_tasks": new,

@@ -138,6 +138,47 @@ async def test_where_there_is_no_file_it_is_told_why(
         assert sentence in reply.body["detail"]
 
 
+async def test_a_head_tells_what_a_get_sends(exports: Downloads) -> None:
+    """Name, type, length and digest are those of the file, with a key and by a link; nothing changes."""
+    status = await exports.run(exports.source.url(rows=10), file_name="报表", page_size=100)
+    made = await link(exports, status["task_id"])
+    path = f"{exports.api_client.address}/v1/downloads/{status['task_id']}/file"
+    before = await exports.status(status["task_id"])
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {exports.key}"}) as session:
+        for url in (path, made.body["url"]):
+            async with session.get(url) as whole:
+                content = await whole.read()
+            async with session.head(url, allow_redirects=True) as head:
+                assert (head.status, head.history, await head.read()) == (200, (), b"")
+            told = ("Content-Type", "Content-Length", "Content-Disposition", "Accept-Ranges", "ETag")
+            assert {name: head.headers[name] for name in told} == {name: whole.headers[name] for name in told}
+            assert head.headers["Content-Length"] == str(len(content))
+            assert head.headers["Cache-Control"] == "no-store"
+    assert await exports.status(status["task_id"]) == before
+
+
+async def test_a_head_of_what_is_not_there_says_so_by_its_status(exports: Downloads) -> None:
+    """As a GET does, without the sentence; nobody learns of another project's file."""
+    task_id = (await exports.run(exports.source.url(rows=10)))["task_id"]
+    token = (await link(exports, task_id)).body["url"].removeprefix(exports.api_client.address)
+    _, stranger = await exports.api_client.make_project()
+    statuses = {"running": 409, "cancelled": 409, "expired": 410}
+    async with aiohttp.ClientSession(base_url=exports.api_client.address) as session:
+
+        async def head(path: str, key: str) -> int:
+            async with session.head(path, headers={"Authorization": f"Bearer {key}"}) as answer:
+                assert await answer.read() == b""
+                return answer.status
+
+        path = f"/v1/downloads/{task_id}/file"
+        assert await head(path, stranger) == 404
+        assert await head(path, "hlg_wrong") == 401
+        assert await head(f"/d/{'x' * 60}.{'x' * 43}", "") == 404
+        for state, status in statuses.items():
+            await change(exports, task_id, state=state)
+            assert (await head(path, exports.key), await head(token, "")) == (status, status)
+
+
 @pytest.mark.parametrize(
     ("request_", "content_type"),
     [

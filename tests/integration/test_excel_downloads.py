@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any
 
 import openpyxl
@@ -20,6 +21,8 @@ from tests.support.downloads import Downloads, running_downloads
 pytestmark = pytest.mark.stack
 
 SEED = 4
+COLUMNS = tuple(sample.row(SEED, 0))
+CITIES = [{"name": city} for city in sorted({str(sample.row(SEED, n)["city"]) for n in range(1_000)})]
 EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
@@ -225,6 +228,47 @@ async def test_a_book_that_stays_one_may_not_have_too_many_rows(exports: Downloa
 
     assert (status["state"], status["fault"]["code"]) == ("failed", "excel_too_many_rows")
     assert sum(exports.source.requests(tag="none", page_size=500).values()) <= 1
+
+
+WHOLE: dict[str, dict[str, Any]] = {
+    "row heads": {"template": {"col": [{"name": key} for key in COLUMNS], "row": CITIES}},
+    "tables on one page": {"multi": "page"},
+    "tables on tabs": {"multi": "tab"},
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_a_book_that_stays_one_may_not_be_too_large(exports: Downloads, kind: str) -> None:
+    """It is no larger than a file may be, or the download fails, says so, and leaves no book behind."""
+    grouped = {"grouped": "city"} if kind == "row heads" else {}
+
+    def request(rows: int) -> dict[str, Any]:
+        urls = [exports.source.url(rows=count, seed=SEED, **grouped) for count in (rows // 2, rows - rows // 2)]
+        one = exports.source.url(rows=rows, seed=SEED, **grouped)
+        return WHOLE[kind] | {"source_url": one if grouped else urls, "page_size": 1_000}
+
+    fits, does_not = await sent(exports, **request(4_000)), await sent(exports, **request(16_000))
+
+    assert fits["state"] == "succeeded", fits["fault"]
+    assert 200_000 < len(await exports.file(fits["task_id"])) <= 400_000
+    assert (does_not["state"], does_not["fault"]["code"]) == ("failed", "excel_too_large")
+    assert "at most 400,000 bytes" in does_not["fault"]["message"]
+    assert does_not["bytes"] in (None, 0)
+
+
+async def test_books_of_links_are_not_too_large(exports: Downloads) -> None:
+    """What a book holds of its links, beside the cells that show them, counts as well."""
+    rows = [{"url": f"https://example.com/{sha256(str(number).encode()).hexdigest()}"} for number in range(9_000)]
+
+    status = await sent(exports, data=rows, template=[{"name": "url", "type": "link"}], file_name="a")
+
+    assert status["state"] == "succeeded", status["fault"]
+    with zipfile.ZipFile(io.BytesIO(await exports.file(status["task_id"]))) as archive:
+        sizes = [member.file_size for member in archive.infolist()]
+        names = archive.namelist()
+    assert all(name.endswith(".xlsx") for name in names)
+    assert len(names) > 1
+    assert max(sizes) <= 400_000
 
 
 @pytest.mark.parametrize("rows", [0, 1])

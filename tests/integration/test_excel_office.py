@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from bench import soffice
+from domain.downloads.excel.book import Book
+from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
 from tests.books import cases, ours, reference
 from tests.support.requirements import LIBREOFFICE
 
@@ -39,3 +47,81 @@ def test_libreoffice_sees_the_cells_that_xlsxwriter_alone_would_write(tmp_path: 
 
     assert len(seen[ours]) >= BOOKS
     assert seen[ours] == seen[reference]
+
+
+WORD = re.compile(r'yMin="([0-9.]+)" xMax="[0-9.]+" yMax="([0-9.]+)">([^<]+)<')
+LONG = [f"w{number}" for number in range(30)]
+TABLES: list[tuple[Any, list[dict[str, Any]]]] = [
+    (
+        [{"name": "a", "title": "A\nA2"}, {"name": "b", "title": "B"}, {"name": "c", "width": 16, "wrap": True}],
+        [
+            {"a": "a0\na1\na2", "b": "b0", "c": "c0"},
+            {"a": "a3\r\na4\r\na5\r\na6", "b": "b1", "c": "c1"},
+            {"a": "甲一\n甲二\n甲三", "b": "b2\nb3", "c": None},
+            {"a": "a7", "b": "b4", "c": " ".join(LONG)},
+            {"a": "a8", "b": 7, "c": "c2"},
+        ],
+    ),
+    (
+        {
+            "col": [{"name": "v", "title": "V"}],
+            "row": [
+                {
+                    "title": "h0\nh1\nh2\nh3\nh4",
+                    "children": [{"name": "x", "title": "x0"}, {"name": "y", "title": "y0"}],
+                },
+                {"name": "z", "title": "z0\nz1"},
+                {"name": "last", "title": "z2"},
+            ],
+        },
+        [
+            {"v": "v0", "_row_head_": "x"},
+            {"v": "v1\nv2\nv3", "_row_head_": "y"},
+            {"v": "v4", "_row_head_": "z"},
+            {"v": "v5", "_row_head_": "last"},
+        ],
+    ),
+    (None, [{"k": "k0\nk1"}, {"k": "k2"}]),
+]
+COLUMNS: list[list[list[str]]] = [
+    [["A", "A2"], ["a0", "a1", "a2"], ["a3", "a4", "a5", "a6"], ["甲一", "甲二", "甲三"], ["a7"], ["a8"]],
+    [["B"], ["b0"], ["b1"], ["b2", "b3"], ["b4"], ["7"]],
+    [["c0"], ["c1"], LONG, ["c2"]],
+    [["h0", "h1", "h2", "h3", "h4"], ["z0", "z1"], ["z2"]],
+    [["x0"], ["y0"], ["z0", "z1"]],
+    [["v0"], ["v1", "v2", "v3"], ["v4"], ["v5"]],
+    [["k0", "k1"], ["k2"]],
+]
+"""The words of each column, cell by cell from top to bottom."""
+
+
+def test_libreoffice_draws_every_line_inside_its_cell(tmp_path: Path) -> None:
+    """Of texts with line breaks and of texts that wrap, in several tables of one page, under row heads, too."""
+    places = _places(tmp_path)
+
+    line = places["a1"] - places["a0"]
+    assert line > 0
+    assert places["w29"] > places["w0"] + line
+    for column in COLUMNS:
+        for upper, lower in pairwise(column):
+            lowest, highest = max(places[word] for word in upper), min(places[word] for word in lower)
+            assert highest - lowest > 0.95 * line, f"{lower} is drawn over {upper}"
+
+
+def _places(folder: Path) -> dict[str, float]:
+    """How far down its page LibreOffice draws the middle of each word."""
+    drawings = [TableDrawing(template=template) for template, _ in TABLES]
+    book = Book(Drawing(tables=drawings, multi=Multi.PAGE), time_zone="UTC")
+    for drawing, (_, rows) in zip(drawings, TABLES, strict=True):
+        keys = list(rows[0])
+        cells = ([json.dumps(row[key], ensure_ascii=False).encode() for row in rows] for key in keys)
+        columns = [pa.array(column, pa.binary()) for column in cells]
+        book.begin_table(drawing, keys).add(pa.record_batch(columns, names=keys))
+    path = folder / "lines.xlsx"
+    with path.open("wb") as out:
+        book.finish(out.write)
+    [pdf] = soffice.convert([path], soffice.PDF, folder / "pdf")
+    command = ["pdftotext", "-bbox", str(pdf), "-"]
+    pages = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert pages.count("<page ") == 1
+    return {word: (float(top) + float(bottom)) / 2 for top, bottom, word in WORD.findall(pages)}

@@ -265,7 +265,7 @@ async def test_a_preview_shows_the_first_ten_rows(exports: Downloads) -> None:
     [
         ({}, ["template"]),
         (
-            {"template": {"col": [{"width": -1}, {"name": "b", "color": "mauve"}]}},
+            {"template": {"col": [{"width": -2}, {"name": "b", "color": "mauve"}]}},
             ["template.col[0]", "template.col[1]"],
         ),
         ({"template": {"a": "A"}, "header": 7, "footer": [1]}, ["header", "footer[0]"]),

@@ -60,9 +60,11 @@ async def test_everything_of_a_task_is_kept(database: Database) -> None:
         await archive.write(session, TYPE, 7, [task])
 
     first = "SELECT task_id, type, pos, user_id, priority, status, stage, crt_retry_num FROM tasks_archive"
-    others = "SELECT content, schedule_log, refs, order_time, create_time, modify_time, attempts FROM tasks_archive"
+    others = (
+        "SELECT content, schedule_log, refs, order_time, create_time, modify_time, attempts, lease FROM tasks_archive"
+    )
     assert await rows(database, first) == [(str(TaskId(task.key, TYPE, 7)), TYPE, 7, "user", 5, 3, "last", 2)]
-    assert await rows(database, others) == [("内容", "", 1, 1, 2, 3, "[0,1,2,3]")]
+    assert await rows(database, others) == [("内容", "", 1, 1, 2, 3, "[0,1,2,3]", 4)]
 
 
 async def test_a_task_that_was_done_at_once_has_no_attempts_in_the_archive(database: Database) -> None:

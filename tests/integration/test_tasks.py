@@ -109,6 +109,22 @@ async def test_a_lease_that_is_over_refuses_who_had_it(queue: Tasks) -> None:
     await queue.set(fresh, SUCCESS)
 
 
+async def test_the_archive_knows_who_ended_a_task(queue: Tasks) -> None:
+    """Who had it before is refused there, too; who ended it is told again that all is well."""
+    await queue.register(max_processing_time=1, max_retry_interval=0)
+    task_id = await queue.create()
+    [stale] = await queue.hold()
+    [fresh] = await queue.hold(wait=10)
+    await queue.set(fresh, SUCCESS)
+
+    async def in_the_archive() -> bool:
+        return bool((await queue.task(task_id))["archived"])
+
+    await eventually(in_the_archive)
+    assert (await queue.try_set(stale, SUCCESS))["code"] == 8041
+    await queue.set(fresh, SUCCESS)
+
+
 async def test_a_heartbeat_keeps_a_task(queue: Tasks) -> None:
     """As long as somebody says that it goes on, nobody else gets it."""
     await queue.register(max_processing_time=2)

@@ -93,7 +93,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
         reply = await transfers.ask("GET", f"/v1/transfers/jobs/{order.job_id}")
 
         assert (status.targets, status.shards) == (0, 0)
-        assert reply.status == 410
+        assert reply.status == 404
         assert transfers.world.calls == {}
 
 
@@ -145,7 +145,7 @@ async def test_a_success_stays_when_the_upload_fails_after_it(settings: Settings
         assert transfers.sends == {("quick-1", ""): 1, ("quick-2", ""): 1, ("slow-1", ""): 2, ("slow-2", ""): 2}
 
 
-async def test_targets_without_records_end_as_timeout_and_are_given_up(settings: Settings) -> None:
+async def test_targets_without_records_end_and_are_given_up(settings: Settings) -> None:
     """Nobody stays Pending for ever; GSE is told whom to give up; who has arrived stays so, and the job says both."""
     scenario = QUICK.model_copy(
         update={"rules": (Rule(action=Action.MISSING, agent="lost"), Rule(action=Action.STUCK, agent="stuck"))}
@@ -156,9 +156,9 @@ async def test_targets_without_records_end_as_timeout_and_are_given_up(settings:
         job = await transfers.job_ended(job_of(ends["fine"]))
         (task,) = transfers.world.tasks.values()
 
-        assert states(ends) == ["Success", "Timeout", "Timeout"]
-        assert (job["status"], job["partial"]) == ("Timeout", True)
-        assert ends["stuck"]["reason"] == "deadline"
+        assert states(ends) == ["Success", "Failed", "Timeout"]
+        assert (job["status"], job["partial"]) == ("Failed", True)
+        assert (ends["lost"]["reason"], ends["stuck"]["reason"]) == ("never_told", "deadline")
         assert task.targets["stuck", ""].code == 126
 
 

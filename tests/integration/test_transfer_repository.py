@@ -79,13 +79,23 @@ async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> N
 
 
 @pytest.mark.parametrize("status", [404, 403, 302])
-async def test_a_repository_s_no_is_told_at_once(settings: Settings, status: int) -> None:
-    """It is asked once, and redirects are not followed."""
-    repository = Repository([status])
+async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, status: int) -> None:
+    """Redirects are not followed."""
+    repository = Repository([status, status])
     async with fetching(settings, repository) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
         job = await transfers.job_ended(job_of(end))
 
     assert (end["status"], end["reason"], job["status"]) == ("Failed", "file_unavailable", "Failed")
     assert f"answered {status}" in end["message"]
-    assert len(repository.asked) == 1
+    assert len(repository.asked) == 2
+
+
+async def test_a_repository_that_has_the_file_a_moment_later(settings: Settings) -> None:
+    """A file that was only just uploaded need not be everywhere yet."""
+    repository = Repository([404])
+    async with fetching(settings, repository) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+
+    assert end["status"] == "Success"
+    assert len(repository.asked) == 2

@@ -66,13 +66,13 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
             wanted = Consignment(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")
             lot = Lot(consignment=wanted, file_name="f", targets=[(key, f"a{key}", "") for key in keys])
             reply = await handle.execute_update(TransferJob.join, JoinGroup(lots=[lot]), id=group_id)
-            return reply.joined, reply.groups, reply.targets
+            return not reply.refused, reply.groups, reply.targets
 
         assert await join("first", 1, 2) == (True, 1, 2)
         assert await join("first", 1, 2) == (True, 1, 2)
-        assert await join("too-many", 3, 4) == (False, 1, 2)
-        assert await join("second", 3) == (True, 2, 3)
-        assert await join("no-more", 4) == (False, 2, 3)
+        assert await join("too-many", 3, 4) == (False, 2, 2)
+        assert await join("second", 3) == (True, 3, 3)
+        assert await join("no-more", 4) == (False, 3, 3)
         assert await handle.query(TransferJob.joined, "p") == 3
         assert await handle.query(TransferJob.joined, "q") == 0
         await handle.terminate()

@@ -62,6 +62,8 @@ class Killer:
 
     def __init__(self, record: KillRecord, target: Killable) -> None:
         self.record = record
+        self.made: list[tuple[float, str]] = []
+        """When which part was killed, in seconds since 1970."""
         self._target = target
 
     async def kill(self, *names: str, under_way: Check) -> None:
@@ -92,6 +94,7 @@ class Killer:
         before, began = self._target.pids, time.monotonic()
         for name in names:
             self._target.kill(name)
+            self.made.append((time.time(), name))
         # A check that asks the parts themselves is answered only when they are back.
         hit = await _holds(under_way)
         for name in names:

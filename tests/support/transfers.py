@@ -54,11 +54,12 @@ class Transfers:
 
     def wanted(self, content: bytes = CONTENT, **fields: Any) -> dict[str, Any]:
         """A request's body without its target."""
+        path = str(fields.get("file_path", self.path))
         return {
             "biz_id": 2,
             "app_id": self.app_id,
-            "file_path": self.path,
-            "file_name": "app.conf",
+            "file_path": path,
+            "file_name": path.rpartition("/")[2],
             "signature": sha256(content),
             "target_user": "root",
             "target_file_dir": FOLDER,

@@ -23,6 +23,7 @@ PUBLIC = {
     "DELETE /v1/session",  # it takes a cookie away
     "POST /v1/session",  # the key is in its body
     "GET /d/{token}",  # the token is the key: we signed it, and it opens one file until a moment
+    "HEAD /d/{token}",
     "GET /docs",
     "GET /docs/docs.css",
     "GET /docs/docs.js",

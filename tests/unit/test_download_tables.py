@@ -258,7 +258,7 @@ def test_the_whole_drawing_is_bounded() -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_other_types_do_without_what_is_excel_s(kind: str) -> None:
     """They take it and ignore it, wrong or right."""
-    fields = {"template": [{"width": -1}], "header": "no pairs", "footer": 7, "default_width": 9, "title": "T"}
+    fields = {"template": [{"width": -2}], "header": "no pairs", "footer": 7, "default_width": 9, "title": "T"}
 
     assert told(type=kind, data=ROWS, **fields) == []
     assert told(type=kind, sheets=[{"data": ROWS}]) == []

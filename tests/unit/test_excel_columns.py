@@ -13,7 +13,7 @@ from domain.downloads.excel.columns import Column, columns_of
 from domain.downloads.excel.conditions import parse
 from domain.downloads.excel.drawing import Drawing
 from domain.downloads.excel.style import Align, Style, VAlign
-from domain.downloads.excel.template import Kind, Look, Node, Rule, Template
+from domain.downloads.excel.template import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
 
 CELL = Style(border=True)
 RULES = [Rule(parse(text), look) for text, look in [("<0", Look(color="FF0000")), (">9", Look(bold=True))]]
@@ -97,6 +97,24 @@ def test_kinds_have_their_styles(kind: Kind, style: Style) -> None:
 def test_texts_in_columns_of_a_given_width_wrap(kind: Kind, wraps: bool) -> None:
     """Such a column would cut them off."""
     assert only(leaf(kind=kind, width=5.0)).style.wrap is wraps
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_column_that_says_whether_it_wraps_is_right(kind: Kind) -> None:
+    """Whatever its kind, and its width; what its group says holds for it, too."""
+    for wrap in (True, False):
+        assert only(leaf(kind=kind, wrap=wrap, width=5.0)).style.wrap is wrap
+        assert only(leaf(kind=kind, wrap=wrap)).style.wrap is wrap
+        assert only(leaf(None, children=(leaf(kind=kind),), wrap=wrap)).style.wrap is wrap
+
+
+def test_an_automatic_width_is_none_of_the_group_s_nor_of_the_book_s() -> None:
+    """Its texts do not wrap, as it is fitted to them."""
+    group = leaf(None, children=(leaf(width=AUTOMATIC_WIDTH),), width=20.0)
+
+    column = only(group, Drawing(width=12))
+
+    assert (column.width, column.style.wrap) == (None, False)
 
 
 def test_a_look_changes_only_what_it_says() -> None:

@@ -118,6 +118,7 @@ def test_all_that_a_column_says() -> None:
         "format": "#,##0.00",
         "width": "12.5",
         "height": 20,
+        "wrap": "false",
         "align": "RIGHT",
         "v-align": "top",
         "color": "#fefefe",
@@ -139,6 +140,7 @@ def test_all_that_a_column_says() -> None:
             number_format="#,##0.00",
             width=12.5,
             height=20.0,
+            wrap=False,
             align=Align.RIGHT,
             v_align=VAlign.TOP,
             color="FEFEFE",
@@ -154,7 +156,8 @@ def test_all_that_a_column_says() -> None:
 
 def test_what_is_empty_is_not_said() -> None:
     """Null and empty texts leave a field at its default, as callers send them for what they do not know."""
-    fields = ["type", "format", "width", "height", "align", "v-align", "v_align", "color", "bold", "bg_color"]
+    fields = ["type", "format", "width", "height", "wrap", "align", "v-align", "v_align", "color", "bold"]
+    fields.append("bg_color")
     empty: Any = {"name": "id", "title": "", "condition_style": [], "children": ""} | dict.fromkeys(fields, "")
 
     assert (

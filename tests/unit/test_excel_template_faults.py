@@ -75,13 +75,13 @@ def test_faults_of_trees(template: Any, path: str, sentence: str | None) -> None
     assert (found_path, found_sentence) == (path, found_sentence if sentence is None else sentence)
 
 
-WIDTH = "send a number from 1 to 255 (characters), or leave it out."
+WIDTH = "send a number from 1 to 255 (characters) or -1 (automatic), or leave it out."
 HEIGHT = "send a number from 1 to 409 (points), or leave it out."
 KINDS = "send one of auto, text, number, date, datetime, boolean, rich, link, formula."
 HEX = "six hexadecimal digits like FF8800, or one of black, white, red, green, blue, yellow, cyan."
 FIELDS = (
-    "it may have name, title, type, format, width, height, align, v-align, v_align, valign, color, bold, bg_color, "
-    "children, condition_style."
+    "it may have name, title, type, format, width, height, wrap, align, v-align, v_align, valign, color, bold, "
+    "bg_color, children, condition_style."
 )
 
 
@@ -97,6 +97,8 @@ FIELDS = (
         ("format", False, "it is false; send a text."),
         ("format", "0" * 256, "it has 256 characters; send 255 or less."),
         ("width", 0, f"it is 0; {WIDTH}"),
+        ("width", -2, f"it is -2; {WIDTH}"),
+        ("wrap", "yes", "it is “yes”; send true or false."),
         ("width", 0.5, f"it is 0.5; {WIDTH}"),
         ("width", 255.5, f"it is 255.5; {WIDTH}"),
         ("width", "wide", f"it is “wide”; {WIDTH}"),
@@ -306,9 +308,9 @@ def test_bottomless_trees(wrapped: Any, start: Any) -> None:
 
 
 WORDS = (
-    "name title type format width height align v-align v_align color bold bg_color condition_style condition children "
-    "row_count row col ceil charts categories values _ __row__ _row_head_ 0 1 a b red #fff number 0.00 >0 <>x line pie "
-    "true false"
+    "name title type format width height wrap align v-align v_align color bold bg_color condition_style "
+    "condition children row_count row col ceil charts categories values _ __row__ _row_head_ 0 1 a b red #fff number "
+    "0.00 >0 <>x line pie true false"
 )
 words = st.sampled_from(WORDS.split())
 json_values = st.recursive(

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from domain.downloads.excel import numerals, safe, texts
@@ -60,13 +60,16 @@ def test_white_space_at_the_ends_is_noticed(cells: list[str | None]) -> None:
 def significant(numeral: str) -> int:
     """The digits that Excel would have to keep."""
     number, _, exponent = numeral.lower().partition("e")
-    digits = number.lstrip("-").replace(".", "").lstrip("0")
-    return len(digits.rstrip("0") if "." in number or exponent else digits)
+    whole, _, fraction = number.lstrip("-").partition(".")
+    # Zeros at the end of a whole number may be an identifier's.
+    digits = (whole + fraction).rstrip("0") if exponent else whole + fraction.rstrip("0")
+    return len(digits.lstrip("0"))
 
 
 NUMERALS = st.from_regex(r"\A-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?\Z")
 
 
+@example(["1000000000000000.0", "100000000000000.0", "1000000000000000.0e1"], False)
 @given(st.lists(NUMERALS), st.booleans())
 def test_fifteen_digits_are_kept(cells: list[str], with_null: bool) -> None:
     """More are not, nor what is too large or too small for a number of 64 bits."""

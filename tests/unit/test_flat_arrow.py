@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.downloads.encoding import PageEncoder
-from domain.downloads.flat import Finder
+from domain.downloads.flat import Finder, Grid
 from domain.downloads.shape import Shape
 from domain.downloads.sinks import arrow
 from domain.downloads.sinks.arrow import EXCEL_TYPE, ArrowSink
@@ -51,4 +51,5 @@ async def test_every_cell_is_staged(rows: list[tuple[Any, ...]], columns: list[s
 
 def test_usual_pages_are_flat() -> None:
     """So that the property above is about the fast way."""
-    assert Finder(KEYS).find(json.dumps([dict.fromkeys(KEYS, "x,y")] * 3, ensure_ascii=False).encode()) is not None
+    data = json.dumps([dict.fromkeys(KEYS, "x,y")] * 3, ensure_ascii=False).encode()
+    assert isinstance(Finder(KEYS).find(data), Grid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from domain.downloads import csv, flat_csv
 from domain.downloads.encoding import EncodedPage, PageEncoder
-from domain.downloads.flat import Finder
+from domain.downloads.flat import Finder, Grid
 from domain.downloads.pages import NewColumns, PageReader
 from domain.downloads.request import Encoding
 from domain.downloads.shape import Shape
@@ -24,7 +25,8 @@ Outcome = EncodedPage | tuple[Any, ...]
 def encoded(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
     """What is staged of a page."""
     encoder = PageEncoder(Shape(columns=columns), CsvSink(encoding, guard))
-    return told(lambda: encoder.encode(body))
+    # Keys that come twice are looked for beside the cells, in another module.
+    return told(lambda: replace(encoder.encode(body), repeated_keys=()))
 
 
 def by_cells(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
@@ -50,7 +52,7 @@ def told(encode: Any) -> Outcome:
 
 def is_flat(columns: list[str], data: bytes) -> bool:
     """Whether a list of rows is cut at its marks."""
-    return Finder(columns).find(data) is not None
+    return isinstance(Finder(columns).find(data), Grid)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_pages_that_are_not_flat(columns: str, data: bytes) -> None:
 def test_cells_outside_the_guard() -> None:
     """Without the guard signs stay; with it they do not, in texts alone."""
     grid = Finder(["a"]).find(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
-    assert grid is not None
+    assert isinstance(grid, Grid)
     assert flat_csv.lines(grid, guard=False) == b'"=1"\r\n-1\r\n"\n"\r\n"=1"\r\n'
 
 

@@ -100,7 +100,6 @@ def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, 
         {"content": {"dest_agent_id": "a", "type": "download"}},  # no code: the original read 0, a success
         entry(None),
         entry(True),
-        entry("0"),
         entry(0, dest_agent_id=""),
         entry(0, dest_agent_id=None),
     ],
@@ -108,6 +107,26 @@ def test_requests_and_records_meet_in_the_key(agent_id: str, container_id: str, 
 def test_what_says_nothing_is_no_record(wrong: object) -> None:
     """A target stays unknown rather than being taken for a success."""
     assert Record.read(wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "read", "verdict"),
+    [
+        ("0", 0, Verdict.SUCCESS),
+        (" 115 ", 115, Verdict.RUNNING),
+        ("-1", -1, Verdict.FATAL),
+        ("broken", -1, Verdict.FATAL),
+        ("", -1, Verdict.FATAL),
+        (10**12, -1, Verdict.FATAL),
+    ],
+)
+def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: Verdict) -> None:
+    """Digits are that number; anything else is a failure, and never a success."""
+    record = Record.read(entry(code))
+
+    assert record is not None
+    assert (record.error_code, record.verdict) == (read, verdict)
+    assert ("'broken'" in record.message) == (code == "broken")
 
 
 @given(JSON)

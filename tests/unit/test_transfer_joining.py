@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from domain.transfers import joining
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Roll, Shard
-from domain.transfers.request import Consignment, File, Target, sound_folder, sound_path
+from domain.transfers.request import (
+    Consignment,
+    File,
+    Target,
+    full_path,
+    sound_agent,
+    sound_folder,
+    sound_name,
+    sound_path,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,6 +41,11 @@ def group(*targets: int, consignment: Consignment | None = None) -> JoinGroup:
     return JoinGroup(lots=[lot])
 
 
+def joined(roll: Roll, some: JoinGroup) -> bool:
+    """Whether all of a group are in."""
+    return not roll.take(some).refused
+
+
 groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
 
 
@@ -42,7 +56,7 @@ def test_shards_hold_every_target_once(joins: list[tuple[str, list[int]]], size:
     expected: set[tuple[str, Target]] = set()
     for folder, keys in joins:
         own = [key + (100 if folder == "/etc" else 0) for key in keys]
-        assert roll.take(group(*own, consignment=wanted(folder))).joined
+        assert joined(roll, group(*own, consignment=wanted(folder)))
         expected |= {(folder, (key, f"a{key}", "")) for key in own}
 
     shards = roll.shards()
@@ -75,23 +89,33 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
     ],
     ids=["targets", "groups"],
 )
-def test_a_full_job_sends_whole_groups_on(limits: dict[str, int], refused: JoinGroup) -> None:
-    """Nobody of a group is in when not all are."""
+def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinGroup) -> None:
+    """A lot is in as a whole or not at all."""
     roll = Roll(order(**limits))
-    assert roll.take(group(1, 2)).joined
+    assert joined(roll, group(1, 2))
 
     reply = roll.take(refused)
 
-    assert (reply.joined, roll.targets, roll.groups) == (False, 2, 1)
+    assert (reply.is_open, reply.refused, roll.targets) == (True, [0], 2)
+
+
+def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
+    """Who asks for too much does not hold up others of the same group."""
+    roll = Roll(order(targets_max=3))
+    large, small = group(1, 2, 3, 4, consignment=wanted("/large")), group(5, consignment=wanted("/small"))
+
+    reply = roll.take(JoinGroup(lots=[*large.lots, *small.lots]))
+
+    assert (reply.refused, roll.targets) == ([0], 1)
 
 
 def test_a_job_takes_so_many_consignments() -> None:
     """Each is at least one GSE task of its own."""
     roll = Roll(order())
-    taken = [roll.take(group(n, consignment=wanted(f"/{n}"))).joined for n in range(joining.CONSIGNMENTS_MAX + 1)]
+    taken = [joined(roll, group(n, consignment=wanted(f"/{n}"))) for n in range(joining.CONSIGNMENTS_MAX + 1)]
 
     assert taken == [True] * joining.CONSIGNMENTS_MAX + [False]
-    assert roll.take(group(9_999, consignment=wanted("/0"))).joined
+    assert joined(roll, group(9_999, consignment=wanted("/0")))
 
 
 def test_a_project_that_cancelled_joins_no_more() -> None:
@@ -99,8 +123,8 @@ def test_a_project_that_cancelled_joins_no_more() -> None:
     roll = Roll(order())
     roll.close_to("p")
 
-    assert not roll.take(group(1)).joined
-    assert roll.take(group(1, consignment=wanted(project_id="q"))).joined
+    assert not joined(roll, group(1))
+    assert joined(roll, group(1, consignment=wanted(project_id="q")))
 
 
 @given(st.integers(0, 1_500), st.floats(0, 15), st.integers(0, 1_000))
@@ -120,7 +144,7 @@ def test_a_crowd_is_gathered_a_little_longer() -> None:
     assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 
 
-@pytest.mark.parametrize("path", ["", "/", "a/../b", "./a", "a\nb", "a\u2028b"])
+@pytest.mark.parametrize("path", ["a/../b", "./a", "a\nb", "a\u2028b"])
 def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
     """They become parts of URLs and ids."""
     with pytest.raises(ValueError, match="it "):
@@ -138,3 +162,38 @@ def test_folders_that_could_mean_another_are_refused(folder: str) -> None:
 def test_plain_folders_are_taken(folder: str) -> None:
     """Also those of Windows."""
     assert sound_folder(folder) == folder
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["/etc/app.conf", "etc/app.conf", "//etc//app.conf", "/etc", "/etc/", "etc"],
+)
+def test_one_file_has_one_path(written: str) -> None:
+    """However it is written: whole, as its folder, with or without slashes before, between and behind."""
+    assert full_path(written, "app.conf") == "/etc/app.conf"
+
+
+@pytest.mark.parametrize(("path", "name", "full"), [("/", "a", "/a"), ("a", "a", "/a"), ("a/", "a", "/a/a")])
+def test_a_slash_behind_makes_a_folder(path: str, name: str, full: str) -> None:
+    """Also where the folder has the file's name."""
+    assert full_path(path, name) == full
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", " a"])
+def test_a_name_that_is_a_path_is_refused(name: str) -> None:
+    """It becomes the last step of the file's path."""
+    with pytest.raises(ValueError, match="it "):
+        sound_name(name)
+
+
+@pytest.mark.parametrize("agent_id", ["a b", "a\t", "a'\"", "a\\b", "主机"])
+def test_agent_ids_that_gse_cannot_have_are_refused(agent_id: str) -> None:
+    """A blank in one made GSE refuse the call for all."""
+    with pytest.raises(ValueError, match="it holds"):
+        sound_agent(agent_id)
+
+
+@pytest.mark.parametrize("agent_id", ["", "0200000000525400", "0:10.0.0.1", "docker://4f1a", "!#$%&'()~"[:1]])
+def test_agent_ids_of_both_forms_are_taken(agent_id: str) -> None:
+    """Old ones hold a colon, containers come with the runtime's scheme."""
+    assert sound_agent(agent_id) == agent_id

@@ -24,9 +24,10 @@ from tests.worlds.playing import Noted, System, play_all, play_one, shrink
 from tests.worlds.verdict import Ending
 
 COUNT = int(os.environ.get("WORLDS", "40"))
-FAMILIES = {
+FAMILIES: dict[str, tuple[str, ...]] = {
     "ends": ("filtered", "cap", "cap_with_stride", "goes_on_for_ever", "says_it_ends", "deep_error"),
     "repeats": ("counts_from_1", "clamped", "page_ignored", "cached"),
+    "cuts": ("cut_json", "cut_body", "cut_chunks", "gzip_cut"),
 }
 """Flaws that show the same promise; of each family so many more worlds are played."""
 OF_A_FAMILY = 20
@@ -70,6 +71,14 @@ async def test_nothing_of_a_family_differs_in_silence(
     seed = request.config.getoption("randomly_seed") % SEEDS_APART * SEEDS_APART
     drawn = replace(system, draw=lambda number: worlds.drawn(number, FAMILIES[family]))
     noted = await play_all(drawn, range(seed, seed + OF_A_FAMILY))
+    assert [_told(each) for each in noted if each.ending.is_defect] == []
+
+
+async def test_headers_go_to_their_own_source(system: System[World], request: pytest.FixtureRequest) -> None:
+    """Each source of a book with several tables is sent its own headers and no others, whatever else goes wrong."""
+    seed = request.config.getoption("randomly_seed") % SEEDS_APART * SEEDS_APART
+    noted = await play_all(replace(system, draw=worlds.with_headers), range(seed, seed + OF_A_FAMILY))
+    assert {each.choices["tables"][2:] for each in noted} == {"as sheets", "as lists", f"as {worlds.SHARED}"}
     assert [_told(each) for each in noted if each.ending.is_defect] == []
 
 

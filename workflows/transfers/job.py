@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
@@ -15,9 +15,9 @@ from temporalio.exceptions import TimeoutError as StepTimeout
 
 with workflow.unsafe.imports_passed_through():
     from activities.transfers.steps import TransferSteps
-    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, Shard, batches
+    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
     from domain.transfers.states import End, Reason, State
-    from domain.transfers.steps import CancelOrder, FreezeOrder, JobStatus, SettleOrder, ShipOrder
+    from domain.transfers.steps import CancelOrder, FreezeOrder, JobStatus, SettleOrder, ShardPlace, ShipOrder
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.outcomes import fault_of, is_type
@@ -65,22 +65,23 @@ class TransferJob:
     @workflow.run
     async def run(self, order: JobOrder) -> JobStatus:
         """Read this as the story."""
-        await self._not_without_the_cancelled(self._collect())
+        if order.retry is None:
+            await self._not_without_the_cancelled(self._collect())
         self._is_closed = True
-        if self._roll.targets:
+        if self._targets:
             shipping = asyncio.create_task(self._ship_all())
             while not shipping.done():
                 await self._not_without_the_cancelled(asyncio.shield(shipping))
             shipping.result()
-            ended = await self._step(TransferSteps.finish, order)
-            self._tell("done", ended.state)
-        return self._status
+            self._status.ended = await self._step(TransferSteps.finish, order)
+            self._tell("done", self._status.ended.state)
+        return self.status()
 
     @workflow.update(name=JOIN)
     def join(self, group: JoinGroup) -> JoinReply:
         """Let a group in, if the window is open and there is room; else it goes into the next window."""
         if self._is_closed or workflow.now() >= self._order.closes_at:
-            return JoinReply(joined=False, groups=self._roll.groups, targets=self._roll.targets)
+            return JoinReply(is_open=False, groups=self._roll.groups, targets=self._roll.targets)
         return self._roll.take(group)
 
     @workflow.signal
@@ -91,12 +92,23 @@ class TransferJob:
     @workflow.query
     def status(self) -> JobStatus:
         """Where the job stands; the states of its targets stand in the database."""
-        return self._status.model_copy(update={"groups": self._roll.groups, "targets": self._roll.targets})
+        return self._status.model_copy(update={"groups": self._roll.groups, "targets": self._targets})
 
     @workflow.query
     def joined(self, project_id: str) -> int:
         """How many targets a project has here."""
-        return self._roll.targets_of(project_id)
+        retry = self._order.retry
+        if retry is None:
+            return self._roll.targets_of(project_id)
+        return retry.targets if retry.project_id == project_id else 0
+
+    @property
+    def _targets(self) -> int:
+        return self._order.retry.targets if self._order.retry else self._roll.targets
+
+    @property
+    def _projects(self) -> list[str]:
+        return [self._order.retry.project_id] if self._order.retry else self._roll.projects
 
     async def _collect(self) -> None:
         """Until the window ends, which is at a fixed time; files are fetched meanwhile."""
@@ -112,13 +124,11 @@ class TransferJob:
 
     async def _ship_all(self) -> None:
         """Write the shards down, some at a time, and ship each as soon as it is written down."""
-        shards = self._roll.shards()
-        self._status.shards = len(shards)
-        self._tell("shipping", State.RUNNING)
         under_way: dict[int, asyncio.Task[None]] = {}
-        for batch in batches(shards, FREEZE_TARGETS_MAX):
-            await self._step(TransferSteps.freeze, FreezeOrder(job=self._order, shards=batch))
-            under_way |= {shard.number: asyncio.create_task(self._ship(shard)) for shard in batch}
+        async for places in self._freeze_all():
+            under_way |= {place.number: asyncio.create_task(self._ship(place)) for place in places}
+        if not under_way:
+            return  # another retry was quicker
         left = (self._order.deadline_at - workflow.now()).total_seconds()
         patience = max(0.0, left) + self._order.terminate_wait_seconds + SLACK_SECONDS
         _, late = await workflow.wait(under_way.values(), timeout=patience)
@@ -130,11 +140,24 @@ class TransferJob:
             if task not in late:
                 task.result()
 
-    async def _ship(self, shard: Shard) -> None:
+    async def _freeze_all(self) -> AsyncIterator[list[ShardPlace]]:
+        if self._order.retry:
+            self._tell("shipping", State.RUNNING)
+            places = await self._step(TransferSteps.freeze_retry, self._order)
+            self._status.shards = len(places)
+            yield places
+            return
+        shards = self._roll.shards()
+        self._status.shards = len(shards)
+        self._tell("shipping", State.RUNNING)
+        for batch in batches(shards, FREEZE_TARGETS_MAX):
+            await self._step(TransferSteps.freeze, FreezeOrder(job=self._order, shards=batch))
+            yield [ShardPlace(number=shard.number, signature=shard.consignment.signature) for shard in batch]
+
+    async def _ship(self, shard: ShardPlace) -> None:
         """From the host that has the file; from another when that one is gone."""
-        signature = shard.consignment.signature
         try:
-            while not await self._is_shipped(signature, shard.number):
+            while not await self._is_shipped(shard.signature, shard.number):
                 pass
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -172,7 +195,7 @@ class TransferJob:
             await waiting
         except asyncio.CancelledError:
             self._is_closed = True
-            cancel = CancelOrder(job=self._order, project_ids=self._roll.projects)
+            cancel = CancelOrder(job=self._order, project_ids=self._projects)
             await self._step(TransferSteps.cancel, cancel)
 
     async def _step(self, method: Callable[[TransferSteps, Argument], Awaitable[Result]], argument: Argument) -> Result:
@@ -185,7 +208,7 @@ class TransferJob:
         self._status.phase = phase
         workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         workflow.set_current_details(
-            f"**{phase}**: {self._roll.targets:,} targets in {self._status.shards} shards, {self._order.file.path}"
+            f"**{phase}**: {self._targets:,} targets in {self._status.shards} shards, {self._order.file.path}"
         )
 
 

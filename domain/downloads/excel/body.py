@@ -16,14 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from domain.downloads.excel import richtext, texts
+from domain.downloads.excel import richtext, texts, widths, wrapping
 from domain.downloads.excel import values as reading
 from domain.downloads.excel.buffers import Mask
 from domain.downloads.excel.columns import Column
 from domain.downloads.excel.forms import Form, Values
 from domain.downloads.excel.line import EMPTY_END, Around, Line, Workspace, joined
 from domain.downloads.excel.looks import Looks, Places
+from domain.downloads.excel.richtext import RichCell
 from domain.downloads.excel.stylesheet import StyleSheet
+from domain.downloads.excel.template import Kind
+from domain.downloads.excel.wrapping import GrownRows, Lines, Points
 from domain.downloads.excel.zones import Zone
 
 # To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
@@ -63,6 +66,7 @@ class Tally:
     filled: set[int] = field(default_factory=set)
     """The columns that have any value."""
     links: list[Link] = field(default_factory=list)
+    grown: GrownRows = field(default_factory=GrownRows)
 
     def add(self, other: Tally) -> None:
         """Count the rows that come after."""
@@ -70,6 +74,7 @@ class Tally:
         self.long_numbers += other.long_numbers
         self.filled |= other.filled
         self.links += other.links
+        self.grown.add(other.grown)
 
 
 class Encoder:
@@ -81,12 +86,25 @@ class Encoder:
         self._columns = columns
         self._looks = [Looks(column, styles) for column in columns]
         self._first_column = first_column
-        self._height = "" if height is None else f' ht="{height:g}" customHeight="1"'
+        self._height = height
+        self._rooms = [float(widths.CHARACTERS_MAX)] * len(columns)
         self._zone = zone
         self._workspaces: list[Workspace] = []
 
+    def fit(self, column_widths: Sequence[float]) -> None:
+        """Learn how wide the columns are, before the first rows: texts that wrap are as high as columns are narrow."""
+        self._rooms = [
+            width / (wrapping.BOLD_SCALE if _is_bold(column) else 1.0)
+            for column, width in zip(self._columns, column_widths, strict=True)
+        ]
+
     def rows(
-        self, cells: Sequence[pa.Array | None], first_row: int, rows: int, heads: Sequence[pa.Array] = ()
+        self,
+        cells: Sequence[pa.Array | None],
+        first_row: int,
+        rows: int,
+        heads: Sequence[pa.Array] = (),
+        heights: Points | None = None,
     ) -> tuple[list[memoryview], Tally]:
         """The XML of rows, in one part or several, and what was met in them.
 
@@ -95,10 +113,15 @@ class Encoder:
             first_row: The number of the first row, from 0.
             rows: How many there are.
             heads: What stands left of them: of each cell all that comes behind its address.
+            heights: How high each row is at least for the sake of what stands left of it.
         """
         with _TURN:
             line, tally = Line(first_row + 1, rows), Tally()
-            self._line(line, cells, first_row, heads, tally)
+            wanted = self._line(line, cells, first_row, heads, tally)
+            if heights is not None:
+                wanted = heights if wanted is None else np.maximum(wanted, heights)
+            attributes, tally.grown = wrapping.grow_rows(self._height, wanted, first_row)
+            line.begin(attributes)
             workspace = self._workspace()
             spans = line.laid_out(workspace)
         xml = [joined(columns) for columns in spans]
@@ -123,48 +146,62 @@ class Encoder:
         first_row: int,
         heads: Sequence[pa.Array],
         tally: Tally,
-    ) -> None:
-        line.text('<row r="')
-        line.number()
-        line.text(f'"{self._height}>')
+    ) -> Points | None:
+        """The cells of rows, and how high the rows have to be to show them."""
+        highest: Lines | None = None
         for place, head in enumerate(heads):
             line.address(place)
             line.cells(head)
         for place, column in enumerate(cells):
-            self._column(line, place, column, first_row, tally)
+            lines = self._column(line, place, column, first_row, tally)
+            if lines is not None:
+                highest = lines if highest is None else np.maximum(highest, lines)
         line.text("</row>")
+        return None if highest is None else wrapping.to_points(highest)
 
-    def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> None:
+    def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> Lines | None:
+        """The cells of a column, and how many lines each takes; None if none takes more than one."""
         looks, sheet_column = self._looks[place], self._first_column + place
         if cells is None:
             line.address(sheet_column, _style(looks.style(0, Form.EMPTY)))
             line.text(EMPTY_END)
-            return
+            return None
         values = self.values(place, cells)
         found = looks.of(values)
         if values.counts[Form.EMPTY] < len(values.forms):
             tally.filled.add(place)
         tally.long_numbers += values.long_numbers
         tally.links += self._links(values, place, first_row)
-        payload, spaced = self._spelled(values, found, place, tally)
+        payload, spaced, lines = self._spelled(values, found, place, tally)
+        # Where the column does not wrap, only texts with line feeds take several lines.
+        broken = None if lines is None or self._columns[place].style.wrap else lines > 1
         forms = [form for form in Form if form is not Form.EMPTY and values.counts[form]]
-        if found is None and spaced is None and len(forms) <= 1:
+        if found is None and spaced is None and broken is None and len(forms) <= 1:
             form = forms[0] if forms else Form.TEXT
             line.address(sheet_column, _style(looks.style(0, form)))
             line.uniform(_AROUND[form], payload)
-            return
+            return lines
+        shapes = (*_AROUND.items(), (Form.TEXT, _SPACED_TEXT))
         around = [
             (f"{_style(looks.style(look, form))}{before}", after)
             for look in range(len(looks))
-            for form, (before, after) in (*_AROUND.items(), (Form.TEXT, _SPACED_TEXT))
+            for form, (before, after) in shapes
         ]
         kinds = values.forms.astype(np.intp)
         if spaced is not None:
             kinds[spaced] = len(Form)
         if found is not None:
-            kinds += found * (len(Form) + 1)
+            kinds += found * len(shapes)
+        if broken is not None:
+            kinds[broken] += len(around)
+            around += [
+                (f"{_style(looks.wrapping_style(look))}{before}", after)
+                for look in range(len(looks))
+                for _, (before, after) in shapes
+            ]
         line.address(sheet_column)
         line.mixed(kinds, around, payload)
+        return lines
 
     def _links(self, values: Values, place: int, first_row: int) -> list[Link]:
         if not values.has(Form.LINK):
@@ -174,11 +211,13 @@ class Encoder:
         column = self._first_column + place
         return [Link(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)]
 
-    def _spelled(self, values: Values, found: Places | None, place: int, tally: Tally) -> tuple[pa.Array, Mask | None]:
-        """The payload as XML, and which cells are texts that begin or end with white space, if any."""
+    def _spelled(
+        self, values: Values, found: Places | None, place: int, tally: Tally
+    ) -> tuple[pa.Array, Mask | None, Lines | None]:
+        """The payload as XML; which cells are texts that begin or end with white space, if any; and their lines."""
         payload = values.payload
         if not values.has(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA):
-            return payload, None
+            return payload, None, None
         rich = pa.array(values.mask(Form.RICH))
         if values.has(Form.RICH):
             payload = pc.if_else(rich, "", payload)
@@ -188,20 +227,36 @@ class Encoder:
         payload, cut = texts.bounded(payload)
         tally.cut_cells += cut
         spaced = texts.edged_by_space(payload) & values.mask(Form.TEXT)
+        shown = payload
         payload = texts.xml(payload)
         if values.has(Form.RICH):
-            payload = pc.replace_with_mask(payload, rich, self._rich(values, found, place, tally))
-        return payload, spaced if spaced.any() else None
+            cells = self._rich(values, found, place, tally)
+            shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
+            payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
+        return payload, spaced if spaced.any() else None, self._lines(shown, values, place)
 
-    def _rich(self, values: Values, found: Places | None, place: int, tally: Tally) -> pa.Array:
+    def _lines(self, shown: pa.Array, values: Values, place: int) -> Lines | None:
+        """How many lines each cell takes; a number never wraps, and of a formula only the result is seen."""
+        lines = wrapping.count_lines(shown, self._rooms[place], wraps=self._columns[place].style.wrap)
+        if lines is None:
+            return None
+        lines[~values.mask(Form.TEXT, Form.RICH, Form.LINK)] = 1
+        return lines if (lines > 1).any() else None
+
+    def _rich(self, values: Values, found: Places | None, place: int, tally: Tally) -> list[RichCell]:
         """The runs of cells of HTML: what these do not say of the font, the look of the cell does."""
         column, where = self._columns[place], values.mask(Form.RICH)
         styles = [column.style, *(style for _, style in column.looks)]
         looks = [0] * values.counts[Form.RICH] if found is None else found[where].tolist()
         sources = values.payload.filter(pa.array(where)).to_pylist()
-        made = [richtext.xml(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
-        tally.cut_cells += sum(was_cut for _, was_cut in made)
-        return pa.array([xml for xml, _ in made], pa.string())
+        made = [richtext.spell(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
+        tally.cut_cells += sum(cell.was_cut for cell in made)
+        return made
+
+
+def _is_bold(column: Column) -> bool:
+    """Whether any cell may be bold."""
+    return column.kind is Kind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
 
 
 def _style(number: int) -> str:

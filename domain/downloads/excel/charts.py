@@ -115,22 +115,29 @@ def _top(row: int, tables: Sequence[Placed], heights: Mapping[int, float]) -> in
     pixels = _ROW_PIXELS * row
     pixels += sum(_pixels(height) - _ROW_PIXELS for place, height in heights.items() if place < row)
     for table in tables:
-        height = table.frame.body_height
-        if height is not None and table.frame.first_body_row < row:
-            pixels += table.body_rows * (_pixels(height) - _ROW_PIXELS)
+        if table.frame.first_body_row < row:
+            own = _own_pixels(table)
+            pixels += table.body_rows * (own - _ROW_PIXELS)
+            pixels += _pixels(table.grown.points) - table.grown.count * own
     return pixels
+
+
+def _own_pixels(table: Placed) -> int:
+    """The height of a row of data that has not grown."""
+    height = table.frame.body_height
+    return _ROW_PIXELS if height is None else _pixels(height)
 
 
 def _tell_heights(worksheet: Worksheet, tables: Sequence[Placed], bottom: int) -> None:
     """Tell xlsxwriter how high rows are that it does not write, or charts beside them would be drawn out."""
     for table in tables:
-        height = table.frame.body_height
-        if height is None:
-            continue
-        pixels = max(1, _pixels(height))
-        first = table.frame.first_body_row
-        for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
-            worksheet.row_sizes[row] = [pixels, False]
+        if table.frame.body_height is not None:
+            pixels = max(1, _own_pixels(table))
+            first = table.frame.first_body_row
+            for row in range(first, first + min(table.body_rows, bottom // pixels + 1)):
+                worksheet.row_sizes[row] = [pixels, False]
+        for row, points in table.grown.first.items():
+            worksheet.row_sizes[row] = [_pixels(points), False]
 
 
 def _pixels(points: float) -> int:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from domain.downloads.excel.conditions import Condition
 from domain.downloads.excel.drawing import Drawing
 from domain.downloads.excel.style import Align, Style, VAlign
-from domain.downloads.excel.template import Kind, Look, Node, Rule, Template
+from domain.downloads.excel.template import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
 
 DATE_FORMAT: Final = "yyyy-mm-dd"
 DATETIME_FORMAT: Final = "yyyy-mm-dd hh:mm:ss"
@@ -34,7 +34,7 @@ class Column:
     width: float | None = None
     """In characters; None is fitted to the data."""
     height: float | None = None
-    """Of the rows of data, in points; None is left to Excel."""
+    """Of the rows of data, in points, the least that they have; None is left to Excel."""
 
 
 def columns_of(template: Template | None, keys: Sequence[str], drawing: Drawing) -> list[Column]:
@@ -63,6 +63,7 @@ def _inheriting(child: Node, parent: Node) -> Node:
         number_format=_first(child.number_format, parent.number_format),
         width=_first(child.width, parent.width),
         height=_first(child.height, parent.height),
+        wrap=_first(child.wrap, parent.wrap),
         align=_first(child.align, parent.align),
         v_align=_first(child.v_align, parent.v_align),
         color=_first(child.color, parent.color),
@@ -74,6 +75,10 @@ def _inheriting(child: Node, parent: Node) -> Node:
 
 def _column(leaf: Node, keys: Sequence[str], drawing: Drawing) -> Column:
     width = _first(leaf.width, drawing.width)
+    if width == AUTOMATIC_WIDTH:
+        width = None
+    # A fitted column shows its texts; one of a given width would cut them off.
+    wraps = leaf.kind is Kind.RICH or (width is not None and leaf.kind in _WRAPPED)
     style = Style(
         bold=bool(leaf.bold),
         color=leaf.color,
@@ -82,8 +87,7 @@ def _column(leaf: Node, keys: Sequence[str], drawing: Drawing) -> Column:
         v_align=leaf.v_align or VAlign.MIDDLE,
         number_format=leaf.number_format or _FORMATS.get(leaf.kind),
         border=True,
-        # A fitted column shows its texts; one of a given width would cut them off.
-        wrap=leaf.kind is Kind.RICH or (width is not None and leaf.kind in _WRAPPED),
+        wrap=wraps if leaf.wrap is None else leaf.wrap,
         link=leaf.kind is Kind.LINK,
     )
     return Column(

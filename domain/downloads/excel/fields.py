@@ -116,12 +116,13 @@ class Fields:
             self._refuse(name, "a text")
         return None
 
-    def number(self, name: str, low: int, high: int, unit: str) -> float | None:
-        """A number within bounds, also written as a text."""
+    def number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
+        """A number within bounds, also written as a text; or the single one outside of them that means automatic."""
         number = _number(self.get(name))
-        if number is not None and low <= number <= high:
+        if number is not None and (low <= number <= high or number == or_else):
             return float(number)
-        self._refuse(name, f"a number from {low} to {high:,} ({unit}), or leave it out")
+        automatic = "" if or_else is None else f" or {or_else} (automatic)"
+        self._refuse(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
         return None
 
     def count(self, name: str, high: int, default: int) -> int:

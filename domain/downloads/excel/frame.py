@@ -16,7 +16,7 @@ from xlsxwriter import Workbook
 from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
-from domain.downloads.excel import charts, layout, safe, widths
+from domain.downloads.excel import charts, layout, safe
 from domain.downloads.excel.html import Run
 from domain.downloads.excel.layout import Area, Placed
 from domain.downloads.excel.style import Style
@@ -86,22 +86,9 @@ def sheet_widths(tables: Sequence[Placed]) -> list[float]:
     count = max((table.frame.last_column + 1 for table in tables), default=0)
     found = [0.0] * count
     for table in tables:
-        for column, width in enumerate(_table_widths(table)):
+        for column, width in enumerate(table.column_widths):
             found[column] = max(found[column], width)
     return found
-
-
-def _table_widths(table: Placed) -> list[float]:
-    frame = table.frame
-    count = frame.last_column + 1
-    fixed: list[float | None] = [None] * frame.row_depth
-    fixed += [column.width for column in frame.columns]
-    texts: list[list[str]] = [[] for _ in range(count)]
-    for column, sample in enumerate(table.samples, start=frame.row_depth):
-        texts[column] += sample
-    fixed += [None] * (count - len(fixed))
-    areas = [*frame.areas(0, footer=table.footer), *table.row_heads]
-    return widths.settle(fixed, [widths.fit(column) for column in texts], layout.wishes(areas))
 
 
 def _draw(worksheet: Worksheet, area: Area, style: Format) -> None:

@@ -8,25 +8,24 @@ columns turn out, so it is asked for at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 from pydantic import JsonValue
 
-from domain.downloads.excel import html, pairs, safe, widths
+from domain.downloads.excel import html, pairs, safe, widths, wrapping
 from domain.downloads.excel.columns import Column
 from domain.downloads.excel.drawing import TableDrawing
 from domain.downloads.excel.html import Run
 from domain.downloads.excel.style import HEAD_COLOR, Align, Style, VAlign
 from domain.downloads.excel.template import Chart, Node, RowNode, Template
+from domain.downloads.excel.wrapping import LINE_POINTS, ROW_HEIGHT_MAX, GrownRows, Points
 
 MERGED_COLUMNS_MAX: Final = 20
 GAP_ROWS: Final = 3
 """Between two tables of one sheet."""
-ROW_HEIGHT_MAX: Final = 409
-LINE_POINTS: Final = 15
-"""What a line of the usual font takes: more lines than a region's own measure has room for."""
 
 TITLE_STYLE: Final = Style(bold=True, size=22, wrap=True)
 TEXT_STYLE: Final = Style(align=Align.LEFT, border=True, wrap=True)
@@ -50,6 +49,7 @@ class Measure:
 
     def height(self, lines: int) -> float:
         """The points that so many lines take."""
+        # Of many lines, the usual font takes more than a region's own measure.
         return min(ROW_HEIGHT_MAX, max(self.line * lines + self.padding, LINE_POINTS * lines))
 
 
@@ -117,7 +117,7 @@ class Frame:
 
     @property
     def body_height(self) -> float | None:
-        """Of each row of data, in points; None is left to Excel."""
+        """Of each row of data, in points, if its texts want no more; None is left to Excel."""
         heights = [column.height for column in self.columns if column.height is not None]
         return min(ROW_HEIGHT_MAX, max(heights)) if heights else None
 
@@ -144,6 +144,21 @@ class Placed:
     row_heads: tuple[Area, ...] = ()
     """Their rows are counted from the beginning of the body."""
     footer: bool = True
+    grown: GrownRows = field(default_factory=GrownRows)
+
+    @cached_property
+    def column_widths(self) -> list[float]:
+        """The width of each column, for this table alone."""
+        frame = self.frame
+        count = frame.last_column + 1
+        fixed: list[float | None] = [None] * frame.row_depth
+        fixed += [column.width for column in frame.columns]
+        texts: list[list[str]] = [[] for _ in range(count)]
+        for column, sample in enumerate(self.samples, start=frame.row_depth):
+            texts[column] += sample
+        fixed += [None] * (count - len(fixed))
+        areas = [*frame.areas(0, footer=self.footer), *self.row_heads]
+        return widths.settle(fixed, [widths.fit(column) for column in texts], wishes(areas))
 
     @property
     def areas(self) -> list[Area]:
@@ -199,6 +214,20 @@ def heights(areas: Iterable[Area], column_widths: Sequence[float]) -> dict[int, 
         if missing > 0:
             found[area.last_row] = min(ROW_HEIGHT_MAX, found[area.last_row] + missing)
     return found
+
+
+def row_head_points(areas: Sequence[Area], column_widths: Sequence[float], rows: int) -> Points | None:
+    """How high each row of the body is at least for the sake of the row heads beside it; None if any height will do.
+
+    A row head of several rows spreads what it wants evenly over them.
+    """
+    points = np.full(rows, LINE_POINTS)
+    for area in areas:
+        width = sum(column_widths[area.column : area.last_column + 1])
+        wanted = min(ROW_HEIGHT_MAX, LINE_POINTS * widths.lines(area.text, width, area.measure.scale))
+        part = points[area.row : area.last_row + 1]
+        np.maximum(part, wrapping.to_whole_pixels(wanted / area.rows), out=part)
+    return points if (points > LINE_POINTS).any() else None
 
 
 def wishes(areas: Iterable[Area]) -> list[tuple[int, int, float]]:

@@ -11,5 +11,17 @@ LINKS_MAX: Final = 65_530
 """Of one sheet."""
 
 
+class BookTooLarge(ValueError):
+    """A book that must stay one file would be larger than a file may be.
+
+    Attributes:
+        max_bytes: What a file may have.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        super().__init__(f"The book would have more than the {max_bytes:,} bytes that a file may have.")
+
+
 class SheetFull(ValueError):
     """A sheet has no room for more rows."""

@@ -83,7 +83,19 @@ class Line:
         self._first_number = first_number
         self._rows = rows
         self._parts: list[_Fixed | pa.Array] = []
-        self._fixed: _Fixed = []
+        self._fixed = self._first = list[str | _Number | _Texts]()
+
+    def begin(self, attributes: str | pa.Array) -> None:
+        """Put the beginning of the row before all that is there.
+
+        Args:
+            attributes: What each row has besides its number; the same in every row, or a column.
+        """
+        if isinstance(attributes, str):
+            self._first[:0] = ['<row r="', _NUMBER, f'"{attributes}>']
+            return
+        self._first.insert(0, ">")
+        self._parts[:0] = [['<row r="', _NUMBER, '"'], attributes]
 
     def text(self, text: str) -> None:
         """The same in every row."""

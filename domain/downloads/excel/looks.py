@@ -25,12 +25,19 @@ _DATE_CODES = re.compile("[ymdhs]", re.IGNORECASE)
 
 
 class Looks:
-    """The looks of one column: its own, and one for each of its conditions. Each has a style for every form."""
+    """The looks of one column: its own, and one for each of its conditions. Each has a style for every form.
+
+    Cells with line breaks in a column that does not wrap have styles of their own. A book gets them when the first such
+    cell is met, so that books without are as they would be without them.
+    """
 
     def __init__(self, column: Column, styles: StyleSheet) -> None:
         self._conditions = [condition for condition, _ in column.looks]
-        own = (column.style, *(style for _, style in column.looks))
-        self._numbers = [[styles.index(_style(style, column.kind, form)) for form in Form] for style in own]
+        self._own = (column.style, *(style for _, style in column.looks))
+        self._kind = column.kind
+        self._styles = styles
+        self._numbers = [[styles.index(_style(style, column.kind, form)) for form in Form] for style in self._own]
+        self._wrapping: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -38,6 +45,13 @@ class Looks:
     def style(self, look: int, form: Form) -> int:
         """The number of the style of a cell."""
         return self._numbers[look][form]
+
+    def wrapping_style(self, look: int) -> int:
+        """The number of the style of a text with line breaks. Only one thread at a time may ask."""
+        if not self._wrapping:
+            styles = (_style(replace(style, wrap=True), self._kind, Form.TEXT) for style in self._own)
+            self._wrapping = [self._styles.index(style) for style in styles]
+        return self._wrapping[look]
 
     def of(self, values: Values) -> Places | None:
         """The look of each cell; None if all have the column's own, which is look 0."""

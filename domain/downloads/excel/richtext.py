@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from domain.downloads.excel import html, safe
@@ -12,12 +13,25 @@ FONT_SIZE: Final = 11
 _FONT = '<rFont val="Calibri"/><family val="2"/><scheme val="minor"/>'
 
 
-def xml(source: str, style: Style) -> tuple[str, bool]:
-    """What stands within the inline string, and whether the text had to be cut to the limits of a cell."""
+@dataclass(frozen=True)
+class RichCell:
+    """A cell of HTML."""
+
+    xml: str
+    """What stands within the inline string."""
+    text: str
+    """What the cell shows."""
+    was_cut: bool
+    """Whether the text had to be cut to the limits of a cell."""
+
+
+def spell(source: str, style: Style) -> RichCell:
+    """Read HTML for a cell of this style."""
     runs, cut = html.bounded(html.runs(source))
+    text = "".join(run.text for run in runs)
     if all(run == Run(run.text) for run in runs):
-        return _text("".join(run.text for run in runs)), cut
-    return "".join(f"<r>{_look(run, style)}{_text(run.text)}</r>" for run in runs), cut
+        return RichCell(_text(text), text, cut)
+    return RichCell("".join(f"<r>{_look(run, style)}{_text(run.text)}</r>" for run in runs), text, cut)
 
 
 def _text(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any, Final
 
 from xlsxwriter import Workbook
@@ -15,11 +16,15 @@ _V_ALIGN = {VAlign.TOP: "top", VAlign.MIDDLE: "vcenter", VAlign.BOTTOM: "bottom"
 
 
 class StyleSheet:
-    """The formats of a workbook. xlsxwriter numbers each when it is first asked for, and keeps the number."""
+    """The formats of a workbook. xlsxwriter numbers each when it is first asked for, and keeps the number.
+
+    Any thread may ask: the next table is begun while rows of the last one are worked on.
+    """
 
     def __init__(self, workbook: Workbook) -> None:
         self._workbook = workbook
         self._formats: dict[Style, Format] = {}
+        self._lock = Lock()
 
     def format(self, style: Style) -> Format:
         """The format for cells that xlsxwriter writes."""
@@ -29,7 +34,8 @@ class StyleSheet:
 
     def index(self, style: Style) -> int:
         """The number of the style, for cells that are written without xlsxwriter."""
-        return int(self.format(style)._get_xf_index())
+        with self._lock:
+            return int(self.format(style)._get_xf_index())
 
 
 @cache

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from xlsxwriter.utility import xl_rowcol_to_cell
 
+from domain.downloads.excel import layout
 from domain.downloads.excel.archive import Piece, Spool, pressed
-from domain.downloads.excel.body import Encoder, Tally
+from domain.downloads.excel.body import Encoder, Link, Tally
 from domain.downloads.excel.chunks import Chunk, Chunks
 from domain.downloads.excel.headed import Headed
 from domain.downloads.excel.layout import Area, Frame, Placed
@@ -20,6 +22,7 @@ from domain.downloads.excel.shown import SAMPLE_ROWS, shown
 from domain.downloads.excel.splice import Inset
 from domain.downloads.excel.stylesheet import StyleSheet
 from domain.downloads.excel.template import Template
+from domain.downloads.excel.wrapping import Points
 from domain.downloads.excel.zones import Zone
 
 _CHUNKS_PER_THREAD: Final = 2
@@ -34,6 +37,19 @@ class Workshop:
     executor: Executor | None
     """Where chunks are worked on; None is at once."""
     threads: int
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A chunk of rows to be packed."""
+
+    chunk: Chunk
+    first_row: int
+    rows: int
+    heads: Sequence[pa.Array]
+    """The cells of the row heads left of them."""
+    heights: Points | None
+    """How high each row is at least for the sake of these."""
 
 
 class TableBody:
@@ -52,10 +68,12 @@ class TableBody:
         self._encoder = Encoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
         self._headed = Headed(template, keys, shop.styles) if template is not None and template.rows else None
         self._row_heads: tuple[Area, ...] = ()
+        self._head_points: Points | None = None
         self._chunks = Chunks(len(frame.columns))
         self._shop = shop
         self._running: deque[Future[tuple[Piece, Tally]]] = deque()
         self._spool = Spool()
+        self._link_bytes = 0
         self._body_rows = 0
         self._samples: list[list[str]] = []
         self.rows = 0
@@ -64,11 +82,16 @@ class TableBody:
 
     @property
     def compressed_bytes(self) -> int:
-        """What the rows take in the book so far; nothing yet while rows under row heads are held.
+        """What the rows and their links take in the book so far; nothing yet while rows under row heads are held.
 
         Who asks wants to know it exactly, so rows that wait for a full chunk are packed now.
         """
         self._flush()
+        return self._spool.size + self._link_bytes
+
+    @property
+    def packed_bytes(self) -> int:
+        """What the rows that are packed so far take at least; those that wait, and links, are not among them."""
         return self._spool.size
 
     @property
@@ -103,7 +126,7 @@ class TableBody:
             for batch, heads in arranged:
                 self._encode([] if batch is None else [batch], len(heads[0]), heads)
         self._flush()
-        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer)
+        return self._placed(footer=footer)
 
     def inset(self) -> Inset:
         """The packed rows, for the sheet."""
@@ -115,12 +138,15 @@ class TableBody:
         first_row = self._frame.first_body_row + self._body_rows
         if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
             raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
-        self._samples = self._samples or self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+        if not self._samples:
+            self._samples = self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+            self._fit()
+        work = _Work(chunk, first_row, rows, heads, self._heights(rows))
         self._body_rows += rows
         if self._shop.executor is None:
-            self._collect(*self._packed(chunk, first_row, rows, heads))
+            self._collect(*self._packed(work))
             return
-        self._running.append(self._shop.executor.submit(self._packed, chunk, first_row, rows, heads))
+        self._running.append(self._shop.executor.submit(self._packed, work))
         while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
             self._collect(*self._running.popleft().result())
 
@@ -132,9 +158,31 @@ class TableBody:
             for column in self._frame.columns
         ]
 
-    def _packed(self, chunk: Chunk, first_row: int, rows: int, heads: Sequence[pa.Array]) -> tuple[Piece, Tally]:
-        xml, tally = self._encoder.rows(self._cells(chunk), first_row, rows, heads)
+    def _packed(self, work: _Work) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(
+            self._cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
+        )
         return pressed(*xml), tally
+
+    def _fit(self) -> None:
+        """Settle how wide the columns are, as far as is known when the first rows are there.
+
+        The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
+        never too low.
+        """
+        column_widths = self._placed(footer=False).column_widths
+        first = self._frame.first_body_column
+        self._encoder.fit(column_widths[first : first + len(self._frame.columns)])
+        if self._row_heads:
+            rows = max(area.last_row for area in self._row_heads) + 1
+            self._head_points = layout.row_head_points(self._row_heads, column_widths, rows)
+
+    def _placed(self, *, footer: bool) -> Placed:
+        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
+
+    def _heights(self, rows: int) -> Points | None:
+        """How high the next rows are at least for the sake of the row heads."""
+        return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
 
     def _collect(self, piece: Piece, tally: Tally) -> None:
         if self._spool.length + piece.length > SHEET_BYTES_MAX:
@@ -144,6 +192,8 @@ class TableBody:
             )
         self._spool.add(piece)
         self.tally.add(tally)
+        if tally.links:
+            self._link_bytes += _packed_size(tally.links)
 
     def _flush(self) -> None:
         for chunk in self._chunks.rest():
@@ -156,6 +206,16 @@ class TableBody:
             [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
             for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
         ]
+
+
+def _packed_size(links: Sequence[Link]) -> int:
+    """What links take in the book beside the cells that show them: xlsxwriter writes them when all rows are there."""
+    markup = "".join(
+        f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
+        f'<Relationship Id="rId{place}" Target="{link.url}" TargetMode="External"/>'
+        for place, link in enumerate(links, start=links[0].row)
+    )
+    return len(pressed(markup.encode()).data)
 
 
 def _rows(chunk: Chunk) -> int:

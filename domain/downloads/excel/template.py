@@ -11,6 +11,8 @@ from typing import Final
 from domain.downloads.excel.conditions import Condition
 from domain.downloads.excel.style import Align, VAlign
 
+AUTOMATIC_WIDTH: Final = -1.0
+"""The width of a column that is fitted, whatever its group or the request say."""
 ROW_HEAD_NAMES: Final = ("__row__", "_row_header", "_row_header_", "_row_head_")
 
 
@@ -67,6 +69,7 @@ class Node:
     number_format: str | None = None
     width: float | None = None
     height: float | None = None
+    wrap: bool | None = None
     align: Align | None = None
     v_align: VAlign | None = None
     color: str | None = None

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from domain.downloads.excel import conditions, formats
 from domain.downloads.excel.fields import Faults, Fields, shown, step
 from domain.downloads.excel.style import Align, VAlign
-from domain.downloads.excel.template import Kind, Look, Node, RowNode, Rule
+from domain.downloads.excel.template import AUTOMATIC_WIDTH, Kind, Look, Node, RowNode, Rule
 
 NODES_MAX: Final = 2_000
 DEPTH_MAX: Final = 20
@@ -23,7 +23,7 @@ NO_NAME: Final = "_"
 _V_ALIGNS: Final = ("v-align", "v_align", "valign")
 _TREES: Final = ("children", "condition_style")
 COLUMN_FIELDS: Final = (
-    *("name", "title", "type", "format", "width", "height", "align", *_V_ALIGNS),
+    *("name", "title", "type", "format", "width", "height", "wrap", "align", *_V_ALIGNS),
     *("color", "bold", "bg_color", *_TREES),
 )
 ROW_FIELDS: Final = ("name", "title", "bg_color", "row_count", "children")
@@ -75,8 +75,9 @@ class Trees:
             title=title,
             kind=fields.choice("type", KINDS) or Kind.AUTO,
             number_format=_number_format(fields),
-            width=fields.number("width", 1, WIDTH_MAX_CHARACTERS, "characters"),
+            width=_width(fields),
             height=fields.number("height", 1, HEIGHT_MAX_POINTS, "points"),
+            wrap=fields.flag("wrap"),
             align=fields.choice("align", _ALIGN_WORDS),
             v_align=_v_align(fields),
             color=fields.color("color"),
@@ -200,6 +201,10 @@ def _number_format(fields: Fields) -> str | None:
         fields.fault("format", sentence)
         return None
     return text
+
+
+def _width(fields: Fields) -> float | None:
+    return fields.number("width", 1, WIDTH_MAX_CHARACTERS, "characters", or_else=int(AUTOMATIC_WIDTH))
 
 
 def _v_align(fields: Fields) -> VAlign | None:

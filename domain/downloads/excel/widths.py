@@ -10,6 +10,10 @@ CHARACTERS_MAX: Final = 60
 CHARACTERS_MIN: Final = 6
 PADDING: Final = 2
 
+WIDE_TENTHS: Final = 21
+CAPITAL_TENTHS: Final = 12
+"""What a character takes of a line in Excel's own font, in tenths of a digit, whose width is the unit of columns."""
+
 _WIDE = frozenset({"W", "F"})
 _AMBIGUOUS_WIDE_FROM = "\u2000"
 _WITHOUT_WIDTH = frozenset({"Mn", "Me", "Cf"})
@@ -24,8 +28,16 @@ def shown(text: str) -> int:
 
 def fit(texts: Iterable[str]) -> float:
     """The width of a column that shows these texts, within limits."""
-    widest = max(map(shown, texts), default=0)
+    widest = max(map(_wanted, texts), default=0)
     return float(min(CHARACTERS_MAX, max(CHARACTERS_MIN, widest) + PADDING))
+
+
+def tenths(character: str) -> int:
+    """What a character takes of a line on the screen, in tenths of a digit."""
+    width = _character(character)
+    if width == 2:
+        return WIDE_TENTHS
+    return CAPITAL_TENTHS if character.isupper() else 10 * width
 
 
 def lines(text: str, width: float, scale: float = 1.0) -> int:
@@ -52,6 +64,13 @@ def settle(
             for place in free:
                 widths[place] = min(CHARACTERS_MAX, widths[place] + missing / len(free))
     return widths
+
+
+def _wanted(text: str) -> int:
+    """What a column should be wide for a text; for one of several lines, so that none of them is wrapped once more."""
+    if "\n" not in text:
+        return shown(text)
+    return max(-(-sum(map(tenths, line)) // 10) for line in text.split("\n"))
 
 
 def _character(character: str) -> int:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from domain.transfers.joining import JobOrder
 from domain.transfers.request import File
@@ -53,6 +54,7 @@ async def record(recorder: Recorder) -> None:
         await _cancelled(recorder, app_id=100)
         await _closed(recorder, app_id=101)
         await _empty(recorder, app_id=102)
+        await _retried(recorder, app_id=103)
 
 
 async def _cancelled(recorder: Recorder, app_id: int) -> None:
@@ -72,6 +74,17 @@ async def _closed(recorder: Recorder, app_id: int) -> None:
     await handle.signal(TransferJob.close_to, recorder.project_id)
     await handle.result()
     await recorder.keep(job_id, WORKFLOW, "closed-to-a-project")
+
+
+async def _retried(recorder: Recorder, app_id: int) -> None:
+    """Targets that failed, again."""
+    job_id = await _join(recorder, app_id, ["agent", "stuck"], CONTENT)
+    await recorder.engine.get_workflow_handle(job_id).result()
+    async with recorder.session.post(f"/v1/transfers/jobs/{quote(job_id)}/retry", json={}) as answer:
+        assert answer.status == 202, await answer.text()
+        again = (await answer.json())["job_id"]
+    await recorder.engine.get_workflow_handle(again).result()
+    await recorder.keep(again, WORKFLOW, "retried")
 
 
 async def _empty(recorder: Recorder, app_id: int) -> None:
@@ -96,5 +109,5 @@ async def _join(recorder: Recorder, app_id: int, agents: Sequence[str], content:
     }
     async with recorder.session.post("/v1/transfers:batch", json=body) as answer:
         assert answer.status == 202, await answer.text()
-        job_id: str = (await answer.json())["tasks"][0]["job_id"]
+        job_id: str = (await answer.json())["job_id"]
         return job_id

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.worlds.downloads.flaws import KINDS
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import SHARED, World
 from tests.worlds.flaws import Flaw, See
 from tests.worlds.verdict import Expectation
 
@@ -128,6 +128,8 @@ def expected(world: World) -> Expectation:
         # The request says that the source counts from 1, and it does not.
         causes |= {"source_first_page", WRONG_SIZE, BAD_TOTAL} if world.rows else set()
         causes |= {STATUS} if world.has("error_past_the_end", "deep_error") else set()
+    if world.asked_as == SHARED:
+        causes = {"refused: invalid_request"}
     return Expectation(frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world))
 
 

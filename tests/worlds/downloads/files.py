@@ -18,7 +18,7 @@ _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def read(world: World, content: bytes) -> list[str]:
-    """The rows of a finished file."""
+    """The rows of a finished file, table after table."""
     match world.options["type"]:
         case "parquet":
             return _parquet(content)
@@ -41,8 +41,11 @@ def _parquet(content: bytes) -> list[str]:
 
 def _excel(content: bytes) -> list[str]:
     book = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
-    heads, *lines = [[_text(value) for value in line] for line in book.active.iter_rows(values_only=True)] or [[]]
-    return rows.table(heads, lines)
+    found: list[str] = []
+    for sheet in book.worksheets:
+        heads, *lines = [[_text(value) for value in line] for line in sheet.iter_rows(values_only=True)] or [[]]
+        found += rows.table(heads, lines)
+    return found
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
 from tests.worlds import verdict
 from tests.worlds.downloads import expecting, files, rows
-from tests.worlds.downloads.source import Sources, running_sources
-from tests.worlds.downloads.world import World, request
-from tests.worlds.verdict import Outcome, Verdict
+from tests.worlds.downloads.source import Sources, WorldSource, running_sources
+from tests.worlds.downloads.world import HEADER, World, header, request
+from tests.worlds.verdict import Ending, Outcome, Verdict
 
 BOUND_SECONDS = 180.0
 """On a machine that has other things to do, too; what never ends ends here."""
@@ -32,14 +32,19 @@ class Stage:
     async def play(self, world: World) -> Verdict:
         """Play a world, and say what to think of what came out."""
         self.played += 1
-        source, url = self.sources.add(f"w{self.played}", world)
-        outcome = await self._outcome(world, url)
+        tables = range(max(1, len(world.tables)))
+        added = [self.sources.add(f"w{self.played}", world, table) for table in tables]
+        sources = [source for source, _ in added]
+        outcome = await self._outcome(world, [url for _, url in added])
+        fired = frozenset[str]().union(*(source.fired for source in sources))
+        if strange := _strange_headers(world, sources):
+            return Verdict(Ending.SILENT, strange, fired)
         flaws = [flaw.name for flaw in world.flaws]
-        return verdict.judge(expecting.expected(world), outcome, flaws, frozenset(source.fired))
+        return verdict.judge(expecting.expected(world), outcome, flaws, fired)
 
-    async def _outcome(self, world: World, url: str) -> Outcome:
+    async def _outcome(self, world: World, urls: Sequence[str]) -> Outcome:
         downloads = self.downloads
-        body = request(world, url)
+        body = request(world, urls)
         reply: Reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=body)
         if reply.status != 202:
             return Outcome(is_over=True, cause=f"refused: {reply.code}", message=str(reply.body))
@@ -50,12 +55,23 @@ class Stage:
             return Outcome(is_over=False, message=str(status))
         if status["state"] != "succeeded":
             return Outcome(is_over=True, cause=status["fault"]["code"], message=status["fault"]["message"])
-        truth, found = rows.truth(world), files.read(world, await downloads.file(status["task_id"]))
+        truth, found = (
+            rows.truth(world) * max(1, len(world.tables)),
+            files.read(world, await downloads.file(status["task_id"])),
+        )
         if world.has("ties"):
             # What order such a source's rows have nobody knows.
             truth, found = sorted(truth), sorted(found)
         difference = verdict.differences(truth, found)
         return Outcome(is_over=True, warnings=status["warnings"], difference=difference)
+
+
+def _strange_headers(world: World, sources: Sequence[WorldSource]) -> str:
+    """What sources were sent that they should not have been, or were not sent that they want."""
+    wanted = [header(table)[HEADER] if wants else None for table, wants in enumerate(world.tables)] or [None]
+    pairs = enumerate(zip(wanted, sources, strict=True))
+    found = [f"table {table} was sent {source.headers}" for table, (own, source) in pairs if source.headers - {own}]
+    return "; ".join(found)
 
 
 def plenty(settings: DownloadSettings) -> DownloadSettings:
@@ -69,7 +85,8 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
     """API, worker and sources, with times that are short in the same proportion."""
     downloads = plenty(settings.downloads).model_copy(update={"page_timeout_seconds": PAGE_SECONDS})
     async with running_sources() as sources:
-        guard = settings.guard.model_copy(update={"allow": [sources.base.removeprefix("http://")]})
+        allow = [base.removeprefix("http://") for base in sources.bases]
+        guard = settings.guard.model_copy(update={"allow": allow})
         settings = settings.model_copy(update={"downloads": downloads, "guard": guard})
         async with running_downloads(settings, resume_window_seconds=30) as running:
             yield Stage(running, sources)

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.worlds import dice
 from tests.worlds.downloads import paging, rows
 from tests.worlds.downloads.answers import BENDS, Answer, Bending
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import HEADER, TABLES_MAX, World
 from tests.worlds.flaws import Flaw
 
 HOST = "127.0.0.1"
@@ -39,6 +39,8 @@ class WorldSource:
     def __init__(self, world: World) -> None:
         self.world = world
         self.fired: set[str] = set()
+        self.headers: set[str | None] = set()
+        """What it was sent of the header that sources may want."""
         self._attempts: Counter[tuple[int, int]] = Counter()
         self._requests = 0
 
@@ -136,25 +138,27 @@ class WorldSource:
 
 @dataclass
 class Sources:
-    """The sources of all worlds, behind one port."""
+    """The sources of all worlds. A source is reached at each of some hosts: only the port differs, which is enough."""
 
-    base: str = ""
+    bases: list[str] = field(default_factory=list)
     worlds: dict[str, WorldSource] = field(default_factory=dict)
 
-    def add(self, name: str, world: World) -> tuple[WorldSource, str]:
-        """Open a world's source; its address."""
+    def add(self, name: str, world: World, table: int) -> tuple[WorldSource, str]:
+        """Open the source of a world's table; its address."""
+        name = f"{name}-{table}"
         source = self.worlds[name] = WorldSource(world)
-        return source, f"{self.base}/{name}/rows"
+        return source, f"{self.bases[table]}/{name}/rows"
 
 
 @asynccontextmanager
 async def running_sources() -> AsyncIterator[Sources]:
-    """Serve on a free port of 127.0.0.1."""
+    """Serve on free ports of 127.0.0.1, one for each table that a world may have."""
     sources = Sources()
     app = web.Application()
 
     async def answer(request: web.Request) -> web.StreamResponse:
         source = sources.worlds[request.match_info["world"]]
+        source.headers.add(request.headers.get(HEADER))
         page, size = int(request.query["page"]), int(request.query["page_size"])
         return await _send(request, source.ask(page, size))
 
@@ -162,9 +166,9 @@ async def running_sources() -> AsyncIterator[Sources]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, HOST, 0).start()
-        host, port = runner.addresses[0][:2]
-        sources.base = f"http://{host}:{port}"
+        for _ in range(TABLES_MAX):
+            await web.TCPSite(runner, HOST, 0).start()
+        sources.bases = [f"http://{host}:{port}" for host, port, *_ in runner.addresses]
         yield sources
     finally:
         await runner.cleanup()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -13,6 +13,10 @@ from tests.worlds.flaws import Flaw, draw_flaws
 
 PAGE_SIZES = (100, 101, 250, 500, 1_000)
 ROWS_AT_THE_EDGES = (0, 1, -1, 0, 1, 2)
+HEADER = "X-Secret"
+TABLES_MAX = 3
+SHARED = "lists with shared headers"
+"""Must be refused: whoever is sent headers that are another's learns them."""
 
 
 class World(BaseModel):
@@ -28,6 +32,10 @@ class World(BaseModel):
     flaws: tuple[Flaw, ...]
     options: dict[str, JsonValue]
     """Of the request, beside its address."""
+    tables: tuple[bool, ...] = ()
+    """Whether the source of each table wants headers, where a book has several. Each is a host with the same rows."""
+    asked_as: str = "sheets"
+    """How several tables are asked for: as sheets, as lists, or as lists with one set of headers for all."""
 
     @property
     def page_size(self) -> int:
@@ -44,7 +52,8 @@ class World(BaseModel):
     @property
     def choices(self) -> dict[str, str]:
         """The options of its request, as texts."""
-        return {name: str(value) for name, value in self.options.items()}
+        told = {name: str(value) for name, value in self.options.items()}
+        return told | ({"tables": f"{len(self.tables)} as {self.asked_as}"} if self.tables else {})
 
     def flaw(self, name: str) -> Flaw | None:
         """A flaw, if the world has it."""
@@ -94,6 +103,21 @@ def drawn(seed: int, family: Iterable[str] | None = None) -> World:
     )
 
 
+def with_headers(seed: int) -> World:
+    """The world of a seed as a book of several tables, whose sources want different headers, or none."""
+    world = drawn(seed)
+    count = dice.pick((2, 2, TABLES_MAX), seed, "tables")
+    wanting = dice.stream(seed, "wanting").randrange(count)
+    tables = tuple(table == wanting or dice.share(seed, "wants", table) < 0.5 for table in range(count))
+    return world.model_copy(
+        update={
+            "options": {**world.options, "type": "excel"},
+            "tables": tables,
+            "asked_as": dice.pick(("sheets", "lists", SHARED), seed, "asked_as"),
+        }
+    )
+
+
 def smaller(world: World) -> list[World]:
     """Worlds that are a step smaller: without one of the flaws, with fewer rows, with an option as it is by default."""
     without = [
@@ -108,9 +132,27 @@ def smaller(world: World) -> list[World]:
     ]
     shorter = [world.model_copy(update={"rows": rows}) for rows in dict.fromkeys(fewer) if 0 <= rows < world.rows]
     bare = [world.model_copy(update={"is_wrapped": False})] if world.is_wrapped else []
-    return [*without, *shorter, *plainer, *bare]
+    single = [world.model_copy(update={"tables": world.tables[:-1]})] if len(world.tables) > 2 else []
+    return [*without, *shorter, *plainer, *bare, *single]
 
 
-def request(world: World, url: str) -> dict[str, Any]:
-    """What is asked of us."""
-    return {"source_url": url, **world.options}
+def header(table: int) -> dict[str, str]:
+    """What the source of a table wants to be sent, if it wants anything."""
+    return {HEADER: f"secret of table {table}"}
+
+
+def request(world: World, urls: Sequence[str]) -> dict[str, Any]:
+    """What is asked of us.
+
+    Args:
+        urls: Of the source of each table.
+    """
+    if not world.tables:
+        return {"source_url": urls[0], **world.options}
+    headers = [header(table) if wants else None for table, wants in enumerate(world.tables)]
+    if world.asked_as == SHARED:
+        return {"multi": "tab", "source_url": list(urls), "headers": next(filter(None, headers)), **world.options}
+    if world.asked_as == "lists":
+        return {"multi": "tab", "source_url": list(urls), "headers": headers, **world.options}
+    sheets = [{"source_url": url, "headers": own} for url, own in zip(urls, headers, strict=True)]
+    return {"sheets": sheets, **world.options}

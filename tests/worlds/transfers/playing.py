@@ -269,7 +269,7 @@ def _listed(target: Mapping[str, Any]) -> Listed:
 
 
 def _send(task: Task, target: Target) -> Send:
-    if not task.is_answered:
+    if task.told_at is None:
         return Send(task.created_at, task.created_at)
     moments = [moment for moment in (task.gone_at, target.failed_at) if moment is not None]
     return Send(task.created_at, min(moments, default=None))

@@ -19,7 +19,7 @@ const RULE_FIELDS = ["condition", "color", "bold", "bg_color"];
 export function moreOf(region, node, known, owner) {
   const inputs = new Map();
   const vertical = V_ALIGNS.find((name) => name in node) ?? "v-align";
-  const plain = region === "col" ? ["height", "align", vertical, "color", "bold"] : [];
+  const plain = region === "col" ? ["height", "wrap", "align", vertical, "color", "bold"] : [];
   const strangers = Object.keys(node).filter((name) => !known.includes(name));
   const fields = [...plain, ...strangers].map((name) => one(name, node, inputs, owner));
   const button = (word, act) => h("button", { type: "button", on: { click: act } }, t(`downloads.tree.${word}`));

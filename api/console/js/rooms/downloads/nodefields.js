@@ -6,7 +6,7 @@ import { COLORS, FORMATS, TYPES } from "./template.js";
 
 const NUMBERS = ["width", "height", "row_count"];
 const PLAIN_NUMBER = /^-?\d+(\.\d+)?$/;
-const CHOICES = { type: TYPES, align: ["left", "center", "right"], "v-align": ["top", "middle", "bottom"], bold: ["true", "false"] };
+const CHOICES = { type: TYPES, align: ["left", "center", "right"], "v-align": ["top", "middle", "bottom"], bold: ["true", "false"], wrap: ["true", "false"] };
 const LISTS = { format: FORMATS, color: COLORS, bg_color: COLORS };
 const HEX = { black: "#000000", white: "#ffffff", red: "#ff0000", green: "#008000", blue: "#0000ff", yellow: "#ffff00", cyan: "#00ffff", true: "#dfdfdf" };
 
@@ -48,7 +48,7 @@ export function read(name, input) {
   const text = input.value;
   if (!text.trim()) return undefined;
   if (NUMBERS.includes(name) && PLAIN_NUMBER.test(text.trim())) return Number(text);
-  if ((name === "bold" || name === "bg_color") && (text === "true" || text === "false")) return text === "true";
+  if (["bold", "wrap", "bg_color"].includes(name) && (text === "true" || text === "false")) return text === "true";
   return text;
 }
 

@@ -5,7 +5,7 @@ const TREES = ["children", "condition_style"];
 const STEP = /\.([^.[“]+)|\[(\d+)\]|\[“(.*?)”\]/gsu;
 
 /** Fields of a column head that the table shows, and those behind its fold. */
-export const COLUMN_FIELDS = ["name", "title", "type", "format", "width", "height", "align", "v-align", "v_align", "valign", "color", "bold", "bg_color", "condition_style", "children"];
+export const COLUMN_FIELDS = ["name", "title", "type", "format", "width", "height", "wrap", "align", "v-align", "v_align", "valign", "color", "bold", "bg_color", "condition_style", "children"];
 export const ROW_FIELDS = ["name", "title", "bg_color", "row_count", "children"];
 export const TYPES = ["auto", "text", "number", "date", "datetime", "boolean", "rich", "link", "formula"];
 export const COLORS = ["black", "white", "red", "green", "blue", "yellow", "cyan"];

@@ -51,7 +51,7 @@ async function send({ targets: text, ...file }, outcome) {
     for (let start = 0; start < n; start += BATCH) {
       clear(outcome, progress(start / n, t("transfers.form.sending", { done: start, n })));
       const answer = await post("/v1/transfers:batch", { ...file, targets: targets.slice(start, start + BATCH) });
-      tasks.push(...answer.tasks);
+      tasks.push(...answer.tasks.map((task) => ({ ...task, job_id: answer.job_id })));
     }
   } catch (problem) {
     clear(outcome, tasks.length ? [problemBox(problem), joined(tasks, n)] : null);

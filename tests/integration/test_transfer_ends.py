@@ -1,0 +1,170 @@
+"""How targets end: the cause is kept, silence is told as silence, and what was cancelled ends when GSE says how."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from infra.settings import Settings
+from sims.gse.scenario import Action, Call, Rule, Scenario
+from tests.support.transfers import QUICK, Transfers, job_of, running_transfers
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.stack
+
+TRANSFER_BROKE, TERMINATED = 701, 126
+
+
+def playing(*rules: Rule, **fields: Any) -> Scenario:
+    """A quick GSE with these faults."""
+    return QUICK.model_copy(update={"rules": rules, **fields})
+
+
+async def is_carried(transfers: Transfers, task_id: str) -> bool:
+    """Whether GSE has the target in a task."""
+    return bool((await transfers.status(task_id))["gse_task_id"])
+
+
+async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings) -> None:
+    """Not only that the time was over: the code and the sentence of the try before are what an operator needs."""
+    fails_once = Rule(action=Action.FAIL, agent="broken", code=TRANSFER_BROKE, message="peer went away", times=1)
+    stuck = Rule(action=Action.STUCK, agent="broken")
+    async with running_transfers(settings, playing(fails_once, stuck), timeout_seconds=5) as transfers:
+        end = await transfers.ended(await transfers.join("broken"))
+
+    assert (end["status"], end["reason"], end["code"]) == ("Timeout", "deadline", TRANSFER_BROKE)
+    assert "time was over" in end["message"]
+    assert "peer went away" in end["message"]
+
+
+async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: Settings) -> None:
+    """Long before the time is over, and told as what it is: the file may well be there."""
+    missing = Rule(action=Action.MISSING, agent="silent")
+    async with running_transfers(settings, playing(missing), silence_seconds=2, timeout_seconds=60) as transfers:
+        silent, told = await transfers.join_many(["silent", "told"])
+        end = await transfers.ended(silent)
+        assert (await transfers.ended(told))["status"] == "Success"
+        await eventually(lambda: transfers.delivered("silent"))
+
+    assert (end["status"], end["reason"], end["code"]) == ("Failed", "never_told", None)
+    assert "Look on the host" in end["message"]
+
+
+async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings) -> None:
+    """GSE says so with a code of its own, for as long as it has none."""
+    not_yet = Rule(
+        action=Action.REFUSE,
+        calls=frozenset({Call.RESULTS}),
+        code=1000115,
+        message="redis reply is not string",
+        times=7,
+    )
+    async with running_transfers(settings, playing(not_yet)) as transfers:
+        end = await transfers.ended(await transfers.join("patient"))
+
+    assert (end["status"], end["code"]) == ("Success", 0)
+    assert transfers.sends == {("patient", ""): 1}
+
+
+async def test_what_is_cancelled_is_under_way_until_gse_says_how_it_ended(settings: Settings) -> None:
+    """A terminate that GSE takes and does not carry out: the file arrives, and that is told."""
+    ignored = Rule(action=Action.IGNORE, calls=frozenset({Call.TERMINATE}))
+    slow = playing(ignored, download_seconds=4.0)
+    async with running_transfers(settings, slow) as transfers:
+        task_id = await transfers.join("arrives")
+        await eventually(lambda: is_carried(transfers, task_id))
+        answer = await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
+        await eventually(lambda: transfers.world.calls[Call.TERMINATE] > 0)
+        meanwhile = await transfers.status(task_id)
+        end = await transfers.ended(task_id)
+
+    assert (answer.body["status"], answer.body["cancelling"]) == ("Running", True)
+    assert (meanwhile["status"], meanwhile["cancelling"]) == ("Running", True)
+    assert (end["status"], end["cancelling"]) == ("Success", False)
+
+
+async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
+    """As soon as GSE says so; a target that GSE does not know does not keep the others from being given up."""
+    stuck = playing(Rule(action=Action.STUCK, agent="stuck-.*"))
+    async with running_transfers(settings, stuck) as transfers:
+        task_ids = await transfers.join_many([f"stuck-{number}" for number in range(5)])
+        await eventually(lambda: is_carried(transfers, task_ids[0]))
+        job_id = job_of(await transfers.status(task_ids[0]))
+        await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
+        ends = await asyncio.gather(*map(transfers.ended, task_ids))
+
+    assert [(end["status"], end["reason"], end["code"]) for end in ends] == [("Failed", "cancelled", TERMINATED)] * 5
+
+
+async def test_a_task_tells_what_it_is_about(settings: Settings) -> None:
+    """Who sends, to whom, what, in which task of GSE, and when."""
+    async with running_transfers(settings) as transfers:
+        task_id = await transfers.join("agent-1", "4f1a")
+        end = await transfers.ended(task_id)
+        job = await transfers.job_ended(job_of(end))
+        result = await transfers.worker.services.engine.get_workflow_handle(job_of(end)).result()
+
+    wanted = transfers.wanted()
+    assert (end["target_agent_id"], end["target_container_id"]) == ("agent-1", "4f1a")
+    assert (end["signature"], end["file_name"]) == (wanted["signature"], wanted["file_name"])
+    assert end["gse_task_id"] in transfers.world.tasks
+    moments = [datetime.fromisoformat(end[name]) for name in ("window_closes_at", "sent_at", "ended_at")]
+    assert moments == sorted(moments)
+    assert (
+        result["ended"]["counts"]
+        == job["counts"]
+        == {"Pending": 0, "Running": 0, "Success": 1, "Failed": 0, "Timeout": 0}
+    )
+    assert (result["ended"]["state"], result["targets"]) == (job["status"], 1)
+
+
+async def test_a_file_is_one_however_its_path_is_written(settings: Settings) -> None:
+    """Its whole path, or its folder, with or without slashes; the signature in upper case."""
+    async with running_transfers(settings, window_seconds=6) as transfers:
+        signature = transfers.wanted()["signature"]
+        spellings: list[dict[str, Any]] = [
+            {"file_path": "/etc/app.conf"},
+            {"file_path": "etc//app.conf"},
+            {"file_path": "/etc", "file_name": "app.conf"},
+            {"file_path": "/etc/", "file_name": "app.conf", "signature": signature.upper()},
+        ]
+        bodies = [transfers.wanted() | spelling for spelling in spellings]
+
+        async def join(number: int, body: dict[str, Any]) -> str:
+            reply = await transfers.ask("POST", "/v1/transfers", json=body | {"target_agent_id": f"agent-{number}"})
+            assert reply.status == 202, reply.body
+            return job_of(reply.body)
+
+        async def in_one_window() -> bool:
+            jobs = [await join(number, body) for number, body in enumerate(bodies)]
+            return len(set(jobs)) == 1 and jobs[0].startswith("AsyncDownloadJob:2:7:/etc/app.conf:")
+
+        # Two windows only where the border between them comes in the middle.
+        assert await in_one_window() or await in_one_window()
+
+
+async def test_more_different_wishes_than_a_job_takes(settings: Settings) -> None:
+    """They go to the next windows, and those beyond are refused alone; who wants what is wanted already is let in."""
+    async with running_transfers(settings, window_seconds=3) as transfers:
+        ordinary = asyncio.create_task(transfers.join("ordinary"))
+        await ordinary
+
+        async def ask(number: int) -> tuple[int, str]:
+            body = transfers.wanted(target_file_dir=f"/data/{number}") | {"target_agent_id": f"agent-{number}"}
+            reply = await transfers.ask("POST", "/v1/transfers", json=body)
+            return reply.status, reply.body.get("code", "")
+
+        flood = [asyncio.create_task(ask(number)) for number in range(1_700)]
+        beside = await asyncio.wait_for(transfers.join("beside"), 20)
+        answers = await asyncio.gather(*flood)
+        assert (await transfers.ended(beside))["status"] == "Success"
+
+    refused = [code for status, code in answers if status != 202]
+    assert set(refused) <= {"window_full"}
+    assert len(refused) > 0
+    # At least four windows were filled.
+    assert len(answers) - len(refused) >= 1_199
