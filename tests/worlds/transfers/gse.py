@@ -40,7 +40,7 @@ CODES: Mapping[str, Sequence[int | str]] = {
 }
 """Of these GSE tells one for a flaw, by its dial."""
 FLAPS_FOR_NOW, FLAPS_AS_IF_FINAL = 703, 122
-HANG_SECONDS = 4.0
+HANG_SECONDS = 7.0
 STATUS_REWRITTEN = 200
 
 TRANSFER, RESULTS, TERMINATE = (frozenset({call}) for call in (Call.TRANSFER, Call.RESULTS, Call.TERMINATE))
@@ -212,7 +212,7 @@ class GseOfWorlds:
     def add(self, names: Names) -> tuple[Gse, list[str]]:
         """Open a world's GSE; return it and the name of the flaw behind each of its rules."""
         scenario, rules = make_scenario(names)
-        gse = self.worlds[names.name] = Gse(scenario, Disks(self.folder, links=False), names.name)
+        gse = self.worlds[names.name] = Gse(scenario, Disks(self.folder / names.name, links=False), names.name)
         self._clocks[names.name] = asyncio.create_task(gse.run())
         return gse, rules
 

@@ -13,7 +13,7 @@ from tests.worlds.flaws import Flaw, draw_flaws
 from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.options import pairwise_rows, plain_row
 
-DISTINCT_WISHES_MAX = 16
+DISTINCT_WISHES_MAX = 8
 """So many different consignments a job takes in worlds; in the product it is 300."""
 SLOW_SECONDS = 3.0
 
@@ -199,7 +199,7 @@ def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], fl
 
 def _draw_many_wishes(seed: int, hosts: tuple[Host, ...]) -> tuple[Wish, ...]:
     """More different wishes for one file than a job takes; perhaps more than four windows take."""
-    count = dice.pick((1, 2, 8, DISTINCT_WISHES_MAX, 2 * DISTINCT_WISHES_MAX, 4 * DISTINCT_WISHES_MAX), seed, "many")
+    count = dice.pick((1, 2, 4, DISTINCT_WISHES_MAX, 2 * DISTINCT_WISHES_MAX, 4 * DISTINCT_WISHES_MAX), seed, "many")
     return tuple(
         Wish(
             file=0,
