@@ -59,6 +59,31 @@ async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: 
     assert "Look on the host" in end["message"]
 
 
+async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> None:
+    """GSE is asked before anything is sent; what may pass, or is not known, is sent to."""
+    scenario = playing(agent_states={"gone-.*": 7, "strange": -2, "0:10.0.0.9": -2, "busy": 4, "unknown": -1})
+    agents = ["gone-1", "gone-2", "strange", "0:10.0.0.9", "busy", "unknown", "fine"]
+    async with running_transfers(settings, scenario) as transfers:
+        task_ids = await transfers.join_many(agents)
+        ends = dict(zip(agents, [await transfers.ended(task_id) for task_id in task_ids], strict=True))
+
+    absent = {agent for agent, end in ends.items() if end["reason"] == "agent_offline"}
+    assert absent == {"gone-1", "gone-2", "strange"}
+    assert all(ends[agent]["status"] == "Success" for agent in agents if agent not in absent)
+    assert {agent for agent, _ in transfers.sends} == {*agents} - absent
+    assert "uninstalled" in ends["gone-1"]["message"]
+
+
+@pytest.mark.parametrize("action", [Action.HTML, Action.SLOW, Action.REFUSE])
+async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings: Settings, action: Action) -> None:
+    """Nobody waits for long, and no host that lives is refused."""
+    wrong = Rule(action=action, calls=frozenset({Call.STATES}), seconds=60.0)
+    async with running_transfers(settings, playing(wrong, agent_states={".*": 7})) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+
+    assert end["status"] == "Success"
+
+
 async def test_results_that_are_not_there_yet_are_no_failure(settings: Settings) -> None:
     """GSE says so with a code of its own, for as long as it has none."""
     not_yet = Rule(
