@@ -14,7 +14,7 @@ from aiohttp import web
 import worker
 from cli.process import stop_signal
 from domain.faults import Invalid
-from infra import log, metrics, migrate, services, temporal
+from infra import log, memory, metrics, migrate, services, temporal
 from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
 from workflows import schedules
@@ -44,6 +44,7 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until told to stop, then let what runs finish."""
+    memory.configure()
     chosen = _chosen(queues)
     stop = stop_signal()
     async with services.connect(settings) as held, _figures(settings.worker) as address:
