@@ -13,7 +13,6 @@ from sims.gse.scenario import Call, Empty
 from sims.gse.tasks import Key, Spot, Task
 from sims.gse.world import World
 
-RUNNING_AGENT = 2
 NO_RESULTS_YET = 1000115
 
 
@@ -85,7 +84,7 @@ def carried_out(world: World, call: Call, body: object) -> Any:
             case Call.TERMINATE:
                 return _terminate(world, _Terminate.model_validate(body))
             case Call.STATES:
-                return _states(_States.model_validate(body))
+                return _states(world, _States.model_validate(body))
             case _:
                 assert_never(call)
     except ValidationError as error:
@@ -126,10 +125,10 @@ def _terminate(world: World, asked: _Terminate) -> Any:
     return _named(task)
 
 
-def _states(asked: _States) -> Any:
+def _states(world: World, asked: _States) -> Any:
+    fields = {"bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1}
     return [
-        {"bk_agent_id": each, "bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1, "status_code": RUNNING_AGENT}
-        for each in asked.agent_id_list
+        {"bk_agent_id": each, **fields, "status_code": world.scenario.agent_state(each)} for each in asked.agent_id_list
     ]
 
 

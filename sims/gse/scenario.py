@@ -9,6 +9,8 @@ from hashlib import blake2b
 
 from pydantic import BaseModel, ConfigDict, Field
 
+RUNNING_AGENT = 2
+
 
 class Call(StrEnum):
     """The calls of GSE's interface."""
@@ -142,8 +144,14 @@ class Scenario(BaseModel):
     app_secret: str = ""
     tenant_id: str = Field(default="", description="empty takes any")
     max_targets: int | None = None
+    agent_states: dict[str, int] = Field(default={}, description="patterns of agents that do not run, and their states")
     shape: Shape = Shape()
     rules: tuple[Rule, ...] = ()
+
+    def agent_state(self, agent_id: str) -> int:
+        """The state of an agent; the first pattern that its whole id matches tells."""
+        states = (state for agent, state in self.agent_states.items() if re.fullmatch(agent, agent_id))
+        return next(states, RUNNING_AGENT)
 
     def rolls(self, rule: int, *what: object) -> bool:
         """Whether the fraction of a rule takes this in; the same seed always takes the same."""

@@ -26,6 +26,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("never_told", "empty_at_first"), (NEVER_TOLD,)),
     **dict.fromkeys(("upload_fails", "upload_cannot"), ("Failed/upload_failed/{code}",)),
     "create_refused": ("Failed/gse_refused/{code}",),
+    "agent_gone": (f"Failed/agent_offline/{ANY}",),
     **dict.fromkeys(("create_lost", "create_unreadable", "results_down"), (LATE,)),
     "task_forgotten": (LATE, f"Failed/gse_refused/{ANY}"),
     **dict.fromkeys(("file_cut", "file_short", "file_is_another", "file_missing", "repository_down"), NO_FILE),

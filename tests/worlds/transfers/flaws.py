@@ -34,6 +34,8 @@ KINDS: Mapping[str, Kind] = {
     "flaps": Kind(13, Group.TARGET, passes=(False, True, True)),
     "other_bytes_arrive": Kind(16, Group.TARGET, See.NOBODY),
     "container_gone": Kind(20, Group.TARGET),
+    "agent_gone": Kind(19, Group.TARGET),
+    "agent_state_odd": Kind(19, Group.TARGET, passes=PASSES),
     # what becomes of the upload that all targets wait for
     "upload_fails": Kind(4, Group.UPLOAD, passes=(False, True)),
     "upload_cannot": Kind(4, Group.UPLOAD),
@@ -56,6 +58,8 @@ KINDS: Mapping[str, Kind] = {
     "results_down": Kind(18, Group.CALLS, passes=MAY_PASS),
     "results_hang": Kind(18, Group.CALLS, passes=PASSES),
     "task_forgotten": Kind(18, Group.CALLS),
+    "states_down": Kind(19, Group.CALLS, passes=PASSES),
+    "states_hang": Kind(19, Group.CALLS, passes=PASSES),
     # what becomes of a cancellation
     "terminate_ignored": Kind(12, Group.TERMINATE),
     "terminate_down": Kind(12, Group.TERMINATE, passes=MAY_PASS),

@@ -39,11 +39,13 @@ CODES: Mapping[str, Sequence[int | str]] = {
     "create_refused": (1_000_200,),
 }
 """Of these GSE tells one for a flaw, by its dial."""
+AGENT_STATES: Mapping[str, Sequence[int]] = {"agent_gone": (6, 7, -2), "agent_state_odd": (0, 1, 99)}
+"""Of these GSE tells one for the agents that a flaw hits: those that surely take nothing, and others."""
 FLAPS_FOR_NOW, FLAPS_AS_IF_FINAL = 703, 122
 HANG_SECONDS = 7.0
 STATUS_REWRITTEN = 200
 
-TRANSFER, RESULTS, TERMINATE = (frozenset({call}) for call in (Call.TRANSFER, Call.RESULTS, Call.TERMINATE))
+TRANSFER, RESULTS, TERMINATE, STATES = (frozenset({call}) for call in Call)
 UNREADABLE = (
     Rule(action=Action.NO_CODE, calls=TRANSFER),
     Rule(action=Action.HTML, calls=TRANSFER, status=STATUS_REWRITTEN),
@@ -91,6 +93,7 @@ def make_scenario(names: Names) -> tuple[Scenario, list[str]]:
         download_seconds=names.world.download_seconds,
         jitter_seconds=0.05,
         terminate_seconds=0.05,
+        agent_states=_states(names),
         shape=_shape(names.world.group(Group.RECORDS)),
         rules=tuple(rule for rule, _ in rules),
     )
@@ -128,6 +131,8 @@ def _target_rules(flaw: Flaw, words: str) -> Sequence[Rule]:
             return [Rule(action=Action.LOSE)]
         case "other_bytes_arrive":
             return [Rule(action=Action.SPOIL)]
+        case name if name in AGENT_STATES:
+            return []
         case _:
             return [fails]
 
@@ -138,6 +143,13 @@ def _spread(names: Names, rules: Sequence[Rule]) -> list[Rule]:
     whose = [{"agent": names.agent_id(host), "container": names.container_id(host)} for host in struck]
     exactly = [{name: re.escape(value) for name, value in each.items()} for each in whose]
     return [rule.model_copy(update=each) for each in exactly for rule in rules]
+
+
+def _states(names: Names) -> dict[str, int]:
+    """Return the states of the agents that a flaw of states hits."""
+    flaw = names.world.flaw(*AGENT_STATES)
+    struck = [host for host in names.world.hosts if names.world.is_struck(host.number)]
+    return {re.escape(names.agent_id(host)): _pick(flaw, AGENT_STATES[flaw.name]) for host in struck} if flaw else {}
 
 
 def _upload_rule(flaw: Flaw, words: str) -> Rule:
@@ -166,6 +178,10 @@ def _call_rule(flaw: Flaw, words: str) -> Rule:
             return down.model_copy(update={"times": times if flaw.passes else None})
         case "results_hang":
             return Rule(action=Action.SLOW, calls=RESULTS, seconds=HANG_SECONDS, times=1)
+        case "states_down":
+            return _pick(flaw, DOWN).model_copy(update={"calls": STATES})
+        case "states_hang":
+            return Rule(action=Action.SLOW, calls=STATES, seconds=HANG_SECONDS, times=1)
         case _:
             return Rule(action=Action.FORGET, calls=RESULTS, times=1)
 

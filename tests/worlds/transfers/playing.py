@@ -16,12 +16,12 @@ import pytest
 from api.transfers import joins
 from domain.transfers import joining
 from infra.settings import Settings
-from sims.gse.scenario import Scenario
+from sims.gse.scenario import Call, Scenario
 from sims.gse.tasks import Spot, Target, Task
 from sims.gse.world import World as Gse
 from tests.support.gse import Gse as GseParts
 from tests.support.transfers import Transfers, running_transfers
-from tests.worlds.transfers.gse import GseOfWorlds, running_gse_of_worlds
+from tests.worlds.transfers.gse import AGENT_STATES, GseOfWorlds, running_gse_of_worlds
 from tests.worlds.transfers.judging import RETRIES, judge_world
 from tests.worlds.transfers.naming import Goal, Names
 from tests.worlds.transfers.repository import Repositories, WorldRepository, running_repositories
@@ -240,6 +240,8 @@ class Play:
         world, tasks = self.names.world, [*self.gse.tasks.values(), *self.gse.forgotten]
         if any(task.polled_at for task in tasks):
             yield from (flaw.name for flaw in world.flaws if flaw.name in UNUSUAL)
+        if self.gse.calls[Call.STATES]:
+            yield from (flaw.name for flaw in world.flaws if flaw.name in AGENT_STATES)
         asked = Counter((each.job_id, each.goal) for each in self.joined)
         if any(count > 1 for count in asked.values()):
             yield "asked_twice"
