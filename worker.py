@@ -31,6 +31,7 @@ from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
 from domain.addresses import places as address_places
 from domain.orders import places
+from infra import memory
 from infra.services import Services
 from infra.settings import EngineSettings
 from infra.turns import Turns
@@ -272,6 +273,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(serving.serve(services, queues, stop))
+        group.create_task(memory.give_back(stop))
         if address_places.INTAKE_QUEUE in queues:
             group.create_task(keeping.keep(services, stop))
         await stop.wait()

@@ -44,17 +44,15 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:
     """Serve task queues until told to stop, then let what runs finish."""
+    memory.configure()
     chosen = _chosen(queues)
-    memory.limit_heaps()
     stop = stop_signal()
     async with services.connect(settings) as held, _figures(settings.worker) as address:
         await migrate.require_head(held.database)
         # What is loaded by now stays: a look through all of it stops every activity of this process for a while.
         gc.freeze()
         log.get(__name__).info("worker_ready", queues=chosen, metrics=address)
-        releasing = asyncio.create_task(memory.release_regularly())
         await worker.serve(held, chosen, stop)
-        releasing.cancel()
         log.get(__name__).info("worker_stopped")
 
 

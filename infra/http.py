@@ -6,10 +6,11 @@ import asyncio
 import errno
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from io import BytesIO
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -43,6 +44,14 @@ class Head:
 
     status: int
     headers: CIMultiDictProxy[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """From how many bytes on a body may be read only after a wait, which takes nothing of the time it has."""
+
+    bytes: int
+    wait: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +106,17 @@ class GuardedClient:
         self._rules.check(url)
 
     async def get(
-        self, url: str, *, headers: Mapping[str, str] = NO_HEADERS, max_bytes: int, timeout_seconds: float
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        max_bytes: int,
+        timeout_seconds: float,
+        threshold: Threshold | None = None,
     ) -> Answer:
         """Read a whole answer."""
         async with self._exchange("GET", url, headers, None, timeout_seconds) as exchange:
-            return await exchange.answer(max_bytes)
+            return await exchange.answer(max_bytes, threshold)
 
     async def post(
         self,
@@ -142,7 +157,7 @@ class GuardedClient:
                         allow_redirects=False,
                     )
                 try:
-                    yield _Exchange(response, target)
+                    yield _Exchange(response, target, deadline)
                 finally:
                     response.release()
         except TimeoutError:
@@ -177,14 +192,29 @@ class _AddressRefused(PermissionError):
 class _Exchange:
     response: aiohttp.ClientResponse
     target: egress.Target
+    deadline: asyncio.Timeout
 
     @property
     def head(self) -> Head:
         return Head(self.response.status, self.response.headers)
 
-    async def answer(self, max_bytes: int) -> Answer:
-        body = b"".join([chunk async for chunk in self.chunks(max_bytes)])
-        return Answer(self.response.status, self.response.headers, body)
+    async def answer(self, max_bytes: int, threshold: Threshold | None = None) -> Answer:
+        # What is written here is handed on without another copy.
+        body = BytesIO()
+        async for chunk in self.chunks(max_bytes):
+            body.write(chunk)
+            if threshold is not None and body.tell() > threshold.bytes:
+                await self._out_of_time(threshold.wait)
+                threshold = None
+        return Answer(self.response.status, self.response.headers, body.getvalue())
+
+    async def _out_of_time(self, wait: Callable[[], Awaitable[None]]) -> None:
+        clock, until = asyncio.get_running_loop().time, self.deadline.when()
+        began = clock()
+        self.deadline.reschedule(None)
+        await wait()
+        if until is not None:
+            self.deadline.reschedule(until + clock() - began)
 
     async def excerpt(self, max_bytes: int) -> Answer:
         """The beginning of the body: one that is long, slow, damaged or broken off takes nothing from the head."""

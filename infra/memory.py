@@ -1,47 +1,48 @@
-"""Memory of a process: what is freed goes back to the system instead of staying with the allocator.
-
-By default glibc keeps a heap for each thread and, once a large block has been freed, takes large blocks from these
-heaps. A worker that has made many files then holds twice the memory that it uses.
-"""
+"""Memory that a process does not need any more goes back to the system, instead of waiting for the next peak."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import sys
-from typing import Any
+from typing import Final
 
-ARENAS_MAX = 2
-MAP_BYTES = 1024 * 1024
-"""Blocks of this size or more are mapped one by one, and go back to the system as soon as they are freed."""
-RELEASE_SECONDS = 5.0
+GIVE_BACK_EVERY_SECONDS: Final = 10.0
+ARENAS_MAX: Final = 2
+"""Each thread would have an arena of its own, and keep what it was once filled with."""
+MAPPED_FROM_BYTES: Final = 2 * 1024 * 1024
+"""Longer blocks are mapped, and go back when they are freed. By default the limit grows with them, up to 32 MB."""
 
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-
-
-def limit_heaps() -> None:
-    """Keep few heaps, and none of large blocks; to be called before threads begin. Nothing happens without glibc."""
-    if (libc := _glibc()) is not None:
-        libc.mallopt(_M_ARENA_MAX, ARENAS_MAX)
-        libc.mallopt(_M_MMAP_THRESHOLD, MAP_BYTES)
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # the GNU library's numbers
 
 
-async def release_regularly() -> None:
-    """Give back what is free every few seconds, until cancelled."""
-    while True:
-        await asyncio.sleep(RELEASE_SECONDS)
-        await asyncio.to_thread(release)
+def configure() -> None:
+    """Keep the allocator from holding on to memory, where it is the GNU library's; elsewhere nothing is changed."""
+    if (library := _gnu_library()) is not None:
+        library.mallopt(_ARENA_MAX, ARENAS_MAX)
+        library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+
+
+async def give_back(stop: asyncio.Event) -> None:
+    """Return free memory to the system from time to time, until told to stop."""
+    while not stop.is_set():
+        try:
+            async with asyncio.timeout(GIVE_BACK_EVERY_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            await asyncio.to_thread(release)
 
 
 def release() -> None:
-    """Give back what is free."""
+    """Return free memory to the system now."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
-    if (libc := _glibc()) is not None:
-        libc.malloc_trim(0)
+    if (library := _gnu_library()) is not None:
+        library.malloc_trim(0)
 
 
-def _glibc() -> Any:
-    """The C library, if it is one whose heaps can be told what to do."""
-    libc = ctypes.CDLL(None)
-    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
+def _gnu_library() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "malloc_trim") and hasattr(library, "mallopt") else None

@@ -200,6 +200,10 @@ class GseSettings(BaseModel):
     tenant_id: str = ""
     connect_timeout_seconds: float = Field(default=5.0, gt=0)
     answer_timeout_seconds: float = Field(default=30.0, gt=0)
+    concurrency: int = Field(default=50, ge=1, description="calls at a time, per worker process")
+    calls_per_second: float = Field(
+        default=0.0, ge=0, description="calls begun a second, per worker process; 0: no limit"
+    )
     retries: int = Field(default=4, ge=0, description="of calls that may be repeated; a transfer is begun once")
     retry_pause_seconds: float = Field(default=0.5, ge=0, description="pause before a call is repeated; doubles")
     source_agent_id: str = Field(default="", description="this worker's host in GSE")
@@ -232,6 +236,9 @@ class TransferSettings(BaseModel):
     terminate_wait_seconds: float = Field(default=10.0, ge=0, description="GSE's time to give targets up at the end")
     retries: int = Field(default=3, ge=0, description="GSE tasks that a target is sent in again when one failed it")
     retry_pause_seconds: float = Field(default=5.0, ge=0, description="pause before that; doubles")
+    ask_agent_states: bool = Field(
+        default=True, description="whether GSE is asked before it is sent something which agents are not there"
+    )
     silence_seconds: float = Field(
         default=60.0, gt=0, description="a target that GSE, answering, tells nothing of for so long has failed"
     )

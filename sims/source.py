@@ -48,6 +48,7 @@ class Ask(Faults):
     away_for: int = Field(default=0, ge=0, description="then answer 503 to so many")
     late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
     twice_from: int | None = Field(default=None, ge=0, description="the first row that has the key `city` twice")
+    pad: int = Field(default=0, ge=0, description="one more key, `pad`, with a text of so many characters")
     nan_at: int | None = Field(default=None, ge=0, description="the row whose amount is NaN")
 
     @field_validator("template", "header", "footer")
@@ -170,7 +171,7 @@ def _groups_text(ask: Ask, start: int, stop: int) -> bytes:
 
 
 def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
-    if not ask.gaps and (ask.late_from, ask.twice_from, ask.nan_at) == (None, None, None):
+    if not ask.gaps and not ask.pad and (ask.late_from, ask.twice_from, ask.nan_at) == (None, None, None):
         return rows.rows_json(ask.seed, start, stop)
     shown = [n for n in range(start, stop) if not (ask.gaps and is_gap(n, ask.rows))]
     return b",".join(_row_text(ask, n) for n in shown)
@@ -178,6 +179,8 @@ def _rows_text(ask: Ask, start: int, stop: int) -> bytes:
 
 def _row_text(ask: Ask, n: int) -> bytes:
     text = rows.rows_json(ask.seed, n, n + 1)
+    if ask.pad:
+        text = b'%b,"pad":"%b"}' % (text[:-1], (b"%d-" % n * (1 + ask.pad // 2))[: ask.pad])
     if ask.late_from is not None and n >= ask.late_from:
         text = b'%b,"late":%d}' % (text[:-1], n)
     if ask.twice_from is not None and n >= ask.twice_from:

@@ -14,7 +14,7 @@ from activities.downloads.source import ComeBack, Source, says_nothing_is_there
 from activities.downloads.stager import Stager
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.asking import Wait
-from domain.downloads.pages import NewColumns, first_look, new_column_fault, row_texts
+from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows
 from domain.downloads.repeats import ROWS_REMEMBERED, Seen
 from domain.downloads.request import Columns
 from domain.downloads.status import FetchProgress
@@ -180,7 +180,7 @@ class Fetching:
         def parse(body: bytes) -> EncodedPage:
             page = self._encoder.encode(body)
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
-                page = replace(page, row_mark=repeats.mark_rows(row_texts(body)))
+                page = replace(page, row_mark=repeats.mark_rows(raw_rows(body)))
             self._extent.check(number, page.rows, page.total, goes_on=page.goes_on)
             self._seen.check(named, repeats.mark(page.rows, page.digest))
             return page

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from activities.downloads.source import Source, says_nothing_is_there, source_of
+from activities.downloads.source import Source, says_nothing_is_there
 from activities.downloads.staged import GatheredRows
 from domain.downloads import sinks
 from domain.downloads.asking import Tries
@@ -18,13 +18,14 @@ from domain.downloads.excel.template import ROW_HEAD_NAMES
 from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent
 from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.shape import Shape, ShapedReader
+from domain.downloads.shape import Shape
 from domain.downloads.steps import Probe
 from domain.faults import SourceFault
-from infra.services import Services
 
 COLUMNS_MAX = 2_000
 COLUMN_NAMES_MAX_CHARACTERS = 100_000
+PAGE_GOAL_BYTES = 4 * 1024 * 1024
+"""Heavier pages are asked for in smaller ones, so that many fetchers can have some in memory."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Look:
 
 
 async def look(
-    services: Services,
+    source: Source,
     order: DownloadOrder,
     drawing: TableDrawing | None,
     more_columns: list[str],
@@ -46,14 +47,13 @@ async def look(
     """Learn what a source has, and how its table is to look.
 
     Args:
-        services: The process' clients.
+        source: Of the table.
         order: For the table.
         drawing: What the request says of how it looks, if it is for a book; what the source answers goes before it.
         more_columns: Columns that rows were seen to have beyond those of the first page.
         tries: What came of the tries before a wait.
     """
-    source = source_of(services, order)
-    with source.secrets_struck():
+    with source.at_work():
         return await _looked(source, order, drawing, more_columns, tries)
 
 
@@ -66,7 +66,10 @@ async def _looked(
         drawing = _merged(drawing, first)
     shape = shape_of(order.type, first, drawing)
     _require_usable(shape.columns)
-    encoded = sinks.sink_for(order).page(ShapedReader(shape).read(first.text).rows)
+    # Workflows import the steps for their signatures, and must not pay for Arrow.
+    from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
+
+    encoded = PageEncoder(shape, sinks.sink_for(order)).encode(first.text).data
     probe = Probe(extent=extent, shape=shape, row_bytes=len(encoded) / max(1, first.rows))
     return Look(probe, drawing, GatheredRows(encoded, first.rows, shape))
 
@@ -110,7 +113,9 @@ class _First:
         if first.rows > self._size:
             return first, self._whole(first)
         _require_room(first)
-        return await self._uncapped(first)
+        first, extent = await self._uncapped(first)
+        # A source that has answered more than one row where one was asked for heeds no size.
+        return first, _lightened(extent, first) if around.rows <= 1 else extent
 
     async def _look(self, page: int, page_size: int) -> FirstLook:
         return await self._source.read(page, page_size, first_look, self._tries)
@@ -177,6 +182,14 @@ class _First:
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None
         return self._extent(first, page_size=first.rows)
+
+
+def _lightened(extent: Extent, first: FirstLook) -> Extent:
+    """The same with fewer rows a page where the first page was heavy: half as many, as often as it takes."""
+    row_bytes, rows = len(first.text) / max(1, first.rows), extent.page_size
+    while rows > 1 and rows * row_bytes > PAGE_GOAL_BYTES:
+        rows //= 2
+    return extent.model_copy(update={"page_size": rows})
 
 
 def _differ(one: FirstLook, other: FirstLook) -> bool:

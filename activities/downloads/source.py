@@ -17,7 +17,7 @@ from domain.downloads.redaction import Redactor
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
-from infra.http import Answer
+from infra.http import Answer, Threshold
 from infra.objects import ObjectMissing, ObjectStore
 from infra.services import Services
 from infra.settings import DownloadSettings
@@ -28,11 +28,16 @@ RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 # Whoever waits for longer gives its place to others meanwhile.
 KEPT_PLACE_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
+LARGE_BYTES = 4 * 1024 * 1024
 SAID_MAX_BYTES = 300
 
 
-def source_of(services: Services, order: DownloadOrder) -> Source:
-    """Where the rows of a download come from."""
+def source_of(services: Services, order: DownloadOrder, large_pages: asyncio.Semaphore) -> Source:
+    """Where the rows of a download come from.
+
+    Args:
+        large_pages: So many sources of this process may have large pages in memory at a time.
+    """
     if order.inline_key is not None:
         return Source(services.settings.downloads, _Inline(services.objects, order.inline_key))
     if order.source_url is None:
@@ -40,7 +45,7 @@ def source_of(services: Services, order: DownloadOrder) -> Source:
     sealed = order.source_headers
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
     url = services.sealer.open(order.source_url)
-    pages = _Url(services, url, headers)
+    pages = _Url(services, url, headers, large_pages)
     return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers))
 
 
@@ -49,6 +54,9 @@ class Pages(Protocol):
 
     async def body(self, page: int, page_size: int) -> bytes:
         """The body of one page."""
+
+    def forget(self) -> None:
+        """See that nothing of any page is in memory any more."""
 
 
 def says_nothing_is_there(fault: SourceFault) -> bool:
@@ -126,7 +134,16 @@ class Source:
         return True
 
     @contextmanager
-    def secrets_struck(self) -> Iterator[None]:
+    def at_work(self) -> Iterator[None]:
+        """Ask for pages within the body; what it raises tells nothing secret, and what it made of pages is put away."""
+        try:
+            with self._secrets_struck():
+                yield
+        finally:
+            self._pages.forget()
+
+    @contextmanager
+    def _secrets_struck(self) -> Iterator[None]:
         """Strike the caller's secrets out of faults that the body raises: they may quote what the source answered."""
         try:
             yield
@@ -136,7 +153,7 @@ class Source:
 
     async def _once(self, number: int, page_size: int, parse: Callable[[bytes], T]) -> T:
         # Here, too: what is remembered of a try is compared with the next one, and travels through histories.
-        with self.secrets_struck():
+        with self._secrets_struck():
             body = await self._pages.body(number, page_size)
             try:
                 # What is long to read must not hold up who else lives in this process.
@@ -153,6 +170,9 @@ class _Inline:
         self._objects = objects
         self._key = key
 
+    def forget(self) -> None:
+        """Nothing: the door has seen to it that they are not many."""
+
     async def body(self, page: int, page_size: int) -> bytes:
         try:
             return await self._objects.get(self._key)
@@ -165,9 +185,12 @@ class _Inline:
 
 
 class _Url:
-    """One source URL, requested as the user wrote it plus `page` and `page_size`."""
+    """One source URL, requested as the user wrote it plus `page` and `page_size`.
 
-    def __init__(self, services: Services, url: str, headers: dict[str, str]) -> None:
+    A large page takes the place of large pages in this process, and keeps it until all pages are forgotten.
+    """
+
+    def __init__(self, services: Services, url: str, headers: dict[str, str], large_pages: asyncio.Semaphore) -> None:
         self._http = services.http
         self._gate = services.gate
         self._settings = services.settings.downloads
@@ -175,6 +198,9 @@ class _Url:
         self._host = str(egress.read_url(url).host)
         bare = url.split("#", 1)[0]
         self._stem = bare + ("&" if "?" in bare else "?")
+        self._large_pages = large_pages
+        self._has_place = False
+        self._taking = asyncio.Lock()
 
     async def body(self, page: int, page_size: int) -> bytes:
         async with self._gate.permit(self._host):
@@ -183,12 +209,26 @@ class _Url:
                 headers=self._headers,
                 max_bytes=self._settings.page_max_bytes,
                 timeout_seconds=self._settings.page_timeout_seconds,
+                threshold=None if self._has_place else Threshold(LARGE_BYTES, self._take_place),
             )
         if answer.status == HTTPStatus.NO_CONTENT:
             return b""
         if answer.status != HTTPStatus.OK:
             raise _refused(answer, page)
         return answer.body
+
+    def forget(self) -> None:
+        """Leave the place of large pages to others."""
+        if self._has_place:
+            self._has_place = False
+            self._large_pages.release()
+
+    async def _take_place(self) -> None:
+        # The next page, which is asked for ahead, may need it at the same time.
+        async with self._taking:
+            if not self._has_place:
+                await self._large_pages.acquire()
+                self._has_place = True
 
 
 def _refused(answer: Answer, page: int) -> SourceFault:

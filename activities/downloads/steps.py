@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.downloads import assembly, binding, books, catalogue, opening
 from activities.downloads.fetching import Fetching
-from activities.downloads.source import ComeBack, source_of
+from activities.downloads.source import ComeBack, Source, source_of
 from activities.downloads.stager import BookStager, Stager, resumed
 from domain.downloads import places, plan, sinks
 from domain.downloads.excel.drawing import Drawing
@@ -41,6 +41,8 @@ from infra.services import Services
 
 # Slices that begin together must not end together, or whoever waits for a place waits for a whole one.
 SLICE_SHARE_MIN = 0.2
+# A page may have as many bytes as a third of what a worker should take, and is worked on beside others' small ones.
+LARGE_PAGES_MAX = 1
 
 
 class DownloadSteps:
@@ -52,6 +54,7 @@ class DownloadSteps:
         self._objects = services.objects
         # Books are made where their rows were fetched; so many at a time, for each takes a core and some memory.
         self._presses = asyncio.Semaphore(services.settings.worker.render_slots)
+        self._large_pages = asyncio.Semaphore(LARGE_PAGES_MAX)
 
     @activity.defn(name="download_record")
     async def record(self, record: RecordOrder) -> None:
@@ -77,9 +80,9 @@ class DownloadSteps:
         if (activity.info().attempt > 1 or fetch.minds_gaps) and await self._is_recent(order) is False:
             raise StagingExpired(f"nothing was staged for {order.resume_window_seconds} s")
         with _staging_lost():
-            stager, source = await self._stager(fetch), source_of(self._services, order)
+            stager, source = await self._stager(fetch), self._source(order)
             async with beating(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
-                with source.secrets_struck():
+                with source.at_work():
                     report = await Fetching(source, stager, fetch).run(
                         until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
@@ -148,10 +151,14 @@ class DownloadSteps:
             return BookStager(self._objects, fetch, ledger, gathered, self._presses)
         return Stager(self._objects, fetch, ledger, gathered)
 
+    def _source(self, order: DownloadOrder) -> Source:
+        return source_of(self._services, order, self._large_pages)
+
     async def _look(self, ask: ProbeOrder, table: int) -> opening.Look:
         order, more = ask.order, ask.columns.get(table, [])
         drawing = order.drawing.tables[table] if order.drawing is not None else None
-        return await opening.look(self._services, order.for_table(table), drawing, more, ask.tries)
+        of_table = order.for_table(table)
+        return await opening.look(self._source(of_table), of_table, drawing, more, ask.tries)
 
     async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""

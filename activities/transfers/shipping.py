@@ -13,7 +13,7 @@ from typing import Any
 from activities.transfers.shards import ShardLedger
 from domain.transfers import shipment
 from domain.transfers.cadence import Cadence
-from domain.transfers.gse import Agent, Place, TransferOrder
+from domain.transfers.gse import Agent, Place, TransferOrder, absence
 from domain.transfers.request import Consignment
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
@@ -23,6 +23,8 @@ from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable
 
 AGAIN_SECONDS = 2.0
 """Pause before GSE is asked again to begin a task that it did not begin, or not for sure."""
+STATES_SECONDS = 5.0
+"""How long a shard waits to be told which agents are there."""
 GSE_MARGIN_SECONDS = 60
 """GSE's own time for a task ends after ours, so that ours is the one that is told."""
 TERMINATE_POLL_SECONDS = 0.5
@@ -41,6 +43,7 @@ class Voyage:
     path: Path
     deadline: float
     terminate_wait_seconds: float
+    asks_agent_states: bool
     check_file: Callable[[], Awaitable[None]]
     """Reads the cached file whole, and fetches it again if it is damaged."""
 
@@ -109,12 +112,28 @@ class Shipping:
             if sending.broken and sending.number not in self._terminated
         }
         due = [item for item in self._shipment.due(time.time()) if item.sending not in held_back]
+        if due and self._voyage.asks_agent_states:
+            await self._end_absent(due)
+            due = [item for item in due if not item.state.final]
         if not due:
             return 0
         sending = self._shipment.begin(due, self._gse.source)
         await self._write(sendings=True)
         await uninterrupted(self._begin(sending, due))
         return sending.number
+
+    async def _end_absent(self, items: Sequence[Item]) -> None:
+        """End targets whose agents are surely not there. Where GSE does not say so in time, all are sent to."""
+        try:
+            async with asyncio.timeout(STATES_SECONDS):
+                states = await self._gse.agent_states(sorted({item.agent_id for item in items}))
+        except (GseFailure, TimeoutError) as error:
+            _log.warning("gse_agent_states_unknown", agents=len(items), error=repr(error))
+            return
+        for item in items:
+            if why := absence(item.agent_id, states.get(item.agent_id)):
+                message = f"Nothing was sent: {why}. Install or start GSE's agent on that host, then retry."
+                self._shipment.end([item], End(state=State.FAILED, reason=Reason.AGENT_OFFLINE, message=message))
 
     async def _begin(self, sending: Sending, due: Sequence[Item]) -> None:
         """Ask GSE, and note what came of it: an id that was not noted is lost, and its targets are sent again."""

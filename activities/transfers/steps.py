@@ -88,6 +88,7 @@ class TransferSteps:
                     path=path,
                     deadline=job.deadline_at.timestamp(),
                     terminate_wait_seconds=job.terminate_wait_seconds,
+                    asks_agent_states=settings.ask_agent_states,
                     check_file=check_file,
                 )
                 await Shipping(self._gse, record, shipment, voyage).run()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
+
+import msgspec
 
 from domain.downloads import pages
 from domain.downloads.flat import Finder, Uneven
@@ -52,21 +55,32 @@ class PageEncoder:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns.
         """
-        found = self._at_once(body)
-        return found if isinstance(found, EncodedPage) else self._by_cells(body, found)
-
-    def _at_once(self, body: bytes) -> EncodedPage | Uneven | None:
-        """The fast way, for nearly every page. What is wrong with a page, the other one says."""
         if self._is_grouped:
-            return None
+            return self._by_cells(body, None)
         try:
             page = pages.opened(body)
-        except SourceFault:
-            return None
-        grid = self._finder.find(page.data)
-        if isinstance(grid, Uneven):
-            return grid
-        return EncodedPage(page.total, grid.rows, self._sink.flat(grid, self._places), page.goes_on)
+            return self._in_pieces(page)
+        except (SourceFault, pages.NewColumns, msgspec.ValidationError):
+            # What is wrong, and in which row, is told of the whole page.
+            return self._by_cells(body, None)
+
+    def _in_pieces(self, page: pages.Opened) -> EncodedPage:
+        if len(page.data) <= pages.PIECE_BYTES:
+            return replace(self._piece(bytes(page.data)), total=page.total, goes_on=page.goes_on)
+        rows, data, keys = 0, BytesIO(), dict[str, None]()
+        for text in pages.pieces(page.data):
+            piece = self._piece(text)
+            rows += piece.rows
+            data.write(piece.data)
+            keys |= dict.fromkeys(piece.repeated_keys)
+        return EncodedPage(page.total, rows, data.getvalue(), page.goes_on, repeated_keys=tuple(keys))
+
+    def _piece(self, data: bytes) -> EncodedPage:
+        """Rows the fast way, for nearly every page, or else cell by cell."""
+        found = self._finder.find(data)
+        if isinstance(found, Uneven):
+            return self._by_cells(b'{"data":%b}' % data, found)
+        return EncodedPage(None, found.rows, self._sink.flat(found, self._places))
 
     def _by_cells(self, body: bytes, uneven: Uneven | None) -> EncodedPage:
         page = self.reader.read(body, uneven)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def text_of(body: bytes) -> bytes:
     character in any encoding; encoders write it for text that was cut in the middle.
     """
     body = body.removeprefix(_BYTE_ORDER_MARK)
-    if not body.strip():
+    if not body or body.isspace():
         raise _nothing("The source's answer is empty.")
     if not utf8.is_valid(body):
         raise _not_json(body, f"byte {_first_wrong_byte(body):,} of it is not UTF-8")
@@ -62,11 +63,11 @@ def unwrapped(text: bytes) -> Wrapped:
     """The page itself, out of its envelope if it has one."""
     try:
         page = msgspec.json.decode(text, type=Wrapped)
-        require_success(page, text, has_rows=bytes(page.data) not in _EMPTIES)
-        if bytes(page.data).startswith(b"{") and bytes(page.total) == b"null":
+        require_success(page, text, has_rows=not _is_one_of(page.data, _EMPTIES))
+        if begins(page.data, b"{") and bytes(page.total) == b"null":
             inner = msgspec.json.decode(page.data, type=Wrapped)
             inner.force_continue = inner.force_continue or page.force_continue
-            page = inner if bytes(inner.data) != b"null" else page
+            page = page if _is_one_of(inner.data, (b"null",)) else inner
     except msgspec.ValidationError:
         if text.strip() == b"null":
             raise _nothing("The source answered null.") from None
@@ -77,12 +78,21 @@ def unwrapped(text: bytes) -> Wrapped:
         if _is_cut(text) or _TRUNCATED in str(error):
             raise _cut_off(text) from None
         raise (_odd_number(text, str(error)) or _not_json(text, str(error))) from None
-    if bytes(page.data) in _EMPTIES and bytes(page.total).strip(b'"') == b"0":
+    if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
         # Some languages cannot tell an empty list from an empty map, or from nothing.
         page.data = msgspec.Raw(b"[]")
-    if bytes(page.data) == b"null":
+    if _is_one_of(page.data, (b"null",)):
         raise _nothing("The source's answer has no `data`.")
     return page
+
+
+def begins(raw: msgspec.Raw, start: bytes) -> bool:
+    """Whether a piece of JSON begins so; the rest is not copied, for it may be many megabytes."""
+    return bytes(memoryview(raw)[: len(start)]) == start
+
+
+def _is_one_of(raw: msgspec.Raw, short: Sequence[bytes]) -> bool:
+    return len(raw) <= max(map(len, short)) and bytes(raw) in short
 
 
 def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from domain.downloads.envelope import NULL, is_true, require_success, text_of, total_of, unwrapped
+from domain.downloads.envelope import NULL, begins, is_true, require_success, text_of, total_of, unwrapped
 from domain.faults import SourceFault
 
 Row = tuple[msgspec.Raw, ...]
 _Cells = dict[str, msgspec.Raw]
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Longer pages are worked on in pieces: a page of 60 MB must not take ten times its size."""
 
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
@@ -137,19 +140,20 @@ def first_look(body: bytes) -> FirstLook:
         SourceFault: It is not what the protocol says.
     """
     inner = unwrapped(text_of(body))
-    grouped = bytes(inner.data).startswith(b"{") and bytes(inner.data) != b"{}"
+    grouped = begins(inner.data, b"{") and not begins(inner.data, b"{}")
     try:
         if grouped:
             groups = msgspec.json.decode(inner.data, type=dict[str, list[_Cells]])
             rows = list(chain.from_iterable(groups.values()))
+            columns, count = _keys(rows), len(rows)
         else:
-            rows = msgspec.json.decode(inner.data, type=list[_Cells])
+            columns, count = _columns(inner.data)
     except msgspec.ValidationError as error:
         raise _row_fault(error) from None
     return FirstLook(
         total_of(bytes(inner.total)),
-        _keys(rows),
-        len(rows),
+        columns,
+        count,
         body,
         is_true(inner.force_continue),
         grouped,
@@ -157,6 +161,40 @@ def first_look(body: bytes) -> FirstLook:
         header=msgspec.json.decode(inner.header),
         footer=msgspec.json.decode(inner.footer),
     )
+
+
+def _columns(data: msgspec.Raw) -> tuple[list[str], int]:
+    """The keys of all rows, and how many rows there are."""
+    columns: dict[str, None] = {}
+    count = 0
+    for piece in pieces(data):
+        try:
+            rows = msgspec.json.decode(piece, type=list[_Cells])
+        except msgspec.ValidationError:
+            # Of the whole page it is told in which row.
+            msgspec.json.decode(data, type=list[_Cells])
+            raise
+        columns |= dict.fromkeys(key for row in rows for key in row)
+        count += len(rows)
+    return list(columns), count
+
+
+def pieces(data: msgspec.Raw) -> Iterator[bytes]:
+    """A list of rows as it is, or as several lists where it is long.
+
+    Raises:
+        msgspec.ValidationError: It is long, and no list.
+    """
+    if len(data) <= PIECE_BYTES:
+        yield bytes(data)
+        return
+    rows = msgspec.json.decode(data, type=list[msgspec.Raw])
+    first = size = 0
+    for at, row in enumerate(rows, start=1):
+        size += len(row)
+        if size >= PIECE_BYTES or at == len(rows):
+            yield b"[%b]" % b",".join(rows[first:at])
+            first, size = at, 0
 
 
 class Groups(msgspec.Struct):
@@ -185,7 +223,7 @@ class Opened(msgspec.Struct):
     """A page whose rows nobody has looked at yet: they are valid JSON."""
 
     total: int | None
-    data: bytes
+    data: msgspec.Raw
     goes_on: bool
 
 
@@ -196,7 +234,7 @@ def opened(body: bytes) -> Opened:
         SourceFault: It is not what the protocol says.
     """
     page = unwrapped(text_of(body))
-    return Opened(total_of(bytes(page.total)), bytes(page.data), is_true(page.force_continue))
+    return Opened(total_of(bytes(page.total)), page.data, is_true(page.force_continue))
 
 
 def row_texts(body: bytes) -> list[bytes]:
@@ -205,11 +243,20 @@ def row_texts(body: bytes) -> list[bytes]:
     Raises:
         SourceFault: It is not what the protocol says.
     """
+    return [bytes(row) for row in raw_rows(body)]
+
+
+def raw_rows(body: bytes) -> list[msgspec.Raw]:
+    """The rows of a page as they stand in it, without copies.
+
+    Raises:
+        SourceFault: It is not what the protocol says.
+    """
     data = opened(body).data
-    if data.startswith(b"{"):
+    if begins(data, b"{"):
         groups = msgspec.json.decode(data, type=dict[str, list[msgspec.Raw]])
-        return [bytes(row) for rows in groups.values() for row in rows]
-    return [bytes(row) for row in msgspec.json.decode(data, type=list[msgspec.Raw])]
+        return list(chain.from_iterable(groups.values()))
+    return msgspec.json.decode(data, type=list[msgspec.Raw])
 
 
 def new_column_fault(found: NewColumns, columns: Sequence[str], page: int) -> SourceFault:

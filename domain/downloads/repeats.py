@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
@@ -36,7 +38,7 @@ def rows_of(marked: str) -> int:
     return int(marked.partition(":")[0]) if marked else 0
 
 
-def mark_rows(texts: Iterable[bytes]) -> str:
+def mark_rows(texts: Iterable[bytes | msgspec.Raw]) -> str:
     """What is remembered of the rows of a page."""
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 

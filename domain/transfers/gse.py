@@ -16,6 +16,24 @@ _NUMERAL = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 AGENT_RUNNING = 2
 """The one state of an agent in which it transfers."""
 
+_ABSENT_STATES = {
+    -2: "GSE does not know this agent",
+    6: "the agent is being stopped",
+    7: "the agent was uninstalled",
+}
+"""States in which an agent surely takes nothing. All others, unknown ones too, may pass."""
+
+
+def absence(agent_id: str, state: int | None) -> str | None:
+    """Why an agent surely takes nothing; None where it may.
+
+    An id of the old form, `cloud:ip`, may be unknown under that name only.
+    """
+    if state == -2 and ":" in agent_id:
+        return None
+    return _ABSENT_STATES.get(state) if state is not None else None
+
+
 Key = tuple[str, str]
 """(agent id, container id), never joined: an old agent id `cloud:ip` holds a colon itself."""
 

@@ -31,6 +31,7 @@ class Reason(StrEnum):
 
     GSE_CODE = "gse_code"  # GSE's own code for this target says so; see `code`
     GSE_REFUSED = "gse_refused"
+    AGENT_OFFLINE = "agent_offline"  # GSE says that the agent is not there, so nothing was sent
     UPLOAD_FAILED = "upload_failed"
     NEVER_TOLD = "never_told"  # GSE answered, and told nothing of this target
     FILE_UNAVAILABLE = "file_unavailable"

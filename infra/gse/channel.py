@@ -15,6 +15,7 @@ import msgspec
 from infra import log, metrics
 from infra.gse.answers import Answer
 from infra.gse.failures import GseFailure, GseRefused, GseUnavailable, GseUnknown
+from infra.gse.limiter import CallLimiter
 from infra.settings import GseSettings
 
 ANSWER_MAX_BYTES = 64 * 1024 * 1024
@@ -34,6 +35,7 @@ class Channel:
 
     def __init__(self, settings: GseSettings) -> None:
         self._settings = settings
+        self._limiter = CallLimiter(settings.concurrency, settings.calls_per_second)
 
     async def __aenter__(self) -> Self:
         self._kept = self._session(aiohttp.TCPConnector(limit=0))
@@ -71,7 +73,9 @@ class Channel:
     async def _ask(self, session: aiohttp.ClientSession, path: str, body: dict[str, Any], read: Read[T]) -> T:
         call = path.rpartition("/")[2]
         try:
-            read_out = read(await self._answer(session, path, call, body))
+            async with self._limiter.call():
+                answer = await self._answer(session, path, call, body)
+            read_out = read(answer)
         except GseFailure as failure:
             metrics.GSE_CALLS.labels(call, type(failure).__name__).inc()
             log.get(__name__).warning("gse_call_failed", call=call, kind=type(failure).__name__, error=str(failure))

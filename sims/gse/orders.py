@@ -8,12 +8,12 @@ from typing import Any, assert_never
 
 from pydantic import BaseModel, Field, ValidationError
 
-from sims.gse.records import entries
-from sims.gse.scenario import Call
+from sims.gse.records import entries, is_empty
+from sims.gse.scenario import Call, Empty
 from sims.gse.tasks import Key, Spot, Task
 from sims.gse.world import World
 
-RUNNING_AGENT = 2
+NO_RESULTS_YET = 1000115
 
 
 class Misunderstood(Exception):
@@ -84,7 +84,7 @@ def carried_out(world: World, call: Call, body: object) -> Any:
             case Call.TERMINATE:
                 return _terminate(world, _Terminate.model_validate(body))
             case Call.STATES:
-                return _states(_States.model_validate(body))
+                return _states(world, _States.model_validate(body))
             case _:
                 assert_never(call)
     except ValidationError as error:
@@ -106,19 +106,29 @@ def _results(world: World, asked: _Results) -> Any:
     task = _task(world, asked.task_id)
     task.polled_at.append(time.time())
     wanted: Collection[Key] = dict.fromkeys(each.key for each in asked.agents or ())
-    return {"version": "V1", "result": entries(task, world.scenario, world.now, wanted)}
+    result: list[Any] | None = []
+    if not is_empty(task, world.scenario.shape):
+        result = entries(task, world.scenario, world.now, wanted)
+    elif world.scenario.shape.empty_as is Empty.CODE:
+        raise Misunderstood(NO_RESULTS_YET, "redis reply is not string")
+    elif world.scenario.shape.empty_as is Empty.NULL:
+        result = None
+    return {"version": "V1", "result": result}
 
 
 def _terminate(world: World, asked: _Terminate) -> Any:
     task = _task(world, asked.task_id)
-    world.terminate(task, (each.key for each in asked.agents))
+    keys = [each.key for each in asked.agents]
+    if rule := world.refusal(keys):
+        raise Misunderstood(int(rule.code), rule.message or "Bad Request")
+    world.terminate(task, keys)
     return _named(task)
 
 
-def _states(asked: _States) -> Any:
+def _states(world: World, asked: _States) -> Any:
+    fields = {"bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1}
     return [
-        {"bk_agent_id": each, "bk_cloud_id": 0, "version": "2.1.0", "run_mode": 1, "status_code": RUNNING_AGENT}
-        for each in asked.agent_id_list
+        {"bk_agent_id": each, **fields, "status_code": world.scenario.agent_state(each)} for each in asked.agent_id_list
     ]
 
 

@@ -12,13 +12,20 @@ from sims.gse.tasks import DONE, RUNNING, Key, Spot, Target, Task
 Entry = dict[str, Any]
 
 
+def is_empty(task: Task, shape: Shape) -> bool:
+    """Whether there are no results yet."""
+    return task.polls <= shape.empty_polls
+
+
 def entries(task: Task, scenario: Scenario, now: float, wanted: Collection[Key]) -> list[Entry]:
     """The records of these agents, or of all if none is named."""
     shape = scenario.shape
-    if task.polls <= shape.empty_polls:
-        return []
     keys = wanted or [(task.source.agent, task.source.container), *task.targets]
     told = list(_told(task, shape, now, keys))
+    if shape.older_too:
+        told = [record for each in told for record in (each, each | {"error_code": RUNNING, "error_msg": ""})]
+    if shape.text_codes:
+        told = [each | {"error_code": str(each["error_code"])} for each in told]
     if shape.duplicates:
         told *= 2
     if shape.shuffled:
@@ -57,7 +64,7 @@ def _download(task: Task, target: Target, shape: Shape, now: float) -> Entry:
     return _entry(target.code, target.message, content, shape, "download", 1)
 
 
-def _entry(code: int, message: str, content: Entry, shape: Shape, kind: str, mode: int) -> Entry:
+def _entry(code: int | str, message: str, content: Entry, shape: Shape, kind: str, mode: int) -> Entry:
     if shape.types:
         content["type"] = kind
     if shape.modes:
@@ -74,7 +81,9 @@ def _source(task: Task) -> Entry:
     }
 
 
-def _course(task: Task, shape: Shape, code: int, ended: float | None, now: float, due: float | None = None) -> Entry:
+def _course(
+    task: Task, shape: Shape, code: int | str, ended: float | None, now: float, due: float | None = None
+) -> Entry:
     if code == DONE:
         progress = shape.progress_at_success
     else:

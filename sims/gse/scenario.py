@@ -9,6 +9,8 @@ from hashlib import blake2b
 
 from pydantic import BaseModel, ConfigDict, Field
 
+RUNNING_AGENT = 2
+
 
 class Call(StrEnum):
     """The calls of GSE's interface."""
@@ -33,18 +35,24 @@ class Action(StrEnum):
     DROP = "drop"  # it is done, and then the connection is cut
     SLOW = "slow"  # it is done at once, and said `seconds` later
     IGNORE = "ignore"  # a good answer, and nothing is done
+    FORGET = "forget"  # the task that it is about is gone from then on; the call is answered by that
     # with a target, each time that it is sent something
     FAIL = "fail"  # with `code` and `message`
     STUCK = "stuck"  # it runs for ever
     MISSING = "missing"  # no record tells of it, although it has the file in time
     FLAP = "flap"  # `code` for a while, then it runs again and succeeds
+    LOSE = "lose"  # a success, and no file is there
+    SPOIL = "spoil"  # a success, and the file holds other bytes
+    # with a target, each time that it is to be terminated
+    BLOCK_TERMINATE = "block_terminate"  # the whole call is refused that names it, with `code`
     # with the upload of a task
     UPLOAD_FAIL = "upload_fail"  # with `code`; targets that are done `seconds` after the upload began stay so
     UPLOAD_STUCK = "upload_stuck"  # its record says that it runs when all downloads are done
 
 
 CALL_ACTIONS = frozenset(list(Action)[: list(Action).index(Action.FAIL)])
-TARGET_ACTIONS = frozenset({Action.FAIL, Action.STUCK, Action.MISSING, Action.FLAP})
+TARGET_ACTIONS = frozenset({Action.FAIL, Action.STUCK, Action.MISSING, Action.FLAP, Action.LOSE, Action.SPOIL})
+TERMINATE_ACTIONS = frozenset({Action.BLOCK_TERMINATE})
 UPLOAD_ACTIONS = frozenset({Action.UPLOAD_FAIL, Action.UPLOAD_STUCK})
 
 
@@ -68,7 +76,8 @@ class Rule(BaseModel):
     from_second: float = 0.0
     """When it begins, on the simulator's clock since the scenario was set."""
     to_second: float | None = None
-    code: int = 101
+    code: int | str = 101
+    """For targets a text, too: some deployments answer so."""
     message: str = ""
     status: int = 500
     seconds: float = 1.0
@@ -92,6 +101,14 @@ class Rule(BaseModel):
         return bool(self._agents.fullmatch(agent_id) and self._containers.fullmatch(container_id))
 
 
+class Empty(StrEnum):
+    """What results look like while there are none."""
+
+    LIST = "list"
+    NULL = "null"
+    CODE = "code"  # the answer itself has the code 1000115
+
+
 class Shape(BaseModel):
     """How answers look where deployments differ."""
 
@@ -101,9 +118,12 @@ class Shape(BaseModel):
     modes: bool = True
     upload_record: bool = True
     empty_polls: int = Field(default=0, ge=0, description="results of a task that are empty at first")
+    empty_as: Empty = Field(default=Empty.LIST, description="how they look then")
     progress_at_success: int = 100
     unknown_target: bool = Field(default=False, description="a record of a target that nobody asked for")
     duplicates: bool = Field(default=False, description="each record twice")
+    older_too: bool = Field(default=False, description="each record, and the running one that it replaced")
+    text_codes: bool = Field(default=False, description="codes of records as texts of digits")
     shuffled: bool = False
     records_after_failed_upload: bool = True
 
@@ -124,8 +144,14 @@ class Scenario(BaseModel):
     app_secret: str = ""
     tenant_id: str = Field(default="", description="empty takes any")
     max_targets: int | None = None
+    agent_states: dict[str, int] = Field(default={}, description="patterns of agents that do not run, and their states")
     shape: Shape = Shape()
     rules: tuple[Rule, ...] = ()
+
+    def agent_state(self, agent_id: str) -> int:
+        """The state of an agent; the first pattern that its whole id matches tells."""
+        states = (state for agent, state in self.agent_states.items() if re.fullmatch(agent, agent_id))
+        return next(states, RUNNING_AGENT)
 
     def rolls(self, rule: int, *what: object) -> bool:
         """Whether the fraction of a rule takes this in; the same seed always takes the same."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from sims.gse import orders
 from sims.gse.orders import Misunderstood
-from sims.gse.scenario import Action, Call, Rule, Scenario
+from sims.gse.scenario import CALL_ACTIONS, Action, Call, Rule, Scenario
 from sims.gse.world import World
 
 HOST = "127.0.0.1"
@@ -26,6 +26,9 @@ PATHS = {
     Call.STATES: "/api/v2/cluster/list_agent_state",
 }
 WORLD = web.AppKey("world", World)
+
+ANSWERED_INSTEAD = CALL_ACTIONS - {Action.SLOW, Action.DROP, Action.FORGET}
+"""Faults after which nothing was done."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -56,19 +59,30 @@ async def running_gse(world: World, port: int = 0) -> AsyncIterator[str]:
 
 def _handler(call: Call) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        world = request.app[WORLD]
-        world.calls[call] += 1
-        rule = world.fault(call)
-        if rule and rule.action is not Action.SLOW and rule.action is not Action.DROP:
-            return _faulty(request, rule)
-        answer = await _answer(request, world, call)
-        if rule and rule.action is Action.SLOW:
-            await asyncio.sleep(rule.seconds)
-        if rule and rule.action is Action.DROP:
-            return _cut(request)
-        return await _tell(request, world, answer) if call is Call.TRANSFER else answer
+        return await answer_call(request, request.app[WORLD], call)
 
     return handle
+
+
+async def answer_call(request: web.Request, world: World, call: Call) -> web.StreamResponse:
+    """Answer one request out of a world."""
+    world.calls[call] += 1
+    rule = world.fault(call)
+    if rule and rule.action in ANSWERED_INSTEAD:
+        return _faulty(request, rule)
+    if rule and rule.action is Action.FORGET:
+        world.forget(await _named_task(request))
+    answer = await _answer(request, world, call)
+    if rule and rule.action is Action.SLOW:
+        await asyncio.sleep(rule.seconds)
+    if rule and rule.action is Action.DROP:
+        return _cut(request)
+    return await _tell(request, world, answer) if call is Call.TRANSFER else answer
+
+
+async def _named_task(request: web.Request) -> str:
+    body = msgspec.json.decode(await request.read())
+    return str(body["task_id"])
 
 
 async def _tell(request: web.Request, world: World, answer: web.Response) -> web.Response:
@@ -121,7 +135,7 @@ def _refused(request: web.Request, world: World) -> web.Response | None:
 def _faulty(request: web.Request, rule: Rule) -> web.StreamResponse:
     match rule.action:
         case Action.STATUS:
-            return _gateway(rule.status, rule.code, rule.message or "ordered fault")
+            return _gateway(rule.status, int(rule.code), rule.message or "ordered fault")
         case Action.HTML:
             return web.Response(status=rule.status, content_type="text/html", text="<html><h1>Bad Gateway</h1></html>")
         case Action.RATE_LIMIT:
@@ -129,7 +143,7 @@ def _faulty(request: web.Request, rule: Rule) -> web.StreamResponse:
             answer.headers["X-Bkapi-RateLimit-Reset"] = str(int(rule.seconds))
             return answer
         case Action.REFUSE:
-            return _said(rule.code, rule.message or "ordered fault", None)
+            return _said(int(rule.code), rule.message or "ordered fault", None)
         case Action.NO_CODE:
             return web.json_response({"message": "", "data": {"result": {"task_id": "no-code"}}})
         case Action.NO_TASK_ID:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,15 +36,25 @@ class Spot:
         return (part for part in (*self.folder.split("/"), self.name) if part not in ("", ".", ".."))
 
 
+class Received(Enum):
+    """What a target has in the end."""
+
+    RIGHT = "right"
+    NOTHING = "nothing"
+    OTHER = "other"
+
+
 @dataclass(slots=True)
 class Target:
     """One target of a task."""
 
     spot: Spot
     due: float
-    end: int = DONE
+    end: int | str = DONE
     end_message: str = ""
-    code: int = RUNNING
+    file: Received = Received.RIGHT
+    """What it has when it ends as done."""
+    code: int | str = RUNNING
     message: str = ""
     told: bool = True
     """Whether a record tells of it."""
@@ -51,11 +62,20 @@ class Target:
     """On the simulator's clock."""
     finished_at: float | None = None
     """On everybody's."""
+    failed_at: float | None = None
+    """When a failure was first told, on everybody's clock."""
 
-    def finish(self, code: int, message: str, now: float) -> None:
+    def show(self, code: int | str, message: str) -> None:
+        """Change what is told of it."""
+        self.code, self.message = code, message
+        if self.failed_at is None and code not in (DONE, RUNNING):
+            self.failed_at = time.time()
+
+    def finish(self, code: int | str, message: str, now: float) -> None:
         """End it; what has ended stays as it is."""
         if self.ended is None:
-            self.code, self.message, self.ended, self.finished_at = code, message, now, time.time()
+            self.show(code, message)
+            self.ended, self.finished_at = now, time.time()
 
 
 @dataclass(slots=True)
@@ -68,7 +88,9 @@ class Task:
     created: float
     created_at: float
     targets: dict[Key, Target] = field(default_factory=dict)
-    upload_code: int = RUNNING
+    gone_at: float | None = None
+    """When it was forgotten, or its upload failed, on everybody's clock."""
+    upload_code: int | str = RUNNING
     upload_message: str = ""
     upload_fault: Rule | None = None
     upload_ended: float | None = None

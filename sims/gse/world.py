@@ -12,8 +12,18 @@ from math import log2
 from pathlib import Path
 
 from sims.gse.disks import Disks
-from sims.gse.scenario import CALL_ACTIONS, TARGET_ACTIONS, UPLOAD_ACTIONS, Action, Call, Rule, Scenario, draw
-from sims.gse.tasks import DONE, RUNNING, TERMINATED, TIMED_OUT, UNREADABLE, Key, Spot, Target, Task
+from sims.gse.scenario import (
+    CALL_ACTIONS,
+    TARGET_ACTIONS,
+    TERMINATE_ACTIONS,
+    UPLOAD_ACTIONS,
+    Action,
+    Call,
+    Rule,
+    Scenario,
+    draw,
+)
+from sims.gse.tasks import DONE, RUNNING, TERMINATED, TIMED_OUT, UNREADABLE, Key, Received, Spot, Target, Task
 
 TICK_SECONDS = 0.02
 
@@ -27,7 +37,7 @@ class _Kind(IntEnum):
     TIMEOUT = 5
 
 
-_Event = tuple[float, int, _Kind, Task, Target | None, int]
+_Event = tuple[float, int, _Kind, Task, Target | None, int | str]
 
 
 class World:
@@ -35,11 +45,13 @@ class World:
 
     Args:
         disks: Where targets get their files; None where nobody looks at bytes.
+        name: Part of the ids of its tasks, where several worlds answer behind one address; by default the seed.
     """
 
-    def __init__(self, scenario: Scenario, disks: Disks | None = None) -> None:
+    def __init__(self, scenario: Scenario, disks: Disks | None = None, name: str = "") -> None:
         self.disks = disks
         self.scenario = scenario
+        self._name = name
         self._turns = asyncio.Lock()
         self._numbers = 0
         self._begin(0.0)
@@ -55,6 +67,8 @@ class World:
     def _begin(self, now: float) -> None:
         self._zero, self._offset, self._set_at = time.monotonic(), now, now
         self._occurrences: Counter[tuple[object, ...]] = Counter()
+        self.fired: Counter[int] = Counter()
+        """How often each rule of the scenario came into play."""
 
     def clear(self) -> None:
         """Forget what was counted."""
@@ -66,6 +80,7 @@ class World:
     def restart(self) -> None:
         """Lose every task, as a GSE that was restarted."""
         self.tasks: dict[str, Task] = {}
+        self.forgotten: list[Task] = []
         self._events: list[_Event] = []
 
     @property
@@ -84,7 +99,8 @@ class World:
         """Begin a task."""
         self._numbers += 1
         now = self.now
-        task = Task(f"GSE:{self.scenario.seed}:{self._numbers:06}", source, timeout_seconds, now, time.time())
+        number = f"GSE:{self._name or self.scenario.seed}:{self._numbers:06}"
+        task = Task(number, source, timeout_seconds, now, time.time())
         self.tasks[task.id] = task
         task.upload_fault = self._target_fault(source, UPLOAD_ACTIONS)
         self._plan(now + self.scenario.upload_seconds, _Kind.UPLOAD, task)
@@ -101,6 +117,17 @@ class World:
         for key in keys:
             if target := task.targets.get(key):
                 self._plan(self.now + self.scenario.terminate_seconds, _Kind.TERMINATE, task, target)
+
+    def refusal(self, keys: Iterable[Key]) -> Rule | None:
+        """What keeps these targets from being terminated."""
+        spots = (Spot(agent, container, "", "") for agent, container in keys)
+        return next(filter(None, (self._target_fault(spot, TERMINATE_ACTIONS) for spot in spots)), None)
+
+    def forget(self, task_id: str) -> None:
+        """Lose a task, as a GSE that was restarted; what had not arrived does not arrive."""
+        if task := self.tasks.pop(task_id, None):
+            task.halted, task.gone_at = True, time.time()
+            self.forgotten.append(task)
 
     async def run(self) -> None:
         """Let time pass, until cancelled."""
@@ -137,6 +164,10 @@ class World:
                 return target
             case Action.MISSING:
                 target.told = False
+            case Action.LOSE:
+                target.file = Received.NOTHING
+            case Action.SPOIL:
+                target.file = Received.OTHER
             case Action.FAIL if rule:
                 target.end, target.end_message = rule.code, rule.message
             case Action.FLAP if rule:
@@ -161,13 +192,15 @@ class World:
         occurrence = self._occurrences[key]
         self._occurrences[key] += 1
         in_turn = rule.counts(occurrence, self.now - self._set_at)
-        return in_turn and (rolled or self.scenario.rolls(index, what, occurrence))
+        is_due = in_turn and (rolled or self.scenario.rolls(index, what, occurrence))
+        self.fired[index] += is_due
+        return is_due
 
-    def _plan(self, when: float, kind: _Kind, task: Task, target: Target | None = None, code: int = 0) -> None:
+    def _plan(self, when: float, kind: _Kind, task: Task, target: Target | None = None, code: int | str = 0) -> None:
         self._numbers += 1
         heapq.heappush(self._events, (when, self._numbers, kind, task, target, code))
 
-    async def _happen(self, kind: _Kind, task: Task, target: Target | None, code: int) -> None:
+    async def _happen(self, kind: _Kind, task: Task, target: Target | None, code: int | str) -> None:
         now = self.now
         match kind:
             case _Kind.UPLOAD:
@@ -175,7 +208,7 @@ class World:
             case _Kind.UPLOAD_FAIL if task.upload_fault:
                 self._fail_upload(task, task.upload_fault.code, task.upload_fault.message)
             case _Kind.SHOW if target and target.ended is None:
-                target.code = code
+                target.show(code, "")
             case _Kind.TARGET if target and not task.halted:
                 target.finish(target.end, target.end_message, now)
             case _Kind.TERMINATE if target:
@@ -198,15 +231,16 @@ class World:
         if task.upload_fault is None:
             task.upload_code, task.upload_ended = DONE, self.now
 
-    def _fail_upload(self, task: Task, code: int, message: str) -> None:
+    def _fail_upload(self, task: Task, code: int | str, message: str) -> None:
         task.upload_code, task.upload_message, task.upload_ended, task.halted = code, message, self.now, True
+        task.gone_at = time.time()
 
     def _deliver(self, arriving: Sequence[tuple[Task, Target]]) -> None:
         now = self.now
         for task, target in arriving:
             if task.halted or target.ended is not None:
                 continue
-            if task.copied and self.disks:
-                self.disks.write(task.copied, target.spot)
-            self.received[target.spot] += 1
+            if task.copied and self.disks and target.file is not Received.NOTHING:
+                self.disks.write(task.copied, target.spot, spoiled=target.file is Received.OTHER)
+            self.received[target.spot] += target.file is not Received.NOTHING
             target.finish(DONE, "", now)

@@ -138,7 +138,8 @@ async def test_a_project_sends_a_file_of_its_own(page: Page, transfers: Transfer
     """The form asks to how many; a target that is named twice gets it once; the files arrive."""
     await page.goto("/console/transfers")
     await page.get_by_role("link", name="New transfer").click()
-    values = {"Business id": "2", "App id": "7", "File path": PATH, "File name": "app.conf", "SHA-256": sha256(CONTENT)}
+    name = PATH.rpartition("/")[2]
+    values = {"Business id": "2", "App id": "7", "File path": PATH, "File name": name, "SHA-256": sha256(CONTENT)}
     for label, value in (values | {"Folder on the target": "/data/config"}).items():
         await page.get_by_label(label).fill(value)
     await page.get_by_label("Targets").fill("mine-1\nmine-2 4f1a\n\nmine-1\n")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import psutil
 import pyarrow as pa
 from pyarrow import csv
 
@@ -29,45 +25,18 @@ from tests.support.address_log import AddressLog
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import PUSH_SECRET, Deployment
 from tests.support.downloads import expected_rows, parse_csv
+from tests.support.memory import watching
 from tests.support.order_fleet import SPAN_SECONDS, Fleet
 from tests.support.tasks import SUCCESS
 from tests.support.transfers import CONTENT, sha256
 from tests.support.waiting import eventually
 
 MEMORY_MAX_BYTES = 400 * 1024 * 1024
-SAMPLE_SECONDS = 0.2
 ROWS, SEED = 1_000_000, 6
 UPRN = 77_000_001
 """No other test has it."""
 COMPARED_EVERY = 97
 """Ids are compared of all rows, all cells of each such row: the test itself must not take longer than the export."""
-
-
-@dataclass
-class Memory:
-    """What processes had at most while it was looked."""
-
-    peaks: dict[str, int] = field(default_factory=dict)
-    samples: int = 0
-
-
-@asynccontextmanager
-async def watching(deployment: Deployment) -> AsyncIterator[Memory]:
-    """Look at the memory of all processes of ours while the body runs; a look that fails fails the test."""
-    memory = Memory()
-
-    async def sample_all() -> None:
-        while True:
-            for name in (*api_names(), *worker_names()):
-                used = psutil.Process(deployment.pids[name]).memory_info().rss
-                memory.peaks[name] = max(memory.peaks.get(name, 0), used)
-            memory.samples += 1
-            await asyncio.sleep(SAMPLE_SECONDS)
-
-    async with asyncio.TaskGroup() as group:
-        sampling = group.create_task(sample_all())
-        yield memory
-        sampling.cancel()
 
 
 async def test_memory_stays_flat_over_a_million_rows(deployment: Deployment) -> None:

@@ -16,7 +16,7 @@ from domain.transfers.gse import Agent, Record, Results, Verdict
 from infra.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
 from sims.gse import orders
 from sims.gse.disks import Disks
-from sims.gse.scenario import Action, Call, Rule, Scenario, Shape
+from sims.gse.scenario import Action, Call, Empty, Rule, Scenario, Shape
 from sims.gse.tasks import Spot
 from sims.gse.world import World
 from tests.support.gse import QUICK, SOURCE, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -213,6 +213,8 @@ SHAPES: list[tuple[Shape, Callable[[list[Any]], bool]]] = [
     (Shape(progress_at_success=97), lambda told: {each["content"]["progress"] for each in told} == {97}),
     (Shape(unknown_target=True), lambda told: len(told) == 5),
     (Shape(duplicates=True), lambda told: len(told) == 8),
+    (Shape(older_too=True), lambda told: [each["error_code"] for each in told] == [0, 115] * 4),
+    (Shape(text_codes=True), lambda told: {each["error_code"] for each in told} == {"0"}),
     (
         Shape(shuffled=True),
         lambda told: [each["content"].get("dest_agent_id") for each in told] != [None, "host-0", "host-1", "host-2"],
@@ -241,6 +243,69 @@ async def test_results_may_be_empty_at_first() -> None:
     async with running_gse_client(scenario=QUICK.model_copy(update={"shape": Shape(empty_polls=2)})) as (_, client):
         task_id = await client.transfer(make_order(make_hosts(1)))
         assert [len((await client.results(task_id)).downloads) for _ in range(3)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("empty_as", Empty)
+async def test_results_may_be_empty_in_three_ways(empty_as: Empty) -> None:
+    """No records, none at all, or a code that says so; a client takes each for nothing yet."""
+    shape = Shape(empty_polls=1, empty_as=empty_as)
+    async with running_gse_client(scenario=QUICK.model_copy(update={"shape": shape})) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
+        if empty_as is Empty.CODE:
+            with pytest.raises(orders.Misunderstood, match="redis reply"):
+                orders.carried_out(world, Call.RESULTS, {"task_id": task_id})
+        else:
+            told = orders.carried_out(world, Call.RESULTS, {"task_id": task_id})
+            assert told["result"] == (None if empty_as is Empty.NULL else [])
+        assert len((await client.results(task_id)).downloads) == 1
+
+
+async def test_a_success_may_be_none(tmp_path: Path, source: Path) -> None:
+    """The record says that it arrived: on one host is nothing, on another something else."""
+    lost, spoiled = call_fault(Action.LOSE, agent="host-0"), call_fault(Action.SPOIL, agent="host-1")
+    async with running_gse_client(lost, spoiled, disks=tmp_path) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(3), file=source))
+        assert codes(await ended(client, task_id, 3)) == [0, 0, 0]
+        assert world.disks
+        paths = [world.disks.path(Spot(f"host-{number}", "", "/data/app", "abc")) for number in range(3)]
+        assert not paths[0].exists()
+        assert paths[1].stat().st_size == source.stat().st_size
+        assert paths[1].read_bytes() != source.read_bytes() == paths[2].read_bytes()
+        assert world.fired == {0: 1, 1: 1}
+
+
+async def test_a_task_may_be_forgotten() -> None:
+    """One of two, when it is asked for; what had not arrived does not arrive."""
+    rule = call_fault(Action.FORGET, calls={Call.RESULTS}, times=1)
+    async with running_gse_client(rule, retries=0) as (world, client):
+        task_ids = [await client.transfer(make_order(make_hosts(1))) for _ in range(2)]
+        with pytest.raises(GseRefused, match="there is no task"):
+            await client.results(task_ids[0])
+        await world.advance(10)
+        assert codes(await client.results(task_ids[1])) == [0]
+        assert [task.id for task in world.forgotten] == task_ids[:1]
+        assert world.received.total() == 1
+
+
+async def test_one_agent_may_spoil_a_termination() -> None:
+    """Nothing is given up of what is named beside it."""
+    blocked, stuck = call_fault(Action.BLOCK_TERMINATE, agent="host-1", code=1000001), call_fault(Action.STUCK)
+    async with running_gse_client(blocked, stuck) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(3)))
+        with pytest.raises(GseRefused, match="Bad Request"):
+            await client.terminate(task_id, make_hosts(3))
+        await client.terminate(task_id, make_hosts(1))
+        await world.advance(10)
+        assert codes(await client.results(task_id)) == [126, 115, 115]
+
+
+async def test_a_code_may_be_a_word() -> None:
+    """As some deployments answer."""
+    async with running_gse_client(call_fault(Action.FAIL, code="E17")) as (world, client):
+        task_id = await client.transfer(make_order(make_hosts(1)))
+        await world.advance(10)
+        told = orders.carried_out(world, Call.RESULTS, {"task_id": task_id})["result"]
+        assert [each["error_code"] for each in told] == [0, "E17"]
 
 
 async def test_a_termination_may_be_ignored() -> None:

@@ -13,7 +13,7 @@ import psutil
 from infra import memory
 
 if sys.argv[1] == "limited":
-    memory.limit_heaps()
+    memory.configure()
 
 def work(number):
     # Large blocks that are freed once make glibc keep such blocks; small ones behind them then hold them there.

@@ -65,6 +65,10 @@ class System(Generic[World]):
     play: Callable[[World], Awaitable[Verdict]]
     smaller: Callable[[World], Sequence[World]]
     """Worlds that are a step smaller than another, in the order in which they are tried."""
+    at_once: int = AT_ONCE
+    """How many are played side by side."""
+    is_for_want_of_time: Callable[[Verdict], bool] = lambda _: False
+    """Whether a busy machine may have made a world end so: it is played again, by itself, and that counts."""
 
 
 async def play_all(system: System[World], seeds: Sequence[int], notes: Path | None = None) -> list[Noted]:
@@ -77,11 +81,15 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
     """
     known = {each.seed: each for each in _read(notes)}
     found = [known[seed] for seed in seeds if seed in known]
-    turns, began = asyncio.Semaphore(AT_ONCE), time.monotonic()
+    turns, began = asyncio.Semaphore(system.at_once), time.monotonic()
+    alone = asyncio.Lock()
 
     async def play(seed: int) -> None:
         async with turns:
-            noted = await play_one(system, system.draw(seed))
+            noted, verdict = await _play(system, system.draw(seed))
+        if system.is_for_want_of_time(verdict):
+            async with alone:
+                noted = await play_one(system, system.draw(seed))
         found.append(noted)
         if notes is not None:
             with notes.open("a") as out:
@@ -95,9 +103,14 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
 
 async def play_one(system: System[World], world: World) -> Noted:
     """Play a world."""
+    noted, _ = await _play(system, world)
+    return noted
+
+
+async def _play(system: System[World], world: World) -> tuple[Noted, Verdict]:
     began = time.monotonic()
     verdict = await system.play(world)
-    return Noted(
+    noted = Noted(
         seed=world.seed,
         world=world.model_dump_json(),
         flaws=world.flaw_names,
@@ -107,6 +120,7 @@ async def play_one(system: System[World], world: World) -> Noted:
         why=verdict.why[:1_000],
         seconds=round(time.monotonic() - began, 2),
     )
+    return noted, verdict
 
 
 async def shrink(system: System[World], world: World, ending: Ending) -> World | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.worlds.downloads.flaws import KINDS, See
-from tests.worlds.downloads.world import SHARED, Flaw, World
+from tests.worlds.downloads.flaws import KINDS
+from tests.worlds.downloads.world import SHARED, World
+from tests.worlds.flaws import Flaw, See
 from tests.worlds.verdict import Expectation
 
 REPEATS = "source_pages_repeat"

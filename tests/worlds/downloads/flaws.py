@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from tests.worlds.flaws import MAY_PASS, PASSES, Kind, See
 
 
 class Group(StrEnum):
@@ -15,27 +16,6 @@ class Group(StrEnum):
     CONTENT = "content"
     ANSWER = "answer"
 
-
-class See(StrEnum):
-    """Who can know of a flaw."""
-
-    WIRE = "k"  # it can be seen in what comes
-    ASKED = "k+"  # it can be seen with one more request
-    NOBODY = "u"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of flaw."""
-
-    number: int
-    group: Group
-    see: See = See.WIRE
-    passes: tuple[bool, ...] = (False,)
-    """Whether it passes, stays, or may do either."""
-
-
-LASTS, MAY_PASS, PASSES = (False,), (False, True, True, True), (True,)
 
 KINDS: Mapping[str, Kind] = {
     # how the rows are cut into pages

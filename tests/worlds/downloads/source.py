@@ -13,7 +13,8 @@ from aiohttp import web
 from tests.worlds import dice
 from tests.worlds.downloads import paging, rows
 from tests.worlds.downloads.answers import BENDS, Answer, Bending
-from tests.worlds.downloads.world import HEADER, TABLES_MAX, Flaw, World
+from tests.worlds.downloads.world import HEADER, TABLES_MAX, World
+from tests.worlds.flaws import Flaw
 
 HOST = "127.0.0.1"
 TRICKLE_SECONDS = 0.3

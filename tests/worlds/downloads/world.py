@@ -9,31 +9,14 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from tests.worlds import dice
 from tests.worlds.downloads.flaws import KINDS, Group
+from tests.worlds.flaws import Flaw, draw_flaws
 
 PAGE_SIZES = (100, 101, 250, 500, 1_000)
 ROWS_AT_THE_EDGES = (0, 1, -1, 0, 1, 2)
-PARAMETER_STEPS = 1_000
 HEADER = "X-Secret"
 TABLES_MAX = 3
 SHARED = "lists with shared headers"
 """Must be refused: whoever is sent headers that are another's learns them."""
-
-
-class Flaw(BaseModel):
-    """One thing that goes wrong."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    passes: bool
-    """Whether asking again helps."""
-    dial: int
-    """How much, where, how often: each kind reads it in its own way."""
-
-    @property
-    def share(self) -> float:
-        """The dial as a number from 0 up to 1."""
-        return self.dial / PARAMETER_STEPS
 
 
 class World(BaseModel):
@@ -107,7 +90,7 @@ def drawn(seed: int, family: Iterable[str] | None = None) -> World:
     )
     pages = dice.pick((0, 1, 1, 2, 3, 4, 7), seed, "pages")
     rows = max(0, pages * size + dice.pick((*ROWS_AT_THE_EDGES, size // 3, size // 5), seed, "rows"))
-    flaws = _flaws(seed, family)
+    flaws = draw_flaws(seed, KINDS, list(Group), family)
     if any(flaw.name == "counts_from_1" for flaw in flaws) and dice.share(seed, "knows") < 0.5:
         options["first_page"] = 1
     return World(
@@ -132,25 +115,6 @@ def with_headers(seed: int) -> World:
             "tables": tables,
             "asked_as": dice.pick(("sheets", "lists", SHARED), seed, "asked_as"),
         }
-    )
-
-
-def _flaws(seed: int, family: Iterable[str] | None) -> tuple[Flaw, ...]:
-    """A tenth of the worlds has none, half of them one, the others more: of each group at most one."""
-    draw = dice.share(seed, "flaws")
-    count = 0 if draw < 0.1 else 1 if draw < 0.6 else 2 if draw < 0.9 else 3
-    groups = dice.stream(seed, "groups").sample(list(Group), count)
-    names = [dice.pick([name for name, kind in KINDS.items() if kind.group is group], seed, group) for group in groups]
-    if family is not None:
-        first = dice.pick(sorted(family), seed, "family")
-        names = [first, *(name for name in names if KINDS[name].group is not KINDS[first].group)]
-    return tuple(
-        Flaw(
-            name=name,
-            passes=dice.pick(KINDS[name].passes, seed, name, "passes"),
-            dial=dice.stream(seed, name, "dial").randrange(PARAMETER_STEPS),
-        )
-        for name in names
     )
 
 

@@ -1,0 +1,259 @@
+"""The judge of worlds of transfers sees loss, doubling, another cause and false success; options come in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.worlds.flaws import Flaw
+from tests.worlds.transfers.expecting import expect_target
+from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.judging import judge_world
+from tests.worlds.transfers.naming import Names
+from tests.worlds.transfers.options import OPTIONS, pairs_of, pairwise_rows, plain_row
+from tests.worlds.transfers.seen import Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
+from tests.worlds.transfers.world import DISTINCT_WISHES_MAX, File, Host, Wish, World, draw_world, list_smaller
+from tests.worlds.verdict import Ending
+
+JOB = "AsyncDownloadJob:2:1:/etc/app.conf:7"
+FATAL = 122
+
+
+def make_names(*flaws: str, hosts: int = 2, wishes: int = 1) -> Names:
+    """A world of plain hosts that all want one file; flaws of targets hit the first host."""
+    world = World(
+        seed=next(seed for seed in range(100) if not flaws or _strikes_the_first(seed, flaws, hosts)),
+        hosts=tuple(Host(number=number) for number in range(hosts)),
+        files=(File(path=0, content=0),),
+        wishes=tuple(Wish(file=0, hosts=tuple(range(hosts)), options=dict(plain_row())) for _ in range(wishes)),
+        flaws=tuple(Flaw(name=name, passes=False, dial=0) for name in flaws),
+    )
+    return Names(world, 1)
+
+
+def _strikes_the_first(seed: int, flaws: tuple[str, ...], hosts: int) -> bool:
+    world = World(
+        seed=seed,
+        hosts=tuple(Host(number=number) for number in range(hosts)),
+        files=(File(path=0, content=0),),
+        wishes=(),
+        flaws=tuple(Flaw(name=name, passes=False, dial=0) for name in flaws),
+    )
+    return world.group(Group.TARGET) is None or [world.is_struck(host) for host in range(hosts)] == [True, False]
+
+
+def make_seen(names: Names, *changes: dict[str, Any], sends: int = 1, fired: tuple[str, ...] = ()) -> Seen:
+    """All as it should be: each host has its file; `changes` alter one host each, in their order."""
+    wish = names.world.wishes[0]
+    targets = [
+        SeenTarget(job_id=JOB, goal=names.goal(wish, host), status="Success", code=0, disk=OnDisk.RIGHT)
+        for host in wish.hosts
+    ]
+    for place, change in enumerate(changes):
+        targets[place] = replace(targets[place], **change)
+    return with_job(
+        names,
+        Seen(
+            targets=targets,
+            sends={names.spot(each.goal): [Send(float(number)) for number in range(sends)] for each in targets},
+            fired=frozenset(fired or names.world.flaw_names),
+        ),
+    )
+
+
+def with_job(names: Names, seen: Seen) -> Seen:
+    """Have the job and its workflow tell of the targets what they tell themselves."""
+    counts = {
+        status: sum(each.status == status for each in seen.targets) for status in ("Success", "Failed", "Timeout")
+    }
+    status = next((each for each in ("Failed", "Timeout") if counts[each]), "Success")
+    lines = [_line(names, each) for each in seen.targets]
+    seen.jobs = [SeenJob(JOB, "first", status, counts, lines, troubles=counts["Failed"] + counts["Timeout"])]
+    seen.outcomes = {JOB: counts}
+    return seen
+
+
+def _line(names: Names, target: SeenTarget) -> Listed:
+    goal = target.goal
+    signature = names.signature(goal.content)
+    return Listed(signature, goal.user, goal.folder, goal.agent_id, goal.container_id, target.cause)
+
+
+FAILED = {
+    "status": "Failed",
+    "reason": "gse_code",
+    "code": FATAL,
+    "message": "fails in world-1",
+    "disk": OnDisk.NOTHING,
+}
+
+
+@pytest.mark.parametrize(
+    ("flaw", "change", "ending"),
+    [
+        ("", {}, Ending.EQUAL),
+        ("records_twice", {}, Ending.EQUAL),
+        # loss: success is told, and the file is not there, or is another
+        ("", {"disk": OnDisk.NOTHING}, Ending.SILENT),
+        ("fails", {"disk": OnDisk.NOTHING}, Ending.SILENT),
+        ("", {"disk": OnDisk.OTHER}, Ending.SILENT),
+        # which nobody can see where GSE itself is wrong
+        ("success_without_file", {"disk": OnDisk.NOTHING}, Ending.INVISIBLE),
+        ("other_bytes_arrive", {"disk": OnDisk.OTHER}, Ending.INVISIBLE),
+        # a right cause, another one, one without GSE's words, one without need
+        ("fails", FAILED, Ending.FAILED),
+        ("fails", FAILED | {"code": 119}, Ending.WRONG_CAUSE),
+        ("fails", FAILED | {"status": "Timeout", "reason": "deadline"}, Ending.WRONG_CAUSE),
+        ("fails", FAILED | {"message": "The file could not be sent."}, Ending.WRONG_CAUSE),
+        ("", FAILED, Ending.NEEDLESS),
+        ("records_twice", FAILED, Ending.NEEDLESS),
+        # a failure is told, and the file is there; of what GSE never tells that is no wonder
+        ("fails", FAILED | {"disk": OnDisk.RIGHT}, Ending.SILENT),
+        ("never_told", {"status": "Failed", "reason": "never_told", "code": None}, Ending.FAILED),
+        # cancelled, with a cancellation and without one
+        ("", {**FAILED, "reason": "cancelled", "code": None, "cancelled": True}, Ending.FAILED),
+        ("", {**FAILED, "reason": "cancelled", "code": None}, Ending.NEEDLESS),
+        ("", {**FAILED, "reason": "cancelled", "cancelled": True, "disk": OnDisk.RIGHT}, Ending.SILENT),
+        ("", {"cancelled": True, "cancelled_early": True}, Ending.SILENT),
+        ("", {"tasks_differ": "its tasks tell different things"}, Ending.SILENT),
+    ],
+)
+def test_each_ending_of_a_target_is_told_apart(flaw: str, change: dict[str, Any], ending: Ending) -> None:
+    """By what is told, what lies on the host, and what went wrong."""
+    names = make_names(*filter(None, [flaw]))
+    assert judge_world(names, make_seen(names, change)).ending is ending
+
+
+def _lose_target(seen: Seen) -> None:
+    seen.jobs[0] = replace(seen.jobs[0], targets=seen.jobs[0].targets[1:])
+
+
+def _list_twice(seen: Seen) -> None:
+    seen.jobs[0] = replace(seen.jobs[0], targets=[*seen.jobs[0].targets, seen.jobs[0].targets[0]])
+
+
+def _count_wrong(seen: Seen) -> None:
+    seen.jobs[0] = replace(seen.jobs[0], counts={"Success": 1})
+
+
+def _tell_other_status(seen: Seen) -> None:
+    seen.jobs[0] = replace(seen.jobs[0], status="Failed")
+
+
+def _tell_troubles(seen: Seen) -> None:
+    seen.jobs[0] = replace(seen.jobs[0], troubles=1)
+
+
+def _end_workflow_otherwise(seen: Seen) -> None:
+    seen.outcomes = {JOB: {"Success": 1, "Failed": 1}}
+
+
+def _send_twice(seen: Seen) -> None:
+    seen.sends = {spot: [*sends, Send(9.0)] for spot, sends in seen.sends.items()}
+
+
+def _see_nothing(seen: Seen) -> None:
+    seen.targets, seen.jobs, seen.outcomes = [], [], {}
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        *(_lose_target, _list_twice, _count_wrong, _tell_other_status, _tell_troubles, _end_workflow_otherwise),
+        *(_send_twice, _see_nothing),
+    ],
+)
+def test_what_differs_beside_targets_is_seen(plant: Callable[[Seen], None]) -> None:
+    """Loss and doubling in pages, wrong counts, another status, a second GSE task."""
+    names = make_names()
+    seen = make_seen(names)
+    assert judge_world(names, seen).ending is Ending.EQUAL
+    plant(seen)
+    assert judge_world(names, seen).ending is Ending.SILENT
+
+
+@pytest.mark.parametrize(
+    ("sends", "ending"),
+    [
+        ([Send(1.0)], Ending.EQUAL),
+        ([Send(1.0, failed_at=2.0), Send(3.0)], Ending.EQUAL),
+        ([Send(1.0, failed_at=4.0), Send(3.0)], Ending.SILENT),
+        ([Send(1.0, failed_at=1.0), Send(1.5)], Ending.EQUAL),
+        ([Send(1.0), Send(3.0, failed_at=4.0)], Ending.SILENT),
+        ([Send(float(turn), failed_at=turn + 0.5) for turn in range(3)], Ending.EQUAL),
+        ([Send(float(turn), failed_at=turn + 0.5) for turn in range(4)], Ending.SILENT),
+    ],
+)
+def test_a_second_gse_task_needs_a_first_that_failed(sends: list[Send], ending: Ending) -> None:
+    """Before the second began, and not more often than targets are sent again."""
+    names = make_names()
+    seen = make_seen(names)
+    seen.sends = {names.spot(seen.targets[0].goal): sends}
+    assert judge_world(names, seen).ending is ending
+
+
+def test_what_never_ends_and_what_shows_nothing() -> None:
+    """Neither is a success."""
+    names = make_names("fails")
+    seen = make_seen(names)
+    seen.late = "one target is Running"
+    assert judge_world(names, seen).ending is Ending.LATE
+    quiet = make_seen(names)
+    quiet.fired = frozenset()
+    assert judge_world(names, quiet).ending is Ending.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("wishes", "refused", "ending"),
+    [
+        (DISTINCT_WISHES_MAX, 1, Ending.NEEDLESS),
+        (4 * DISTINCT_WISHES_MAX, 1, Ending.NEEDLESS),
+        (4 * DISTINCT_WISHES_MAX + 2, 2, Ending.EQUAL),
+        (4 * DISTINCT_WISHES_MAX + 2, 3, Ending.NEEDLESS),
+    ],
+)
+def test_only_what_finds_no_room_is_refused(wishes: int, refused: int, ending: Ending) -> None:
+    """Four windows take their share first."""
+    names = make_names(wishes=wishes)
+    seen = make_seen(names)
+    seen.refusals["window_full"] = refused
+    assert judge_world(names, seen).ending is ending
+    seen.refusals["internal"] = 1
+    assert judge_world(names, seen).ending is Ending.NEEDLESS
+
+
+def test_rows_of_options_hold_every_pair() -> None:
+    """In far fewer rows than there are combinations."""
+    rows = pairwise_rows()
+    found = set().union(*map(pairs_of, rows))
+    for (one, values), (other, others) in combinations(OPTIONS.items(), 2):
+        assert {frozenset({(one, value), (other, beside)}) for value in values for beside in others} <= found
+    assert len(rows) <= 20
+
+
+def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
+    """Every flaw comes, and what is expected of it can be told before the world is played."""
+    worlds = [draw_world(seed) for seed in range(1_000)]
+    assert worlds[:50] == [draw_world(seed) for seed in range(50)]
+    assert {flaw.name for world in worlds for flaw in world.flaws} == set(KINDS)
+    for world in worlds:
+        names = Names(world, 1)
+        for wish in world.wishes:
+            for host in wish.hosts:
+                expected = expect_target(names, names.goal(wish, host), is_cancelled=False)
+                lasting = {flaw.name for flaw in world.flaws if not flaw.passes}
+                assert not expected.causes or lasting
+
+
+def test_smaller_worlds_are_smaller() -> None:
+    """So that shrinking comes to an end."""
+    for seed in range(50):
+        world = draw_world(seed)
+        for smaller in list_smaller(world):
+            assert smaller != world
+            assert len(smaller.wishes) >= 1
+            assert all(cancel.wish < len(smaller.wishes) for cancel in smaller.cancels)

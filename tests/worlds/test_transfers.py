@@ -1,0 +1,94 @@
+"""Worlds of transfers: what is told of each target is what its host has, or a sentence says why it is not.
+
+`make worlds SYSTEM=transfers N=1000 SEED=7` plays many; the suite plays those that are kept, and some new ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.settings import Settings
+from tests.worlds import coverage
+from tests.worlds.playing import Noted, System, play_all, play_one, shrink
+from tests.worlds.transfers.flaws import KINDS
+from tests.worlds.transfers.playing import running_stage
+from tests.worlds.transfers.world import World, draw_world, list_smaller
+from tests.worlds.verdict import Ending, Verdict
+
+COUNT = int(os.environ.get("WORLDS", "30"))
+FAMILIES = {
+    "room": ("many_wishes",),
+    "causes": ("fails_then_runs_for_ever", "fails_for_now", "upload_fails", "never_told", "runs_for_ever"),
+    "once": ("create_lost", "flaps", "asked_twice", "results_down", "results_hang", "task_forgotten", "upload_fails"),
+}
+"""Flaws that show the same promise; of each family so many more worlds are played."""
+OF_A_FAMILY = 20
+AT_ONCE = 24
+KEPT = sorted((Path(__file__).parent / "transfers" / "kept").glob("*.json"))
+SEEDS_APART = 1_000_000
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
+
+
+@pytest.fixture
+async def system(settings: Settings) -> AsyncIterator[System[World]]:
+    """API, worker, repositories, GSEs and hosts."""
+    async with running_stage(settings) as stage:
+        yield System(draw_world, stage.play, list_smaller, AT_ONCE, _is_for_want_of_time)
+
+
+async def test_nothing_differs_in_silence(
+    system: System[World], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Each target of each world ends as its host shows, or for a right cause, in bounded time."""
+    seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
+    folder = Path(os.environ.get("WORLDS_FOLDER", tmp_path))
+    notes = folder / f"transfers-{seed}.jsonl" if "WORLDS_FOLDER" in os.environ else None
+    first = seed % SEEDS_APART * SEEDS_APART
+    noted = await play_all(system, range(first, first + COUNT), notes)
+    defects = [each for each in noted if each.ending.is_defect]
+    for each in [each for each in defects if each.ending is not Ending.LATE][:3]:
+        small = await shrink(system, World.model_validate_json(each.world), each.ending)
+        sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
+    if notes is not None:
+        (folder / "transfers.md").write_text(coverage.table(noted, KINDS))
+        assert coverage.never_fired(noted, KINDS) == []
+    assert [_describe(each) for each in defects] == []
+
+
+async def test_nothing_of_a_family_differs_in_silence(system: System[World], request: pytest.FixtureRequest) -> None:
+    """Flaws that are rare among all come often enough to be sure."""
+    seed = request.config.getoption("randomly_seed") % SEEDS_APART * SEEDS_APART
+    drawn = [replace(system, draw=_drawing(flaws)) for flaws in FAMILIES.values()]
+    played = await asyncio.gather(*(play_all(each, range(seed, seed + OF_A_FAMILY)) for each in drawn))
+    for family, noted in zip(FAMILIES, played, strict=True):
+        assert [_describe(each) for each in noted if each.ending.is_defect] == [], family
+        assert {flaw for each in noted for flaw in each.fired} & set(FAMILIES[family]), f"{family} shows nothing"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+async def test_worlds_that_once_went_wrong(system: System[World], path: Path) -> None:
+    """The smallest world of each defect that was found, so that it does not come back."""
+    noted = await play_one(system, World.model_validate(json.loads(path.read_text())))
+    assert not noted.ending.is_defect, _describe(noted)
+
+
+def _drawing(flaws: tuple[str, ...]) -> Callable[[int], World]:
+    return lambda seed: draw_world(seed, flaws)
+
+
+def _is_for_want_of_time(verdict: Verdict) -> bool:
+    """Whether a target ran out of time in a world in which only what passes goes wrong."""
+    return verdict.ending is Ending.NEEDLESS and verdict.why.startswith("Timeout/deadline/")
+
+
+def _describe(noted: Noted) -> str:
+    return f"{noted.ending}, seed {noted.seed}: {noted.why} {noted.world}"

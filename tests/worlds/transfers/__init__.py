@@ -1,0 +1,1 @@
+"""Worlds of transfers: callers, a repository, a GSE and hosts that behave as real ones do."""

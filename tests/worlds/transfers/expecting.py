@@ -1,0 +1,92 @@
+"""What may become of each target of a world, from what the world is and before it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.worlds.flaws import Flaw, See
+from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.gse import RETRYABLE_CODES, UPLOAD_CODES, WORD, code_of, words_of
+from tests.worlds.transfers.naming import Goal, Names
+from tests.worlds.transfers.repository import is_spoiled
+
+ANY = "*"
+CANCELLED = f"Failed/cancelled/{ANY}"
+LATE = f"Timeout/deadline/{ANY}"
+NEVER_TOLD = f"Failed/never_told/{ANY}"
+NO_FILE = (f"Failed/file_unavailable/{ANY}", f"Timeout/file_unavailable/{ANY}")
+NO_CODE = -1
+GSE_CODE = "Failed/gse_code/{code}"
+CAUSES: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("fails", "fails_for_now", "unknown_code", "code_is_a_word"), (GSE_CODE,)),
+    **dict.fromkeys(("old_agent", "container_gone", "flaps"), (GSE_CODE,)),
+    "runs_for_ever": ("Timeout/deadline/115",),
+    "fails_then_runs_for_ever": ("Timeout/deadline/{code}",),
+    **dict.fromkeys(("never_told", "empty_at_first"), (NEVER_TOLD,)),
+    **dict.fromkeys(("upload_fails", "upload_cannot"), ("Failed/upload_failed/{code}",)),
+    "create_refused": ("Failed/gse_refused/{code}",),
+    "agent_gone": (f"Failed/agent_offline/{ANY}",),
+    **dict.fromkeys(("create_lost", "create_unreadable", "results_down"), (LATE,)),
+    "task_forgotten": (LATE, f"Failed/gse_refused/{ANY}"),
+    **dict.fromkeys(("file_cut", "file_short", "file_is_another", "file_missing", "repository_down"), NO_FILE),
+}
+TELLS_NOBODY = frozenset({"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"})
+"""With these the file may arrive, and GSE does not say so, or not in time."""
+RETRIED = {*RETRYABLE_CODES, *UPLOAD_CODES}
+
+
+@dataclass(frozen=True)
+class TargetExpectation:
+    """What may become of one target; that it has the file and Success is told is always right."""
+
+    causes: frozenset[str] = frozenset()
+    """Other ends: status, reason and code; `*` stands for any code."""
+    words: tuple[tuple[str, str], ...] = ()
+    """Causes whose message must hold GSE's words, and these."""
+    is_visible: bool = True
+    """Whether anybody but the host can know that its file is not right."""
+    may_have_it: bool = False
+    """Whether the file may be there although another end is told, because GSE tells nobody."""
+
+
+def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpectation:
+    """Say what may become of a goal, with or without a cancellation."""
+    parts = [_expect_of_flaw(names, flaw, goal) for flaw in names.world.flaws]
+    causes = {cause for part in parts for cause in part.causes} | ({CANCELLED} if is_cancelled else set())
+    blocked = names.world.group(Group.TERMINATE) is not None
+    return TargetExpectation(
+        causes=frozenset(causes),
+        words=tuple(pair for part in parts for pair in part.words),
+        is_visible=all(part.is_visible for part in parts),
+        # What GSE is not made to give up may arrive after all.
+        may_have_it=blocked or any(part.may_have_it for part in parts),
+    )
+
+
+def _expect_of_flaw(names: Names, flaw: Flaw, goal: Goal) -> TargetExpectation:
+    kind = KINDS[flaw.name]
+    is_missed = kind.group is Group.TARGET and not names.world.is_struck(goal.host)
+    is_missed |= kind.group is Group.REPOSITORY and not is_spoiled(names, goal.content)
+    if is_missed or flaw.passes:
+        return TargetExpectation()
+    code, words = code_of(flaw), words_of(names, flaw)
+    causes = frozenset(_list_causes(flaw))
+    told = tuple((cause, words) for cause in causes if cause.endswith(f"/{code}"))
+    if code == WORD:
+        told = tuple((cause, WORD) for cause in causes)
+    return TargetExpectation(
+        causes=causes,
+        words=() if flaw.name == "flaps" else told,
+        is_visible=kind.see is not See.NOBODY,
+        may_have_it=flaw.name
+        in {"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"},
+    )
+
+
+def _list_causes(flaw: Flaw) -> Iterator[str]:
+    code = code_of(flaw)
+    for reason in CAUSES.get(flaw.name, ()):
+        yield reason.format(code=NO_CODE if code == WORD else code)
+    if code in RETRIED and flaw.name != "flaps":
+        yield f"Timeout/deadline/{code}"

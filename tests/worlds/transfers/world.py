@@ -1,0 +1,263 @@
+"""A world of transfers: hosts, files, who asks for what, who cancels, and what goes wrong; all from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tests.worlds import dice
+from tests.worlds.flaws import Flaw, draw_flaws
+from tests.worlds.transfers.flaws import KINDS, Group
+from tests.worlds.transfers.options import pairwise_rows, plain_row
+
+DISTINCT_WISHES_MAX = 8
+"""So many different consignments a job takes in worlds; in the product it is 300."""
+SLOW_SECONDS = 3.0
+
+
+class HostForm(StrEnum):
+    """What the id of a host's agent looks like."""
+
+    PLAIN = "plain"
+    OLD = "old"  # cloud and IP
+    SOURCE = "source"  # the host that sends
+
+
+class Host(BaseModel):
+    """A host or a container on it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    form: HostForm = HostForm.PLAIN
+    is_container: bool = False
+
+
+class File(BaseModel):
+    """A file that is asked for: where it stands in the repository, and which content it has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: int
+    content: int
+
+
+class Wish(BaseModel):
+    """One request: a file for some hosts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file: int
+    hosts: tuple[int, ...]
+    options: dict[str, str]
+    delay_seconds: float = 0.0
+    own_folder: int = 0
+    """Where wishes must differ, each has a folder of its own."""
+
+
+class Cancel(BaseModel):
+    """One cancellation, of a task or of a whole job."""
+
+    model_config = ConfigDict(frozen=True)
+
+    wish: int
+    host: int | None
+    """None for all that the wish's job has."""
+    delay_seconds: float
+    """After the wish was accepted."""
+
+
+class World(BaseModel):
+    """All that decides what comes out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: int
+    hosts: tuple[Host, ...]
+    files: tuple[File, ...]
+    wishes: tuple[Wish, ...]
+    cancels: tuple[Cancel, ...] = ()
+    download_seconds: float = 0.2
+    flaws: tuple[Flaw, ...] = ()
+
+    @property
+    def flaw_names(self) -> list[str]:
+        """What goes wrong in it."""
+        return [flaw.name for flaw in self.flaws]
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The options of its first request."""
+        cancelled = "nothing" if not self.cancels else "a job" if self.cancels[0].host is None else "a task"
+        return {**self.wishes[0].options, "cancelled": cancelled}
+
+    def flaw(self, *names: str) -> Flaw | None:
+        """Return the flaw with one of these names, if the world has it."""
+        return next((flaw for flaw in self.flaws if flaw.name in names), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether it has one of some flaws."""
+        return self.flaw(*names) is not None
+
+    def group(self, group: Group) -> Flaw | None:
+        """Return the flaw of a group, if the world has one."""
+        return next((flaw for flaw in self.flaws if KINDS[flaw.name].group is group), None)
+
+    def is_struck(self, host: int) -> bool:
+        """Whether the flaw of targets, if there is one, hits a host: at least one of those that it can hit."""
+        flaw = self.group(Group.TARGET)
+        if flaw is None:
+            return False
+        able = [each.number for each in self.hosts if can_strike(flaw.name, each)]
+        struck = {number for number in able if dice.share(self.seed, flaw.name, number) < 0.4}
+        return host in (struck or able[: 1 + flaw.dial % 2])
+
+
+def can_strike(flaw: str, host: Host) -> bool:
+    """Whether a flaw of targets can hit a host."""
+    match flaw:
+        case "container_gone":
+            return host.is_container
+        case "old_agent":
+            return host.form is HostForm.OLD
+        case _:
+            return True
+
+
+def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
+    """Draw the world of a seed.
+
+    Args:
+        seed: The same makes the same world.
+        family: Flaws of which it has one at least; by default it may have any, or none.
+    """
+    flaws = draw_flaws(seed, KINDS, list(Group), family)
+    hosts = _draw_hosts(seed, {flaw.name for flaw in flaws})
+    files = _draw_files(seed)
+    names = {flaw.name for flaw in flaws}
+    wishes = _draw_many_wishes(seed, hosts) if "many_wishes" in names else _draw_wishes(seed, hosts, files, names)
+    world = World(seed=seed, hosts=hosts, files=files, wishes=wishes, flaws=flaws)
+    return world.model_copy(update={"cancels": _draw_cancels(world), "download_seconds": _draw_pace(world)})
+
+
+def _draw_pace(world: World) -> float:
+    """What flaps must be seen while it does, and what is cancelled must be under way."""
+    if world.has("flaps") or dice.share(world.seed, "slow") < 0.2:
+        return SLOW_SECONDS
+    return 2 * SLOW_SECONDS if world.group(Group.TERMINATE) else dice.pick((0.05, 0.3), world.seed, "pace")
+
+
+def _draw_hosts(seed: int, flaws: set[str]) -> tuple[Host, ...]:
+    count = dice.pick((1, 2, 3, 3, 4, 5, 7, 12), seed, "hosts")
+    hosts = [
+        Host(
+            number=number,
+            form=dice.pick((HostForm.PLAIN, HostForm.PLAIN, HostForm.OLD), seed, "form", number),
+            is_container=dice.share(seed, "container", number) < 0.3,
+        )
+        for number in range(count)
+    ]
+    if "container_gone" in flaws:
+        hosts[-1] = hosts[-1].model_copy(update={"is_container": True})
+    if "old_agent" in flaws:
+        hosts[-1] = hosts[-1].model_copy(update={"form": HostForm.OLD})
+    if "source_is_target" in flaws:
+        hosts.append(Host(number=count, form=HostForm.SOURCE))
+    return tuple(hosts)
+
+
+def _draw_files(seed: int) -> tuple[File, ...]:
+    """Two files may have one content, and one file two contents: a new version came within the window."""
+    known = (File(path=0, content=0), File(path=0, content=1), File(path=1, content=0))
+    return known[: dice.pick((1, 1, 2, 3), seed, "files")]
+
+
+def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], flaws: set[str]) -> tuple[Wish, ...]:
+    rows, numbers = pairwise_rows(), [host.number for host in hosts]
+    wishes = []
+    for place in range(dice.pick((1, 2, 3), seed, "wishes")):
+        some = dice.stream(seed, "targets", place).sample(
+            numbers, dice.stream(seed, "some", place).randint(1, len(numbers))
+        )
+        wishes.append(
+            Wish(
+                file=dice.stream(seed, "file", place).randrange(len(files)),
+                hosts=tuple(numbers if place == 0 else some),
+                options=dict(rows[(seed + place * 7) % len(rows)]),
+                delay_seconds=dice.pick((0.0, 0.0, 0.1, 0.5), seed, "delay", place),
+            )
+        )
+    if "asked_twice" in flaws:
+        first = wishes[0]
+        wishes[0] = first.model_copy(update={"hosts": (*first.hosts, first.hosts[0])})
+        wishes.append(first)
+    return tuple(wishes)
+
+
+def _draw_many_wishes(seed: int, hosts: tuple[Host, ...]) -> tuple[Wish, ...]:
+    """More different wishes for one file than a job takes; perhaps more than four windows take."""
+    count = dice.pick((1, 2, 4, DISTINCT_WISHES_MAX, 2 * DISTINCT_WISHES_MAX, 4 * DISTINCT_WISHES_MAX), seed, "many")
+    return tuple(
+        Wish(
+            file=0,
+            hosts=(hosts[place % len(hosts)].number,),
+            options={**plain_row(), "request": dice.pick(("batch", "single"), seed, "request", place)},
+            delay_seconds=dice.pick((0.0, 0.0, 0.05), seed, "delay", place),
+            own_folder=place + 1,
+        )
+        for place in range(DISTINCT_WISHES_MAX + count)
+    )
+
+
+def _draw_cancels(world: World) -> tuple[Cancel, ...]:
+    """A fifth of the worlds has some, and all those in which cancelling goes wrong."""
+    seed = world.seed
+    if not (world.group(Group.TERMINATE) or dice.share(seed, "cancels") < 0.2):
+        return ()
+    count = dice.pick((1, 1, 2), seed, "cancel count")
+    cancels = []
+    for place in range(count):
+        wish = dice.stream(seed, "cancelled", place).randrange(len(world.wishes))
+        hosts = world.wishes[wish].hosts
+        late = (1.5, 2.0, 3.0)
+        when = dice.pick(late if world.group(Group.TERMINATE) else (0.0, *late), seed, "cancel", place)
+        whole = dice.share(seed, "whole", place) < 0.5
+        host = None if whole else dice.pick(hosts, seed, "cancelled host", place)
+        cancels.append(Cancel(wish=wish, host=host, delay_seconds=when))
+    return tuple(cancels)
+
+
+def list_smaller(world: World) -> list[World]:
+    """List worlds that are a step smaller: a flaw, a cancellation, a wish or a host less, a plainer option."""
+    flaws = [_without(world, "flaws", at) for at in range(len(world.flaws))]
+    cancels = [_without(world, "cancels", at) for at in range(len(world.cancels))]
+    used = {cancel.wish for cancel in world.cancels}
+    wishes = []
+    if len(world.wishes) > 1 and len(world.wishes) - 1 not in used:
+        wishes.append(_without(world, "wishes", len(world.wishes) - 1))
+    named = {cancel.host for cancel in world.cancels}
+    hosts = [
+        _with_wish(world, place, {"hosts": wish.hosts[:-1]})
+        for place, wish in enumerate(world.wishes)
+        if len(wish.hosts) > 1 and wish.hosts[-1] not in named
+    ]
+    plainer = [
+        _with_wish(world, place, {"options": {**wish.options, name: value}})
+        for place, wish in enumerate(world.wishes)
+        for name, value in plain_row().items()
+        if wish.options[name] != value
+    ]
+    return [*flaws, *cancels, *wishes, *hosts, *plainer]
+
+
+def _without(world: World, field: str, at: int) -> World:
+    values = getattr(world, field)
+    return world.model_copy(update={field: values[:at] + values[at + 1 :]})
+
+
+def _with_wish(world: World, place: int, changes: dict[str, Any]) -> World:
+    changed = world.wishes[place].model_copy(update=changes)
+    return world.model_copy(update={"wishes": (*world.wishes[:place], changed, *world.wishes[place + 1 :])})
