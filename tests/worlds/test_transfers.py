@@ -35,7 +35,8 @@ AT_ONCE = 24
 KEPT = sorted((Path(__file__).parent / "transfers" / "kept").glob("*.json"))
 SEEDS_APART = 1_000_000
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(14_400)]
+# Beside the suite for now: a world takes the seconds of its deadline, and thirty of them minutes.
+pytestmark = [pytest.mark.stack, pytest.mark.soak, pytest.mark.timeout(14_400)]
 
 
 @pytest.fixture
