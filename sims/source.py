@@ -33,7 +33,7 @@ class Ask(Faults):
 
     rows: int = Field(default=1_000, ge=0, le=10**9)
     page: int = Field(default=0, ge=0)
-    page_size: int = Field(default=500, ge=1, le=10_000)
+    page_size: int = Field(default=500, ge=1, le=1_000_000)
     delay_ms: int = Field(default=0, ge=0, description="how long each answer takes")
     tag: str = Field(default="", description="whose requests these are, in the counts")
     envelope: bool = Field(default=False, description="wrap the page as {status, msg, data}")
@@ -49,6 +49,7 @@ class Ask(Faults):
     late_from: int | None = Field(default=None, ge=0, description="the first row that has one more key, `late`")
     twice_from: int | None = Field(default=None, ge=0, description="the first row that has the key `city` twice")
     pad: int = Field(default=0, ge=0, description="one more key, `pad`, with a text of so many characters")
+    whole: bool = Field(default=False, description="answer all rows, whatever page is asked for")
     nan_at: int | None = Field(default=None, ge=0, description="the row whose amount is NaN")
 
     @field_validator("template", "header", "footer")
@@ -136,6 +137,8 @@ async def _answer(request: web.Request, ask: Ask, fault: Kind | None, attempt: i
 
 
 def _page(ask: Ask, fault: Kind | None, attempt: int) -> bytes:
+    if ask.whole:
+        ask = ask.model_copy(update={"page": 0, "page_size": ask.rows})
     start = min(0 if ask.same_pages else ask.page * ask.page_size, ask.rows)
     stop = min(start + ask.page_size, ask.rows)
     total = ask.rows

@@ -95,10 +95,10 @@ class _First:
             first = await self._look(0, self._size)
             _require_room(first)
             return first, self._extent(first, page_size=max(1, first.total or 0))
-        around, first = await self._look(0, 1), await self._look(0, self._size)
+        around, first = await self._both()
         if _differ(around, first):
             before = around.total, first.total
-            around, first = await self._look(0, 1), await self._look(0, self._size)
+            around, first = await self._both()
             _require_one_total(around, first, before, self._size)
         first = replace(
             first,
@@ -116,6 +116,11 @@ class _First:
         first, extent = await self._uncapped(first)
         # A source that has answered more than one row where one was asked for heeds no size.
         return first, _lightened(extent, first) if around.rows <= 1 else extent
+
+    async def _both(self) -> tuple[FirstLook, FirstLook]:
+        """One row and the first page. Where both are all rows, the text of one of them is enough."""
+        around = replace(await self._look(0, 1), text=b"")
+        return around, await self._look(0, self._size)
 
     async def _look(self, page: int, page_size: int) -> FirstLook:
         return await self._source.read(page, page_size, first_look, self._tries)

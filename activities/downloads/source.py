@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from domain import egress
 from domain.downloads.asking import Rules, Tries, Wait
+from domain.downloads.pages import LARGE_BYTES
 from domain.downloads.redaction import Redactor
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
@@ -28,7 +29,6 @@ RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 # Whoever waits for longer gives its place to others meanwhile.
 KEPT_PLACE_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
-LARGE_BYTES = 4 * 1024 * 1024
 SAID_MAX_BYTES = 300
 
 

@@ -65,7 +65,7 @@ class PageEncoder:
             return self._by_cells(body, None)
 
     def _in_pieces(self, page: pages.Opened) -> EncodedPage:
-        if len(page.data) <= pages.PIECE_BYTES:
+        if len(page.data) <= pages.LARGE_BYTES:
             return replace(self._piece(bytes(page.data)), total=page.total, goes_on=page.goes_on)
         rows, data, keys = 0, BytesIO(), dict[str, None]()
         for text in pages.pieces(page.data):

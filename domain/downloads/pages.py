@@ -16,8 +16,9 @@ from domain.faults import SourceFault
 Row = tuple[msgspec.Raw, ...]
 _Cells = dict[str, msgspec.Raw]
 
-PIECE_BYTES = 4 * 1024 * 1024
-"""Longer pages are worked on in pieces: a page of 60 MB must not take ten times its size."""
+LARGE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+"""Large pages are worked on in pieces of this size: a page of 60 MB must not take ten times as much."""
 
 _NO_FIELD_NAME = re.compile(r'[\\"\x00-\x1f]')
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)` - at", re.DOTALL)
@@ -185,7 +186,7 @@ def pieces(data: msgspec.Raw) -> Iterator[bytes]:
     Raises:
         msgspec.ValidationError: It is long, and no list.
     """
-    if len(data) <= PIECE_BYTES:
+    if len(data) <= LARGE_BYTES:
         yield bytes(data)
         return
     rows = msgspec.json.decode(data, type=list[msgspec.Raw])

@@ -15,10 +15,12 @@ from tests.support.waiting import eventually
 
 MEGABYTE = 1024 * 1024
 MEMORY_MAX_BYTES = 400 * MEGABYTE
-QUIET_MAX_BYTES = 250 * MEGABYTE
+QUIET_MAX_BYTES = 300 * MEGABYTE
 """What a worker keeps once there is nothing to do any more."""
 EXPORTS, CANCELLED, ROWS = 10, 5, 300_000
 CANCEL_AT_ROWS = 50_000
+WHOLE_EXPORTS, WHOLE_ROWS = 4, 250_000
+"""An answer of these has 53 MB."""
 WIDE_ROWS, PAGE_SIZE = 4_000, 1_000
 PAGES_BYTES = (24_000_000, 48_000_000, 60_000_000, 72_000_000)
 """The last is more than a page may have."""
@@ -28,19 +30,31 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
 
 async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> None:
-    """Ten exports at once, five cancelled, then pages of 24 to 72 MB: no worker has 400 MB, and both give it back."""
+    """Ten exports at once, five cancelled, then pages of 24 to 72 MB: no worker has 400 MB, and both give it back.
+
+    Large pages come from sources that heed `page_size`, and from some that answer all rows at once.
+    """
     idle = _used(deployment)
     async with running_caller(deployment) as caller:
         async with watching(deployment) as many:
             await _many_exports(deployment, caller)
-        after = _used(deployment)
+        between = _used(deployment)
+        async with watching(deployment) as whole:
+            await _whole_pages(deployment, caller)
         async with watching(deployment) as wide:
             await _wide_pages(deployment, caller)
 
     async def is_quiet() -> bool:
         return max(_used(deployment).values()) < QUIET_MAX_BYTES
 
-    told = {"idle": idle, "many": many.peaks, "after": after, "wide": wide.peaks, "at once": _used(deployment)}
+    told = {
+        "idle": idle,
+        "many": many.peaks,
+        "between": between,
+        "whole": whole.peaks,
+        "wide": wide.peaks,
+        "at once": _used(deployment),
+    }
     try:
         await eventually(is_quiet)
     finally:
@@ -49,6 +63,7 @@ async def test_workers_stay_small_and_come_back_down(deployment: Deployment) -> 
             megabytes = {name: used[name] // MEGABYTE for name in worker_names()}
             sys.stderr.write(f"{moment}: {megabytes} MB\n")
     assert max(many.peaks.values()) < MEMORY_MAX_BYTES
+    assert max(whole.peaks.values()) < MEMORY_MAX_BYTES
     assert max(wide.peaks.values()) < MEMORY_MAX_BYTES
 
 
@@ -69,6 +84,15 @@ async def _many_exports(deployment: Deployment, caller: Caller) -> None:
     ends = await asyncio.gather(*(caller.ended(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
     assert [end["state"] for end in ends] == ["cancelled"] * CANCELLED + ["succeeded"] * (EXPORTS - CANCELLED)
     assert {end["rows"] for end in ends[CANCELLED:]} == {ROWS}
+
+
+async def _whole_pages(deployment: Deployment, caller: Caller) -> None:
+    """Exports of one page each, of many small rows, all at once."""
+    url = f"{deployment.source}/rows?rows={WHOLE_ROWS}&whole=1"
+    task_ids = [await caller.start(f"{url}&seed={n}", page_size=PAGE_SIZE) for n in range(WHOLE_EXPORTS)]
+    ends = await asyncio.gather(*(caller.ended(each, patience_seconds=PATIENCE_SECONDS) for each in task_ids))
+    wrong = [end for end in ends if (end["state"], end["rows"]) != ("succeeded", WHOLE_ROWS)]
+    assert not wrong, str([end["fault"] for end in wrong])[:900]
 
 
 async def _wide_pages(deployment: Deployment, caller: Caller) -> None:
