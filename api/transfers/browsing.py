@@ -38,6 +38,9 @@ async def browse_jobs(call: Call, query: JobsWanted) -> Page[JobSummary]:
     shown = rows[: query.limit]
     counts = await here.counts(shown, project_id)
     more = paging.encode((shown[-1].closes_at, str(shown[-1].id))) if len(rows) > query.limit else None
+    # One that was written down between the two questions is in both answers.
+    written = {row.job for row in rows}
+    waiting = [each for each in waiting if each.job not in written]
     items = [_collecting(call, job) for job in waiting] + [_written(row, counts[row.id]) for row in shown]
     return Page[JobSummary](items=items, next_cursor=more)
 

@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
+from api.transfers.listing import Listing, Waiting
+from domain.transfers import ids
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
@@ -54,6 +56,25 @@ async def test_jobs_come_in_pages_newest_first(settings: Settings) -> None:
     assert [(job["file_path"], job["biz_id"], job["counts"]["Success"]) for job in searched] == [
         ("/etc/App-3.conf", 2, 1)
     ]
+
+
+async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is asked first, then the database: a job whose window ends between the two is in both answers."""
+    async with running_transfers(settings) as transfers:
+        job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
+        await transfers.job_ended(job_id)
+        job = ids.read_job(job_id)
+        assert job is not None
+
+        async def waiting(*_: object) -> list[Waiting]:
+            return [Waiting(job, 1)]
+
+        monkeypatch.setattr(Listing, "waiting", waiting)
+        found = await listed(transfers)
+
+    assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]
 
 
 async def test_a_job_is_listed_from_its_first_target_on(settings: Settings) -> None:
