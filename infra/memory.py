@@ -25,19 +25,19 @@ def configure() -> None:
 
 async def give_back(stop: asyncio.Event) -> None:
     """Return free memory to the system from time to time, until told to stop."""
-    library = _gnu_library()
     while not stop.is_set():
         try:
             async with asyncio.timeout(GIVE_BACK_EVERY_SECONDS):
                 await stop.wait()
         except TimeoutError:
-            await asyncio.to_thread(_release, library)
+            await asyncio.to_thread(give_back_now)
 
 
-def _release(library: ctypes.CDLL | None) -> None:
+def give_back_now() -> None:
+    """Return what Arrow and the allocator hold and nobody uses."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
-    if library is not None:
+    if (library := _gnu_library()) is not None:
         library.malloc_trim(0)
 
 
