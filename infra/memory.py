@@ -30,11 +30,11 @@ async def give_back(stop: asyncio.Event) -> None:
             async with asyncio.timeout(GIVE_BACK_EVERY_SECONDS):
                 await stop.wait()
         except TimeoutError:
-            await asyncio.to_thread(release)
+            await asyncio.to_thread(give_back_now)
 
 
-def release() -> None:
-    """Return free memory to the system now."""
+def give_back_now() -> None:
+    """Return what Arrow and the allocator hold and nobody uses."""
     if (arrow := sys.modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
     if (library := _gnu_library()) is not None:

@@ -16,15 +16,15 @@ from infra.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
 from workflows import downloads as workflows
 
-BEARER = "Zq7-bearer-3f9a0c/55d1"
+BEARER = "Zq7-bearer-wyzr0x/vktqpl"
 PASSWORD = "Kx9:hunter/2"
-SIGNATURE = "Wm4signature8812"
+SIGNATURE = "Wm4signature8zqxjv"
 HEADERS = {
     "Authorization": f"Bearer {BEARER}",
     "X-Login": f"Basic {base64.b64encode(PASSWORD.encode()).decode()}",
 }
-PIECES = (BEARER[:4], "3f9a0c", "55d1", "hunter", SIGNATURE[:4], "8812", HEADERS["X-Login"][6:12])
-"""No part of a secret that would show which one it is."""
+PIECES = (BEARER[:4], "wyzr0x", "vktqpl", "hunter", SIGNATURE[:4], "zqxjv", HEADERS["X-Login"][6:12])
+"""No part of a secret that would show which one it is. None consists of digits or of hexadecimal ones: ids hold those."""
 CONTROL = "echo-of-"
 """What stands before it in each answer, so that the search is known to look at the right texts."""
 CODES = {

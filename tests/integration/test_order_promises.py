@@ -314,6 +314,8 @@ async def test_threads_are_read_at_a_time_and_a_change_acts_at_once(settings: Se
         starttime = since(platform, seconds=SPAN_SECONDS)
         await orders.configure(starttime=starttime, interval=200, threads=1)
         cycle = await orders.cycle()
+        # What was begun before the configuration came is done by then.
+        await orders.until_done(3)
         await eventually(lambda: orders.has_under_way(1))
         assert await orders.most_under_way(seconds=1.0) <= 1
 

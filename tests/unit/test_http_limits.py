@@ -12,7 +12,7 @@ import zlib
 import pytest
 
 from domain.faults import SourceFault
-from infra.http import GuardedClient
+from infra.http import GuardedClient, Threshold
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Script, answer, drips, running_peer, running_reachable_peer, says
 
@@ -61,6 +61,36 @@ async def test_just_as_large_as_allowed(sent: bytes, headers: tuple[str, ...], b
     async with running_reachable_peer(says(answer(sent, *headers))) as (here, client):
         got = await client.get(here.url, max_bytes=1_000, timeout_seconds=60)
     assert got.body == body
+
+
+@pytest.mark.parametrize(("size", "waits"), [(1_000, 0), (1_001, 1), (50_000, 1)])
+async def test_a_long_body_is_read_on_after_a_wait_that_takes_none_of_its_time(size: int, waits: int) -> None:
+    """What waits for room in memory is not what the peer is slow with; shorter bodies do not wait."""
+    waited = list[float]()
+
+    async def wait() -> None:
+        await asyncio.sleep(1.5)
+        waited.append(time.monotonic())
+
+    pieces = [OK + b"Content-Length: %d\r\n\r\n" % size, *[b"x" * 1_000] * (size // 1_000), b"x" * (size % 1_000)]
+    async with running_reachable_peer(says(*pieces)) as (here, client):
+        got = await client.get(here.url, max_bytes=100_000, timeout_seconds=1, threshold=Threshold(1_000, wait))
+    assert got.body == b"x" * size
+    assert len(waited) == waits
+
+
+async def test_the_time_of_a_long_body_goes_on_after_the_wait() -> None:
+    """A peer that is slow is told so all the same."""
+
+    async def wait() -> None:
+        await asyncio.sleep(0.1)
+
+    began = time.monotonic()
+    async with running_reachable_peer(drips(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 50_000)) as (here, client):
+        with pytest.raises(SourceFault) as failed:
+            await client.get(here.url, max_bytes=100_000, timeout_seconds=0.5, threshold=Threshold(5, wait))
+    assert failed.value.record.code == "source_timeout"
+    assert time.monotonic() - began >= 0.5
 
 
 async def test_bomb() -> None:

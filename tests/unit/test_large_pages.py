@@ -1,0 +1,108 @@
+"""Large pages are worked on in pieces; what comes out is the same, and so is what is said of a wrong one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from domain.downloads import pages
+from domain.downloads.encoding import EncodedPage, PageEncoder
+from domain.downloads.pages import NewColumns, first_look
+from domain.downloads.request import Encoding
+from domain.downloads.shape import Shape
+from domain.downloads.sinks import CsvSink
+from domain.faults import SourceFault
+
+COLUMNS = ["id", "text", "more"]
+ROWS = 100
+LARGE_BYTES, PIECE_BYTES = 4_000, 1_000
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of some thousand bytes are large."""
+    monkeypatch.setattr(pages, "LARGE_BYTES", LARGE_BYTES)
+    monkeypatch.setattr(pages, "PIECE_BYTES", PIECE_BYTES)
+
+
+def body(rows: list[Row], *, wrapped: bool = False) -> bytes:
+    """A page of these rows."""
+    page = {"total": 900, "force_continue": True, "data": rows}
+    return json.dumps({"status": 200, "msg": "", "data": page} if wrapped else page, ensure_ascii=False).encode()
+
+
+def plain_rows() -> list[Row]:
+    """Rows with all columns."""
+    return [{"id": n, "text": f"行 {n} " + "x" * (n % 37), "more": None} for n in range(ROWS)]
+
+
+def encoded(page: bytes, shape: Shape | None = None) -> EncodedPage:
+    """What is staged of a page."""
+    return PageEncoder(shape or Shape(columns=COLUMNS), CsvSink(Encoding.UTF_8, guard_formulas=True)).encode(page)
+
+
+def changed(place: int, **cells: Any) -> list[Row]:
+    """The plain rows with other cells in one of them."""
+    rows = plain_rows()
+    rows[place] |= cells
+    return rows
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    "rows",
+    [plain_rows(), changed(77, more={"a": [1, "2"]}), changed(99, text="=1+1"), [{"id": n} for n in range(1_000)]],
+)
+def test_a_large_page_is_staged_as_a_small_one(rows: list[Row], wrapped: bool, request: pytest.FixtureRequest) -> None:
+    """Whichever of its rows are flat."""
+    page = body(rows, wrapped=wrapped)
+    assert len(page) > LARGE_BYTES
+    whole, look = encoded(page), first_look(page)
+    request.getfixturevalue("small_limits")
+    assert encoded(page) == whole
+    assert first_look(page) == look
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_page_is_cut_into_pieces_of_whole_rows() -> None:
+    """None is lost, and none is longer than a row over its size."""
+    opened = pages.opened(body(plain_rows()))
+    pieces = list(pages.pieces(opened.data))
+    assert len(pieces) > 3
+    assert [row for piece in pieces for row in json.loads(piece)] == plain_rows()
+    assert max(map(len, pieces)) < PIECE_BYTES + 200
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_wrong_rows_are_named_as_the_page_counts() -> None:
+    """Not as the piece does that they are in."""
+    rows: list[Any] = plain_rows()
+    rows[88] = 7
+    for read in (encoded, first_look):
+        with pytest.raises(SourceFault, match=r"data\[88\]"):
+            read(body(rows))
+    with pytest.raises(NewColumns) as found:
+        encoded(body(changed(66, other=1) + changed(1, another=2)))
+    assert (found.value.names, found.value.place) == (["other", "another"], "data[66]")
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_keys_that_come_twice_are_noticed_in_any_piece() -> None:
+    """And told once."""
+    text = body(plain_rows()).replace(b'{"id": 9', b'{"id": 8, "id": 9')
+    page = encoded(text)
+    assert page.repeated_keys == ("id",)
+    assert page.data == encoded(body(plain_rows())).data
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_rows_in_groups_are_read_as_before() -> None:
+    """They are Excel's alone, and bounded by what a book may hold."""
+    shape = Shape(columns=["id", "row"], left_out=["text", "more"], row_head="row")
+    groups = {"one": plain_rows(), "two": plain_rows()[:3]}
+    page = encoded(json.dumps({"total": 103, "data": groups}).encode(), shape)
+    assert page.rows == ROWS + 3
