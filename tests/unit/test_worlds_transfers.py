@@ -194,6 +194,8 @@ def test_a_second_gse_task_needs_a_first_that_failed(sends: list[Send], ending: 
     seen = make_seen(names)
     seen.sends = {names.spot(seen.targets[0].goal): sends}
     assert judge_world(names, seen).ending is ending
+    seen.takeovers = {JOB: 1}
+    assert judge_world(names, seen).ending is Ending.EQUAL
 
 
 def test_what_never_ends_and_what_shows_nothing() -> None:

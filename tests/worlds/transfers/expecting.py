@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.worlds.flaws import Flaw, See
 from tests.worlds.transfers.flaws import KINDS, Group
-from tests.worlds.transfers.gse import RETRYABLE_CODES, UPLOAD_CODES, WORD, code_of, words_of
+from tests.worlds.transfers.gse import RETRYABLE_CODES, RUNNING, UPLOAD_CODES, WORD, code_of, words_of
 from tests.worlds.transfers.naming import Goal, Names
 from tests.worlds.transfers.repository import is_spoiled
 
@@ -72,12 +72,14 @@ def _expect_of_flaw(names: Names, flaw: Flaw, goal: Goal) -> TargetExpectation:
         return TargetExpectation()
     code, words = code_of(flaw), words_of(names, flaw)
     causes = frozenset(_list_causes(flaw))
-    told = tuple((cause, words) for cause in causes if cause.endswith(f"/{code}"))
+    told: tuple[tuple[str, str], ...] = ()
     if code == WORD:
         told = tuple((cause, WORD) for cause in causes)
+    elif code != RUNNING and flaw.name != "flaps":
+        told = tuple((cause, words) for cause in causes if cause.endswith(f"/{code}"))
     return TargetExpectation(
         causes=causes,
-        words=() if flaw.name == "flaps" else told,
+        words=told,
         is_visible=kind.see is not See.NOBODY,
         may_have_it=flaw.name
         in {"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"},

@@ -133,6 +133,7 @@ class Play:
             await self.gse.advance(LATER_SECONDS)
             seen.targets = await self._see_targets()
             seen.outcomes = {job_id: await self._read_outcome(job_id) for job_id in {job for job, _ in self._jobs}}
+            seen.takeovers = {job_id: await self._count_takeovers(job_id) for job_id in {job for job, _ in self._jobs}}
             seen.sends = self._list_sends()
         seen.fired = frozenset(self._list_fired())
         return seen
@@ -226,6 +227,18 @@ class Play:
         counts: dict[str, int] = result["ended"]["counts"]
         return counts
 
+    async def _count_takeovers(self, job_id: str) -> int:
+        """Count attempts to ship beyond the first of each step."""
+        handle = self.transfers.worker.services.engine.get_workflow_handle(job_id)
+        ships, attempts = set(), 0
+        async for event in handle.fetch_history_events():
+            if event.activity_task_scheduled_event_attributes.activity_type.name == "transfer_ship":
+                ships.add(event.event_id)
+            started = event.activity_task_started_event_attributes
+            if started.scheduled_event_id in ships:
+                attempts += started.attempt - 1
+        return attempts
+
     def _list_sends(self) -> dict[Spot, list[Send]]:
         found: dict[Spot, list[Send]] = defaultdict(list)
         for task in [*self.gse.tasks.values(), *self.gse.forgotten]:
@@ -243,7 +256,7 @@ class Play:
         if self.gse.calls[Call.STATES]:
             yield from (flaw.name for flaw in world.flaws if flaw.name in AGENT_STATES)
         asked = Counter((each.job_id, each.goal) for each in self.joined)
-        if any(count > 1 for count in asked.values()):
+        if world.has("asked_twice") and any(count > 1 for count in asked.values()):
             yield "asked_twice"
         if world.has("source_is_target") and any((task.source.agent, "") in task.targets for task in tasks):
             yield "source_is_target"

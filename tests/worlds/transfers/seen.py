@@ -90,6 +90,8 @@ class Seen:
     """By where the file was sent, in the order of their beginnings."""
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many targets ended how, by the result of each job's workflow."""
+    takeovers: Mapping[str, int] = field(default_factory=dict)
+    """How often another attempt went on with a job's shards, because a busy machine kept the first from its beats."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Requests that were refused, by code."""
     never_joined: int = 0
