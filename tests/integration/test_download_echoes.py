@@ -24,7 +24,7 @@ HEADERS = {
     "X-Login": f"Basic {base64.b64encode(PASSWORD.encode()).decode()}",
 }
 PIECES = (BEARER[:4], "wyzr0x", "vktqpl", "hunter", SIGNATURE[:4], "zqxjv", HEADERS["X-Login"][6:12])
-"""No part of a secret that would show which one it is. None looks like a piece of an id: histories are full of those."""
+"""No part of a secret that would show which one it is. None looks like a piece of an id: histories hold many."""
 CONTROL = "echo-of-"
 """What stands before it in each answer, so that the search is known to look at the right texts."""
 CODES = {

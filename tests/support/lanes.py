@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import text
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
@@ -58,12 +58,17 @@ class AskedLane:
         return await self.send(Group(self.sender, next(self.numbers), **operations))
 
     async def send(self, group: Group) -> GroupReply:
-        """A group, again and again while the lane continues as new."""
+        """A group, again and again while the lane continues as new, or the machine is too busy to answer in time.
+
+        Its number makes that safe: what was done is answered once more.
+        """
         while True:
             try:
                 return await self.handle.execute_update(
                     TaskLane.act, group, id=new_key(), rpc_timeout=timedelta(seconds=10)
                 )
+            except WorkflowUpdateRPCTimeoutOrCancelledError:
+                continue
             except RPCError as error:
                 if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
                     raise
