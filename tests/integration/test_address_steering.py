@@ -128,7 +128,9 @@ async def test_who_comes_while_a_cycle_takes_it_is_too_late(operator: Operator, 
             asked = asyncio.create_task(operator.post(f"messages/{id_}/{verb}"))
 
             async def is_held_up() -> bool:
-                return bool(await cycle.fetchval(_HELD_UP))
+                # Asked outside the cycle's transaction: within one, PostgreSQL goes on telling what it told first.
+                async with operator.database.connection() as onlooker:
+                    return bool(await onlooker.fetchval(_HELD_UP))
 
             await eventually(is_held_up)
         reply = await asked
