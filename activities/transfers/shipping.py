@@ -56,6 +56,8 @@ class Shipping:
         self._ledger = ledger
         self._shipment = shard
         self._voyage = voyage
+        self._given_up: set[int] = set()
+        """The cancelled targets that GSE has heard of."""
         self._terminated: set[int] = set()
 
     @property
@@ -90,9 +92,11 @@ class Shipping:
         keys = await self._ledger.cancelled()
         items = [item for item in self._shipment.unfinished if item.key in keys]
         self._shipment.end([item for item in items if item.due_at is not None], _CANCELLED)
-        carried = [item for item in items if item.due_at is None and not item.is_cancelling]
-        if carried and await self._terminate(carried):
-            self._shipment.cancel(carried)
+        carried = [item for item in items if item.due_at is None]
+        self._shipment.cancel(carried)
+        untold = [item for item in carried if item.key not in self._given_up]
+        if untold and await self._terminate(untold):
+            self._given_up.update(item.key for item in untold)
 
     async def _give_up_broken(self) -> None:
         """What is sent again must not still be on its way; and what has arrived meanwhile is not sent again."""
@@ -171,16 +175,25 @@ class Shipping:
             self._shipment.take(sending, results, time.time())
 
     async def _give_up_late(self) -> None:
-        """The time is over: terminate the rest, and believe what still arrives while GSE does that."""
-        terminated = False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._voyage.terminate_wait_seconds):
-                while self._shipment.unfinished:
-                    terminated = terminated or await self._terminate(self._shipment.unfinished)
-                    await self._ask_late()
-                    await asyncio.sleep(TERMINATE_POLL_SECONDS)
+        """The time is over: terminate the rest, and believe what still arrives, whether GSE hears that or hangs."""
+        terminating = asyncio.create_task(self._terminate_until_heard(list(self._shipment.unfinished)))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._voyage.terminate_wait_seconds):
+                    while self._shipment.unfinished:
+                        await self._ask_late()
+                        await asyncio.sleep(TERMINATE_POLL_SECONDS)
+        finally:
+            terminating.cancel()
+            await asyncio.gather(terminating, return_exceptions=True)
         self._shipment.end_late()
         await self._write()
+
+    async def _terminate_until_heard(self, items: Sequence[Item]) -> None:
+        while True:
+            if await self._terminate(items):
+                return
+            await asyncio.sleep(TERMINATE_POLL_SECONDS)
 
     async def _ask_late(self) -> None:
         """Only a success counts now: that GSE says `terminated` is our own doing."""

@@ -130,6 +130,33 @@ async def test_what_gse_gives_up_is_cancelled(settings: Settings) -> None:
     assert [(end["status"], end["reason"], end["code"]) for end in ends] == [("Failed", "cancelled", TERMINATED)] * 5
 
 
+async def test_what_is_cancelled_and_never_given_up_ends_as_cancelled(settings: Settings) -> None:
+    """GSE cannot be told of it: the target ends with the job's time, as what it is."""
+    down = Rule(action=Action.STATUS, calls=frozenset({Call.TERMINATE}), status=503)
+    stuck = Rule(action=Action.STUCK, agent="stuck")
+    async with running_transfers(settings, playing(down, stuck), timeout_seconds=6) as transfers:
+        task_id = await transfers.join("stuck")
+        await eventually(lambda: is_carried(transfers, task_id))
+        await transfers.ask("POST", f"/v1/transfers/{quote(task_id)}/cancel")
+        await eventually(lambda: transfers.world.calls[Call.TERMINATE] > 0)
+        end = await transfers.ended(task_id)
+
+    assert (end["status"], end["reason"]) == ("Failed", "cancelled")
+    assert "may still arrive" in end["message"]
+
+
+async def test_what_arrives_while_gse_hangs_over_giving_up_is_told(settings: Settings) -> None:
+    """The last question does not wait for the answer to another one."""
+    hangs = Rule(action=Action.SLOW, calls=frozenset({Call.TERMINATE}), seconds=60.0)
+    late = playing(hangs, download_seconds=5.0, jitter_seconds=0.0)
+    async with running_transfers(settings, late, timeout_seconds=3, terminate_wait_seconds=8) as transfers:
+        transfers.world.terminate = lambda *_: None  # type: ignore[method-assign]
+        end = await transfers.ended(await transfers.join("late"))
+
+    assert transfers.world.calls[Call.TERMINATE] > 0
+    assert end["status"] == "Success"
+
+
 async def test_a_task_tells_what_it_is_about(settings: Settings) -> None:
     """Who sends, to whom, what, in which task of GSE, and when."""
     async with running_transfers(settings) as transfers:
