@@ -99,7 +99,9 @@ def _transfer(world: World, asked: _Transfer) -> Any:
         raise Misunderstood(1000002, f"{len(pair.target.agents)} targets, at most {most}")
     source = Spot(*pair.source.agent.key, pair.source.store_dir, pair.source.file_name)
     targets = [Spot(*each.key, pair.target.store_dir, pair.target.file_name) for each in pair.target.agents]
-    return _named(world.transfer(source, targets, asked.timeout_seconds))
+    task = world.transfer(source, targets, asked.timeout_seconds)
+    task.users = {each.key: each.user for each in pair.target.agents}
+    return _named(task)
 
 
 def _results(world: World, asked: _Results) -> Any:

@@ -88,6 +88,8 @@ class Task:
     created: float
     created_at: float
     targets: dict[Key, Target] = field(default_factory=dict)
+    users: dict[Key, str] = field(default_factory=dict)
+    """Who writes the file on each target."""
     gone_at: float | None = None
     """When it was forgotten, or its upload failed, on everybody's clock."""
     upload_code: int | str = RUNNING

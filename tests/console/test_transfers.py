@@ -153,6 +153,39 @@ async def test_a_project_sends_a_file_of_its_own(page: Page, transfers: Transfer
     assert transfers.sends["mine-1", ""] == 1
 
 
+async def test_failed_targets_are_sent_again(console: Console, page: Page, transfers: Transfers) -> None:
+    """By a job of their own, which the page goes to; each of the two leads to the other."""
+    job_id = await ended_job(transfers, ["fine-again", "nouser-again-1", "nouser-again-2"])
+    console.world.set(QUICK)
+    await page.goto(shown(job_id))
+    await page.get_by_role("button", name="Send again").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Send to 2 targets").click()
+
+    await expect(page.get_by_text("Every target has the file.")).to_be_visible()
+    await expect(page.get_by_role("button", name="Send again")).to_have_count(0)
+    await page.get_by_role("link", name=job_id).click()
+    await expect(page.get_by_text("2 targets did not get the file.")).to_be_visible()
+    again = (await transfers.job(job_id))["retries"]
+    await page.get_by_role("link", name=again[0]).click()
+    await expect(page.get_by_text("Every target has the file.")).to_be_visible()
+    assert transfers.sends["fine-again", ""] == 1
+    assert transfers.sends["nouser-again-1", ""] == transfers.sends["nouser-again-2", ""] == 2
+
+
+async def test_what_another_job_sends_again_is_not_sent_twice(
+    page: Page, transfers: Transfers, troubles: Troubles
+) -> None:
+    """The page says so in the API's words."""
+    troubles.expect("409 POST /v1/transfers/jobs/.*")
+    job_id = await ended_job(transfers, ["nouser-1"])
+    await page.goto(shown(job_id))
+    await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/retry", json={})
+    await page.get_by_role("button", name="Send again").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Send to 1 target").click()
+
+    await expect(page.get_by_role("alert")).to_contain_text("another job sends them again already")
+
+
 async def test_what_is_wrong_with_a_request_stands_at_its_field(
     page: Page, transfers: Transfers, troubles: Troubles
 ) -> None:

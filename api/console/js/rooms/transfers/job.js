@@ -1,12 +1,13 @@
-// A job: where it stands, why targets did not get the file, its targets page by page, and cancelling it.
+// A job: where it stands, why targets did not get the file, its targets page by page; cancelling it, and sending again.
 
 import { get, post } from "../../api.js";
 import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, problemBox, progress, say, twins, when } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
+import { go } from "../../router.js";
 import { session, workflowLink } from "../../session.js";
-import { REASONS, STATES, address, ended, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
+import { REASONS, STATES, address, ended, href, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
 
 const EVERY_MS = 2000;
 const PAGE = 50;
@@ -18,12 +19,14 @@ export async function jobPage(place) {
   let job = await get(path, { limit: 1 });
   const list = targetList(place, path, show);
   const cancel = h("button", { class: "danger", on: { click: () => ask() } }, t("transfers.cancelJob"));
+  const retry = h("button", { on: { click: () => sendAgain() } }, t("transfers.retryJob"));
 
   function show(latest) {
     job = latest;
     place.setTitle(job.file_path);
     const project = session.project;
-    place.actions(isFinal(job.status) ? null : project ? cancel : h("span", { class: "quiet" }, t("transfers.chooseProject")));
+    const action = !isFinal(job.status) ? cancel : missed(job) ? retry : null;
+    place.actions(action && !project ? h("span", { class: "quiet" }, t("transfers.chooseProject")) : action);
     clear(head, summary(job), troubles(job, choose));
   }
 
@@ -46,6 +49,18 @@ export async function jobPage(place) {
     }
   }
 
+  async function sendAgain() {
+    const n = missed(job);
+    if (!(await askFirst({ title: t("transfers.retryTitle", { n }), text: t("transfers.retryText"), action: t("transfers.retryAction", { n }) }))) return;
+    try {
+      const again = await busy(post(`${path}/retry`, {}), retry);
+      say(t("transfers.retried", { n: again.targets }));
+      go(href.job(again.job_id));
+    } catch (problem) {
+      head.prepend(problemBox(problem));
+    }
+  }
+
   show(job);
   keepLooking(place, () => !isFinal(job.status) && list.reload(), EVERY_MS);
   return h("div", { class: "transfers" }, head, h("h2", {}, t("transfers.targets")), list);
@@ -63,9 +78,11 @@ function summary(job) {
       [t("transfers.business"), `${job.biz_id} · ${job.app_id}`],
       [t("transfers.closesAt"), moment(job.closes_at)],
       job.finished_at ? [t("transfers.finishedAt"), moment(job.finished_at)] : [t("transfers.deadlineAt"), moment(job.deadline_at)],
+      job.retry_of ? [t("transfers.retryOf"), jobLinks([job.retry_of])] : null,
+      job.retries.length ? [t("transfers.retries"), jobLinks(job.retries)] : null,
       [t("transfers.workflow"), session.uiUrl ? workflowLink(job.job_id) : null],
       [t("transfers.jobId"), copyable(job.job_id)],
-    ].filter(([, value]) => value !== null)),
+    ].filter((fact) => fact !== null && fact[1] !== null)),
   );
 }
 
@@ -73,8 +90,16 @@ function sentence(job, all, done) {
   if (!isFinal(job.status)) {
     return new Date(job.closes_at) > new Date() ? t("transfers.collecting") : t("transfers.running", { done, n: all });
   }
-  const missed = (job.counts.Failed ?? 0) + (job.counts.Timeout ?? 0);
-  return missed ? t("transfers.someMissed", { n: missed }) : t("transfers.allArrived");
+  const n = missed(job);
+  return n ? t("transfers.someMissed", { n }) : t("transfers.allArrived");
+}
+
+function missed(job) {
+  return (job.counts.Failed ?? 0) + (job.counts.Timeout ?? 0);
+}
+
+function jobLinks(ids) {
+  return h("span", {}, ids.flatMap((id, place) => [place ? ", " : "", h("a", { href: href.job(id), class: "path" }, id)]));
 }
 
 function moment(date) {

@@ -1,0 +1,263 @@
+"""Each field of a request of transfers is honoured: two of its values lead to outcomes that differ.
+
+Whoever adds a field adds its case: a field without one fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import api.transfers
+from api.models import Request
+from api.transfers.browsing import JobsWanted
+from api.transfers.openings import NewOpening, NewOpenings
+from api.transfers.reading import Wanted
+from api.transfers.requests import NewTarget, NewTransfer, NewTransfers, WantedFile
+from api.transfers.room import JobPath, TaskPath
+from api.transfers.steering import RetryWanted
+from infra.settings import Settings
+from sims.gse.scenario import Action, Rule
+from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
+
+CONTENTS = (b"one content\n" * 100, b"another content\n" * 100)
+NO_USER, TOO_LARGE = 122, 119
+NEXT = "next_cursor of the page before"
+MIXED = QUICK.model_copy(
+    update={
+        "rules": (
+            Rule(action=Action.FAIL, agent=".*nouser", code=NO_USER, message="no user root"),
+            Rule(action=Action.FAIL, agent=".*large", code=TOO_LARGE),
+        )
+    }
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two values of a field, and a request in which they make a difference."""
+
+    one: Any
+    other: Any
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """The rest of the request."""
+
+
+FILE: dict[str, Case] = {
+    "biz_id": Case(2, 3),
+    "app_id": Case(7, 8),
+    "file_path": Case("/etc/app.conf", "/etc/other/app.conf"),
+    "file_name": Case("app.conf", "other.conf", {"file_path": "/etc/"}),
+    "signature": Case(sha256(CONTENTS[0]), sha256(CONTENTS[1])),
+    "target_user": Case("root", "app"),
+    "target_file_dir": Case("/data/one", "/data/other"),
+}
+TARGET: dict[str, Case] = {
+    "target_agent_id": Case("agent-1", "agent-2"),
+    "target_container_id": Case("", "4f1a"),
+}
+TARGETS: dict[str, Case] = {
+    "targets": Case([{"target_agent_id": "agent-1"}], [{"target_agent_id": "agent-1"}, {"target_agent_id": "agent-2"}])
+}
+OF_A_JOB: dict[str, Case] = {
+    "status": Case("Success", "Failed"),
+    "reason": Case("gse_code", "cancelled"),
+    "code": Case(NO_USER, TOO_LARGE),
+    "target_agent_id": Case("fine-1", "nouser"),
+    "limit": Case(1, 2),
+    "cursor": Case(None, NEXT, {"limit": 1}),
+}
+OF_A_LIST: dict[str, Case] = {
+    "ended": Case("true", "false"),
+    "search": Case("first.conf", "second.conf"),
+    "limit": Case(1, 2),
+    "cursor": Case(None, NEXT, {"limit": 1}),
+}
+RETRY: dict[str, Case] = {"reason": Case("cancelled", "gse_code")}
+OPENED = {"biz_id": 2}
+"""Opens what a request of this file asks for, to every app, host and folder."""
+OPENING: dict[str, Case] = {
+    "biz_id": Case(2, 3),
+    "app_id": Case(None, 8),
+    "path_prefixes": Case(["/etc"], ["/var"]),
+    "folder_prefixes": Case([], ["/srv"]),
+    "users": Case(["root"], ["app"]),
+    "hosts": Case(["o*"], ["agent-1"]),
+}
+OPENINGS: dict[str, Case] = {"openings": Case([OPENED], [OPENED | {"biz_id": 9}])}
+CASES: list[tuple[type[Request], Mapping[str, Case]]] = [
+    (NewTransfer, FILE | TARGET),
+    (NewTransfers, FILE | TARGETS),
+    (NewTarget, TARGET),
+    (Wanted, OF_A_JOB),
+    (JobsWanted, OF_A_LIST),
+    (RetryWanted, RETRY),
+    (NewOpening, OPENING),
+    (NewOpenings, OPENINGS),
+]
+NAMES: tuple[type[Request], ...] = (TaskPath, JobPath)
+"""Requests that only name what they are about."""
+
+
+@dataclass
+class Options:
+    """Transfers, and requests whose hosts are their own, so that many run side by side."""
+
+    transfers: Transfers
+    asked: int = 0
+
+    async def bring(self, changes: Mapping[str, Any]) -> Any:
+        """Ask for one target; what comes of it, without what differs each time."""
+        prefix = self._next_prefix()
+        body = self._body(prefix) | {"target_agent_id": "agent-1", "target_container_id": ""} | dict(changes)
+        reply = await self.transfers.ask("POST", "/v1/transfers", json=_prefixed(body, prefix))
+        if reply.status != 202:
+            return {"refused": reply.code}
+        return await self._look(reply.body["task_id"], prefix)
+
+    async def bring_many(self, changes: Mapping[str, Any]) -> Any:
+        """Ask for many targets; what comes of each."""
+        prefix = self._next_prefix()
+        body = self._body(prefix) | {"targets": [{"target_agent_id": "agent-1"}]} | dict(changes)
+        body["targets"] = [_prefixed(target, prefix) for target in body["targets"]]
+        reply = await self.transfers.ask("POST", "/v1/transfers:batch", json=body)
+        if reply.status != 202:
+            return {"refused": reply.code}
+        return [await self._look(task["task_id"], prefix) for task in reply.body["tasks"]]
+
+    def _next_prefix(self) -> str:
+        self.asked += 1
+        return f"o{self.asked}-"
+
+    def _body(self, prefix: str) -> dict[str, Any]:
+        """A request whose folder is its own, so that others do not join its targets."""
+        return self.transfers.wanted(CONTENTS[0], target_file_dir=f"/data/{prefix}")
+
+    async def _look(self, task_id: str, prefix: str) -> dict[str, Any]:
+        """What the task tells, what GSE was sent, and what lies on the host."""
+        end = await self.transfers.ended(task_id)
+        job_id = job_of(end)
+        task = self.transfers.world.tasks[end["gse_task_id"]]
+        target = task.targets[end["target_agent_id"], end["target_container_id"]]
+        content = self.transfers.disks.path(target.spot).read_bytes()
+        found = {
+            "file": job_id.rpartition(":")[0],
+            "told": [end[name] for name in ("status", "target_agent_id", "target_container_id", "file_name")],
+            "sent": [target.spot.agent, target.spot.container, target.spot.folder, target.spot.name],
+            "user": task.users[target.spot.agent, target.spot.container],
+            "content": hashlib.sha256(content).hexdigest(),
+        }
+        return {name: str(value).replace(prefix, "") for name, value in found.items()}
+
+    async def page(self, path: str, query: Mapping[str, Any]) -> Any:
+        """One page of a list, or of a job's targets."""
+        sent = {name: value for name, value in query.items() if value is not None}
+        if sent.get("cursor") == NEXT:
+            before = await self.page(path, {**sent, "cursor": None})
+            sent["cursor"] = before["next_cursor"]
+        reply = await self.transfers.ask("GET", path, params=sent)
+        assert reply.status == 200, reply.body
+        page: dict[str, Any] = reply.body
+        return page
+
+
+def _prefixed(target: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {**target, "target_agent_id": prefix + target["target_agent_id"]}
+
+
+@pytest.fixture
+async def options(settings: Settings) -> AsyncIterator[Options]:
+    """API, worker and GSE; a repository that has both contents, whoever asks."""
+    template = "store:transfers/{signature}"
+    async with running_transfers(settings, MIXED, repository=template, window_seconds=2) as transfers:
+        for content in (*CONTENTS, CONTENT):
+            await transfers.worker.services.objects.put(f"transfers/{sha256(content)}", content)
+        yield Options(transfers)
+
+
+@pytest.mark.parametrize(("model", "cases"), CASES, ids=[model.__name__ for model, _ in CASES])
+def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, Case]) -> None:
+    """A field that nobody shows to matter may be one that nobody heeds."""
+    assert set(model.model_fields) == set(cases)
+
+
+def test_every_request_is_here() -> None:
+    """One that is added to the routes of transfers has its cases, or only names what it is about."""
+    modules = [
+        importlib.import_module(f"{api.transfers.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(api.transfers.__path__)
+    ]
+    own = {
+        model
+        for module in modules
+        for _, model in inspect.getmembers(module, inspect.isclass)
+        if issubclass(model, Request) and model.__module__ == module.__name__
+    }
+    assert own - {WantedFile} == {model for model, _ in CASES} | set(NAMES)
+    assert issubclass(NewTransfer, WantedFile), "what is common to two of them is no request of its own"
+    assert [set(model.model_fields) for model in NAMES] == [{"task_id"}, {"job_id"}]
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_wish_makes_a_difference(options: Options) -> None:
+    """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
+    wanted = [(options.bring, f"NewTransfer.{name}", name, case) for name, case in (FILE | TARGET).items()]
+    wanted += [(options.bring_many, f"NewTransfers.{name}", name, case) for name, case in (FILE | TARGETS).items()]
+    outcomes = await asyncio.gather(
+        *(ask({**case.beside, name: value}) for ask, _, name, case in wanted for value in (case.one, case.other))
+    )
+    pairs = zip(outcomes[::2], outcomes[1::2], strict=True)
+    unheeded = [shown for (_, shown, _, _), (one, other) in zip(wanted, pairs, strict=True) if one == other]
+    assert unheeded == []
+    assert not any("refused" in outcome for outcome in outcomes)
+    for ask in (options.bring, options.bring_many):
+        first, again = await asyncio.gather(ask({}), ask({}))
+        assert first == again
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_question_makes_a_difference(options: Options) -> None:
+    """Which targets of a job, which jobs of a list, and which failures are sent again."""
+    transfers = options.transfers
+    agents = ["fine-1", "fine-2", "nouser", "large"]
+    first = job_of(await transfers.ended((await transfers.join_many(agents, file_name="first.conf"))[0]))
+    second = job_of(await transfers.ended((await transfers.join_many(agents[:2], file_name="second.conf"))[0]))
+    await asyncio.gather(*map(transfers.job_ended, (first, second)))
+    unheeded = []
+    for path, cases in ((f"/v1/transfers/jobs/{quote(first)}", OF_A_JOB), ("/v1/transfers/jobs", OF_A_LIST)):
+        for name, case in cases.items():
+            one, other = [await options.page(path, {**case.beside, name: value}) for value in (case.one, case.other)]
+            unheeded += [f"{path} {name}"] if one == other else []
+    assert unheeded == []
+    retry = f"/v1/transfers/jobs/{quote(first)}/retry"
+    statuses = [
+        (await transfers.ask("POST", retry, json={"reason": reason})).status
+        for reason in (RETRY["reason"].one, RETRY["reason"].other)
+    ]
+    assert statuses == [409, 202]
+
+
+@pytest.mark.stack
+async def test_every_field_of_an_opening_makes_a_difference(options: Options) -> None:
+    """With one value a project may send a file, with the other it may not."""
+    transfers = options.transfers
+    path = f"/v1/projects/{transfers.project_id}/transfer-openings"
+    sets = [[[OPENED | {name: value}] for value in (case.one, case.other)] for name, case in OPENING.items()]
+    sets += [[case.one, case.other] for case in OPENINGS.values()]
+    codes = []
+    for number, pair in enumerate(sets):
+        for openings in pair:
+            set_ = await transfers.api_client.as_admin("PUT", path, json={"openings": openings})
+            assert set_.status == 200, set_.body
+            body = transfers.wanted() | {"target_agent_id": f"o{number}"}
+            codes.append((await transfers.ask("POST", "/v1/transfers", json=body)).status)
+    assert codes == [202, 403] * len(sets)
