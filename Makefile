@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 SEED ?=
 PYTEST = $(BIN)/python -m pytest --dist loadfile --durations 20 $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 export SIZE
+# Where compiled modules are not kept, every process that is started compiles all of ours anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo up test test-fast fuzz worlds planted check fmt bench soak lock clean
 

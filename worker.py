@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.addresses.configuration import Configuration, CurrentModules
 from activities.addresses.cycle import CycleSteps
 from activities.addresses.housekeeping import AddressHousekeeping
 from activities.addresses.pulling import AddressPulling
@@ -20,7 +21,9 @@ from activities.addresses.reporting import DriftReporting
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
 from activities.orders import serving
+from activities.orders.backfilling import OrderBackfills
 from activities.orders.housekeeping import OrderHousekeeping
+from activities.orders.scanning import OrderScan
 from activities.orders.steps import OrderSteps
 from activities.orders.watching import OrderWatching
 from activities.tasks.housekeeping import TaskHousekeeping
@@ -34,7 +37,6 @@ from domain.orders import places
 from infra import memory
 from infra.services import Services
 from infra.settings import EngineSettings
-from infra.turns import Turns
 from workflows import addresses, downloads, fetching, making, orders, tasks, transfers, webhooks
 from workflows.addresses import keeping
 from workflows.housekeeping import HousekeepingWorkflow
@@ -148,13 +150,31 @@ def _of_transfers(services: Services) -> list[Queue]:
 
 
 def _of_orders(services: Services) -> list[Queue]:
-    order, watching = OrderSteps(services), OrderWatching(services)
+    order, watching, backfilling = OrderSteps(services), OrderWatching(services), OrderBackfills(services)
     return [
         Queue(
             # What asks platforms has queues of its own, one platform each: `serving` makes them while it runs.
             name=places.QUEUE,
-            workflows=[orders.OrderCycle, orders.OrderSlice, orders.OrderReport, orders.OrderWatch],
-            activities=[order.claim, order.settings, order.fail, watching.platforms, watching.note],
+            workflows=[
+                orders.OrderCycle,
+                orders.OrderSlice,
+                orders.OrderBackfill,
+                orders.OrderReport,
+                orders.OrderWatch,
+            ],
+            activities=[
+                order.claim,
+                order.settings,
+                order.fail,
+                order.clock_failed,
+                order.credentials_failed,
+                backfilling.begin,
+                backfilling.step,
+                backfilling.end,
+                watching.platforms,
+                watching.note,
+                OrderScan(services).scan,
+            ],
             slots=20,
         )
     ]
@@ -166,8 +186,10 @@ def _of_tasks(services: Services) -> list[Queue]:
 
 
 def _of_addresses(services: Services) -> list[Queue]:
-    cycle = CycleSteps(services.database, services.engine, services.modules, services.settings.addresses)
-    logical = LogicalDeletes(services.database, services.modules, services.settings.addresses)
+    configuration = Configuration(services.database, services.modules, services.settings.addresses)
+    modules = CurrentModules(configuration)
+    cycle = CycleSteps(services.database, services.engine, configuration)
+    logical = LogicalDeletes(services.database, modules, services.settings.addresses)
     return [
         Queue(
             name=address_places.QUEUE,
@@ -184,7 +206,7 @@ def _of_addresses(services: Services) -> list[Queue]:
                 cycle.archive,
                 logical.check,
                 logical.purge,
-                DriftReporting(services.database, services.objects, services.modules).report,
+                DriftReporting(services.database, services.objects, modules).report,
             ],
             slots=20,
             # Steps that are applied side by side come to all workers in turn, not all of them to one.
@@ -209,6 +231,7 @@ def workflows() -> list[type]:
         transfers.TransferJob,
         orders.OrderCycle,
         orders.OrderSlice,
+        orders.OrderBackfill,
         orders.OrderReport,
         orders.OrderWatch,
         tasks.TaskLane,
@@ -249,7 +272,6 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
         task_queue=queue.name,
         workflows=queue.workflows,
         activities=queue.activities,
-        unsandboxed_workflow_runner=Turns(UnsandboxedWorkflowRunner()),
         max_concurrent_activities=queue.slots,
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(queue.polls),
         max_eager_activity_reservations_per_workflow_task=queue.eager,

@@ -31,3 +31,9 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(
 """In a query, where everything is text."""
 BodyMoment = Annotated[AwareDatetime, AfterValidator(_sensible)]
 """In JSON, whose reader takes no number for a moment."""
+
+
+def require_order(start: datetime, end: datetime) -> None:
+    """Refuse a time whose end is not after its start; raises ValueError."""
+    if start >= end:
+        raise ValueError(f"start {start.isoformat()} is not before end {end.isoformat()}; send a later end.")

@@ -16,6 +16,13 @@ HINT = (
 )
 
 
+_NONE = "This push shows no token that was agreed on."
+_ONE_OF_SEVERAL = (
+    "This push shows several credentials, in `Authorization` and behind `?token=`, and not each of them was agreed on. "
+    "Leave out those that were not."
+)
+
+
 class Pushers:
     """Lets in what Pub/Sub pushes, and nobody else."""
 
@@ -26,23 +33,30 @@ class Pushers:
         """Let a push in.
 
         Raises:
-            Denied: It shows no token, or the wrong one.
+            Denied: It shows no token, or a wrong one, alone or beside a right one.
         """
+        shown = _tokens(request)
         try:
-            await self._signers.check(_token(request))
+            for token in shown or [""]:
+                await self._signers.check(token)
         except NotPubSub as reason:
             # Why is for the operator alone: who guesses learns nothing from it.
-            log.get(__name__).warning("push_refused", reason=str(reason))
-            raise Denied("push_refused", "This push shows no token that was agreed on.", HINT) from None
+            log.get(__name__).warning("push_refused", reason=str(reason), credentials=len(shown))
+            raise Denied("push_refused", _ONE_OF_SEVERAL if len(shown) > 1 else _NONE, HINT) from None
 
 
 PUSHERS = web.AppKey("pushers", Pushers)
 
 
-def _token(request: web.Request) -> str:
-    """Google cannot be told a header, so the secret may stand in the address, which no log of ours shows."""
+def _tokens(request: web.Request) -> list[str]:
+    """All credentials that a push shows; a header that holds no bearer token counts as an empty token.
+
+    Google cannot be told a header, so the secret may stand in the address, which no log of ours shows.
+    """
     headers = request.headers.getall("Authorization", [])
-    scheme, _, token = (headers[0] if len(headers) == 1 else "").partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
-    return request.query.get("token", "")
+    return [*map(_bearer, headers), *request.query.getall("token", [])]
+
+
+def _bearer(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -30,9 +30,9 @@ def path(request: web.Request, model: type[Model]) -> Model:
     """The path's variables. One that cannot be an id of ours names nothing, so it is missing, not invalid."""
     try:
         return model.model_validate(dict(request.match_info))
-    except ValidationError:
-        name = next(iter(model.model_fields))
-        raise Missing("not_found", f"There is nothing under this {name}.", "Check the id in the path.") from None
+    except ValidationError as error:
+        wrong = sentences.of(error, model)[0]
+        raise Missing("not_found", f"There is nothing under this {wrong.path}: {wrong.message}") from None
 
 
 def query(request: web.Request, model: type[Model], besides: str = "") -> Model:

@@ -207,6 +207,10 @@ class Routes:
         """Declare a route that sets something whole; sending the same again changes nothing."""
         return self._declare("PUT", path, access, options)
 
+    def patch(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that changes what is sent and leaves the rest."""
+        return self._declare("PATCH", path, access, options)
+
     def delete(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that ends something."""
         return self._declare("DELETE", path, access, options)

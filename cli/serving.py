@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import worker
+from activities.addresses import configuration
 from cli.process import stop_signal
 from domain.faults import Invalid
 from infra import log, memory, metrics, migrate, services, temporal
+from infra.database import Database
 from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
 from workflows import schedules
@@ -33,13 +35,23 @@ async def prepare(settings: Settings, environment: Mapping[str, str] | None = No
     await migrate.migrate(settings.database.url.get_secret_value())
     engine = await temporal.connect(environment, console=settings.api.console_base)
     await temporal.ensure_search_attributes(engine)
-    await schedules.ensure(engine, settings)
+    await schedules.ensure(engine, await _in_force(settings))
     store = ObjectStore(settings.objects)
     try:
         await store.ensure_bucket()
     finally:
         await store.close()
     log.get(__name__).info("prepared")
+
+
+async def _in_force(settings: Settings) -> Settings:
+    """The settings with what operators have set through the API."""
+    database = Database(settings.database)
+    try:
+        addresses = await configuration.in_force(database, settings.addresses)
+    finally:
+        await database.close()
+    return settings.model_copy(update={"addresses": addresses})
 
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:

@@ -83,7 +83,7 @@ class GuardedClient:
             connector=aiohttp.TCPConnector(
                 limit=self._settings.pool_connections,
                 resolver=self._resolver,
-                socket_factory=self._open_socket,
+                socket_factory=self.open_socket,
             ),
             timeout=aiohttp.ClientTimeout(sock_connect=self._settings.connect_timeout_seconds),
             headers={"User-Agent": "Haulage", "Accept-Encoding": "gzip"},
@@ -131,6 +131,13 @@ class GuardedClient:
         async with self._exchange("POST", url, headers, body, timeout_seconds) as exchange:
             return await exchange.excerpt(excerpt_bytes)
 
+    async def post_for_answer(
+        self, url: str, *, body: bytes, headers: Mapping[str, str] = NO_HEADERS, max_bytes: int, timeout_seconds: float
+    ) -> Answer:
+        """Send a body and read the whole answer."""
+        async with self._exchange("POST", url, headers, body, timeout_seconds) as exchange:
+            return await exchange.answer(max_bytes)
+
     @asynccontextmanager
     async def stream(
         self, url: str, *, headers: Mapping[str, str] = NO_HEADERS, max_bytes: int, timeout_seconds: float
@@ -176,7 +183,8 @@ class GuardedClient:
         except Invalid as refusal:
             raise _refused(refusal) from None
 
-    def _open_socket(self, info: _SocketInfo) -> socket.socket:
+    def open_socket(self, info: _SocketInfo) -> socket.socket:
+        """Make a socket for an address that the rules admit; for clients of others, too, whose addresses users give."""
         family, kind, protocol, _, (address, port, *_) = info
         if not _to_ours.get() and not self._rules.admits(egress.parse_address(str(address)), int(port)):
             log.get(__name__).warning("address_denied", address=address, port=port)
@@ -246,7 +254,8 @@ class _Exchange:
             case "gzip" | "x-gzip":
                 return self._inflated()
             case other:
-                raise _unreachable(
+                raise SourceFault(
+                    "source_encoding",
                     f"{self.target} answered in the encoding {other[:40]!r}; only gzip or none was asked for.",
                     "Let the source heed the header Accept-Encoding.",
                 )

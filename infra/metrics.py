@@ -13,12 +13,15 @@ PAGES = Counter("haulage_download_pages", "Pages fetched from sources, by outcom
 BYTES = Counter("haulage_download_bytes", "Bytes staged for downloads.")
 WATCHERS = Gauge("haulage_download_watchers", "Streams and waiting requests that are told of downloads.")
 PLATFORMS_UNSERVED = Gauge("haulage_platform_unserved", "Whether no worker serves a platform.", ["platform"])
+CLOCKS_UNREAD = Gauge("haulage_platform_clock_unread", "Whether a platform's clock cannot be read.", ["platform"])
+SLICES_STALE = Gauge("haulage_platform_slices_stale", "Slices that take too long and were reported.", ["platform"])
 GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
 ADDRESS_MESSAGES = Counter(
     "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]
 )
 ADDRESS_ENDINGS = Counter("haulage_address_endings", "What became of messages in cycles, by outcome.", ["outcome"])
 MODULE_CALLS = Counter("haulage_module_calls", "Calls to the modules of addresses, by outcome.", ["module", "outcome"])
+BACKFILLS = Counter("haulage_order_backfills", "Backfills that ended, by their state.", ["platform", "state"])
 ORDERS = Counter("haulage_orders", "Orders written, new or newer than before.", ["platform"])
 ORDERS_MISSED = Counter("haulage_orders_missed", "Orders that only a later reading found.", ["platform"])
 LOOKS = Counter("haulage_download_looks", "Times that the engine was asked how a download goes.")

@@ -38,6 +38,16 @@ async def find(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     return handle
 
 
+async def is_paused(client: Client, name: str) -> bool:
+    """Whether a schedule is paused; one that is not there is not."""
+    try:
+        return (await client.get_schedule_handle(name).describe()).schedule.state.paused
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+
+
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:
     wanted.state = found.description.schedule.state
     return ScheduleUpdate(schedule=wanted)

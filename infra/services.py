@@ -72,15 +72,16 @@ async def connect(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(database.close)
         objects = ObjectStore(settings.objects)
         stack.push_async_callback(objects.close)
+        http = await stack.enter_async_context(GuardedClient(settings.guard, own=settings.orders.own_address))
         yield Services(
             settings=settings,
             database=database,
             objects=objects,
-            http=await stack.enter_async_context(GuardedClient(settings.guard, own=settings.orders.own_address)),
+            http=http,
             sealer=Sealer(settings.secrets),
             gate=await stack.enter_async_context(HostGate(Limiter(database), settings.downloads.requests_per_host)),
             engine=await temporal.connect(console=settings.api.console_base),
             gse=await stack.enter_async_context(GseClient(settings.gse)),
-            modules=await stack.enter_async_context(Modules(settings.addresses)),
+            modules=await stack.enter_async_context(Modules(settings.addresses, http.open_socket)),
             files=FileCache(settings.gse.cache_folder, settings.gse.cache_max_bytes),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain import egress
@@ -271,12 +271,15 @@ class OrderSettings(BaseModel):
         default=2.0, gt=0, description="how often a worker looks for new platforms and threads"
     )
     skew_max_seconds: float = Field(default=300.0, gt=0, description="a clock further off is reported")
+    stale_hours: float = Field(default=24.0, gt=0, description="a slice that is not in after so long is reported")
     copies_kept_days: int = Field(default=7, ge=1, description="how long exports may be frozen at a mark")
     raw_kept_days: int = Field(default=90, ge=1, description="how long the pages of platforms are kept")
 
 
 class ModuleSettings(BaseModel):
     """One of the four modules that keep addresses."""
+
+    model_config = ConfigDict(frozen=True)
 
     base_url: str = Field(default="", description="where it mounts the contract, like https://im.example.com/haulage")
     credentials: str = Field(default="", description="NAME of a file NAME.json with its token; empty shows none")
@@ -303,7 +306,7 @@ class AddressSettings(BaseModel):
 
     threshold: int = Field(default=10_000, ge=1, le=50_000, description="messages of a cycle (INFI_SYNC_THRESHOLD)")
     minimum_share: float = Field(
-        default=0.0, ge=0, le=0.33, description="of the threshold, kept for each topic whatever goes before it"
+        default=0.1, ge=0, le=0.33, description="of the threshold, kept for each topic whatever goes before it"
     )
     pause_seconds: float = Field(default=60.0, ge=1, description="until the next look when there was nothing to do")
     retries: int = Field(default=2, ge=1, description="failed cycles after which a message waits for a person")

@@ -16,7 +16,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.plugin import SimplePlugin
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import WorkflowRunner
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from infra.backlinks import Backlinks
@@ -35,22 +35,28 @@ SEARCH_ATTRIBUTES = (ROOM, PROJECT, STATE)
 PASSED_THROUGH = ("domain", "activities", "infra", "pydantic_core", "structlog", "msgspec")
 
 
-def _runner(existing: WorkflowRunner | None) -> WorkflowRunner:
+def _freely(existing: WorkflowRunner | None) -> WorkflowRunner:
+    return Turns(UnsandboxedWorkflowRunner())
+
+
+def _in_sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return Turns(SandboxedWorkflowRunner(restrictions=restrictions))
 
 
-def plugin(console: str = "") -> SimplePlugin:
-    """Converter, interceptors and sandbox rules, the same for everyone who speaks to the engine.
+def plugin(console: str = "", *, sandboxed: bool = False) -> SimplePlugin:
+    """Converter, interceptors and the way workflows run, the same for everyone who speaks to the engine.
 
     Args:
         console: Scheme and host of the console, for links back to it.
+        sandboxed: Whether workflows are kept from what history does not determine. That is found out when recorded
+            histories are replayed; a worker that watches for it pays more for it than for all the rest of a workflow.
     """
     return SimplePlugin(
         "haulage",
         data_converter=data_converter,
         interceptors=[ContextInterceptor(), Backlinks(console), AskingAgain()],
-        workflow_runner=_runner,
+        workflow_runner=_in_sandbox if sandboxed else _freely,
     )
 
 

@@ -114,10 +114,11 @@ class DownloadWorkflow:
             await workflow.wait([processing], timeout=max(0.0, (deadline - workflow.now()).total_seconds()))
             if processing.done():
                 return processing.result()
+            trouble = self._status.trouble
             await stopped(processing)
             if _has_succeeded(processing):
                 return processing.result()
-            return self._failed(_took_too_long(self._order.max_exec_seconds))
+            return self._failed(_took_too_long(self._order.max_exec_seconds, trouble))
         except asyncio.CancelledError:
             await stopped(processing)
             await _regardless(self._discard())
@@ -351,10 +352,11 @@ def _trouble(fault: FaultRecord, tries: int, seconds: float) -> Trouble:
     return Trouble(code=fault.code, message=fault.sentence, tries=tries, next_try_at=next_try_at)
 
 
-def _took_too_long(seconds: int) -> FaultRecord:
+def _took_too_long(seconds: int, trouble: Trouble | None) -> FaultRecord:
+    at_last = f" At last it waited, after {trouble.tries} tries: {trouble.message}" if trouble else ""
     return FaultRecord(
         code="max_exec_time",
-        message=f"The download was not done within {seconds:,} s, its `max_exec_time`.",
+        message=f"The download was not done within {seconds:,} s, its `max_exec_time`.{at_last}",
         hint="Ask for less, give it more time, or retry soon: what is fetched already is kept for a while.",
         retryable=True,
     )

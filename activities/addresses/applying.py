@@ -52,7 +52,7 @@ _READ: Final = f"""
     FROM im_infi_addr_sync_log WHERE id = ANY($1::bigint[]) AND cycle_id = $2 AND {OWNED} ORDER BY id
     """  # noqa: S608 - constants of ours
 _BESIDE_SWAPS: Final = f"""
-    SELECT id, topic, uprn_1, uprn_2, cycle_id = $3 OR retry_times < $4 AS due, {TOUCHED} AS touched
+    SELECT id, topic, uprn_1, uprn_2, {OWNED} OR retry_times < $3 AS due, {TOUCHED} AS touched
     FROM im_infi_addr_sync_log
     WHERE proc_flag IN ('P', 'N') AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
       AND (topic <> '{Topic.SWAP}' OR id < $2 OR {TOUCHED})
@@ -164,7 +164,7 @@ async def _held(
     last = max((each.id for each in asking), default=0)
     async with database.connection() as connection:
         if order.phase in (Phase.SWAP, Phase.WAIT):
-            rows = await connection.fetch(_BESIDE_SWAPS, uprns, last, order.cycle_id, settings.retries)
+            rows = await connection.fetch(_BESIDE_SWAPS, uprns, last, settings.retries)
         else:
             rows = await connection.fetch(_BESIDE_WRITES, uprns)
     return waiting.held(asking, [_neighbour(row) for row in rows])

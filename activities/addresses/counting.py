@@ -38,8 +38,8 @@ _UNFINISHED: Final = " UNION ALL ".join(
     for topic in Topic
 )
 _BESIDE: Final = """
-    SELECT now() AS at, (SELECT count(*) FROM addr_sync_quarantine) AS quarantined, count(*) AS listed,
-        count(removable_at) AS removable
+    SELECT now() AS at, (SELECT count(*) FROM addr_sync_quarantine WHERE mended_as IS NULL) AS quarantined,
+        count(*) AS listed, count(removable_at) AS removable
     FROM addr_logical_deletes WHERE purged_at IS NULL
     """
 

@@ -7,23 +7,21 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.addresses import applying, archiving, hearing, loading
-from activities.addresses.applying import Calls
+from activities.addresses.configuration import Configuration
 from domain.addresses import places
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
 from infra import log, metrics
 from infra.database import Database
 from infra.heartbeats import beating
-from infra.settings import AddressSettings
 
 
 class CycleSteps:
     """What moves messages through the log and into the modules."""
 
-    def __init__(self, database: Database, engine: Client, modules: Calls, settings: AddressSettings) -> None:
+    def __init__(self, database: Database, engine: Client, configuration: Configuration) -> None:
         self._database = database
         self._engine = engine
-        self._modules = modules
-        self._settings = settings
+        self._configuration = configuration
 
     @activity.defn(name="address_load")
     async def load(self, order: LoadOrder) -> Plan:
@@ -31,16 +29,18 @@ class CycleSteps:
         async with beating():
             if await self._is_paused():
                 return Plan(paused=True)
-            plan = await loading.load(self._database, self._settings, order.cycle_id)
+            config = await self._configuration.newest()
+            plan = await loading.load(self._database, config.settings, order.cycle_id)
             if not plan.loaded:
-                await hearing.hear(self._database, self._modules)
-            return plan
+                await hearing.hear(self._database, config.modules)
+            return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")
     async def apply(self, order: ApplyOrder) -> Applied:
         """Apply some messages in all four modules, and write what they said."""
         async with beating():
-            applied = await applying.apply(self._database, self._settings, self._modules, order)
+            config = await self._configuration.of(order.config_version)
+            applied = await applying.apply(self._database, config.settings, config.modules, order)
         for outcome in ("done", "failed", "superseded"):
             metrics.ADDRESS_ENDINGS.labels(outcome).inc(getattr(applied, outcome))
         if applied.failed:
@@ -57,13 +57,14 @@ class CycleSteps:
     async def waiting(self, order: QueueOrder) -> Queued:
         """Which swaps of the cycle are to be tried once more."""
         async with beating():
-            return Queued(steps=await loading.waiting_swaps(self._database, self._settings, order.cycle_id))
+            config = await self._configuration.of(order.config_version)
+            return Queued(steps=await loading.waiting_swaps(self._database, config.settings, order.cycle_id))
 
     @activity.defn(name="address_archive")
     async def archive(self) -> int:
         """Move what is done to the history, but first hear of what was made needless."""
         async with beating():
-            await hearing.hear(self._database, self._modules)
+            await hearing.hear(self._database, (await self._configuration.newest()).modules)
             return await archiving.archive(self._database)
 
     async def _is_paused(self) -> bool:

@@ -16,13 +16,13 @@ from domain.addresses import messages
 from domain.addresses.intake import Taken
 from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, Topic, Unreadable
 from infra import log, metrics
-from infra.database import Database
+from infra.database import Database, Session
 from infra.pubsub import Message
 from infra.tables.addresses import QuarantinedMessage
 from infra.tables.base import UtcTime
 
-RAW_MAX_BYTES: Final = 1024 * 1024
-"""So much of an unreadable message is kept."""
+RAW_MAX_BYTES: Final = 10 * 1024 * 1024
+"""How much of an unreadable message is kept: the largest that Pub/Sub delivers is kept whole."""
 LOCK: Final = 0x4861756C61676502
 """The advisory lock of who takes messages in: ids grow in the order of commits, and the cycle goes by ids."""
 KEY_MAX_CHARACTERS: Final = 64
@@ -72,7 +72,9 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class _Readable:
+class Readable:
+    """A message that can be acted on, and what it says."""
+
     incoming: Incoming
     said: messages.Message
 
@@ -92,7 +94,9 @@ class _Readable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unreadable:
+class Refused:
+    """A message that cannot be read, and why."""
+
     incoming: Incoming
     reason: str
 
@@ -109,15 +113,16 @@ class Inbox:
         # A message may be delivered twice at once, and a statement meets each key once.
         distinct: dict[tuple[Topic, str], Incoming] = {}
         for each in delivered:
-            distinct.setdefault((each.topic, each.message.message_id), each)
-        judged = [self._judge(each) for each in distinct.values()]
+            distinct.setdefault((each.topic, _identity(each.message)), each)
+        judged = [self.judge(each) for each in distinct.values()]
         taken = await self._write(judged)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
         for outcome, count in taken:
             metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
         return taken
 
-    def _judge(self, incoming: Incoming) -> _Readable | _Unreadable:
+    def judge(self, incoming: Incoming) -> Readable | Refused:
+        """Read a message; one that nobody could act on is refused with the reason."""
         message = incoming.message
         try:
             if not 1 <= len(message.message_id) <= MSG_NO_MAX_CHARACTERS:
@@ -130,32 +135,31 @@ class Inbox:
                     f"The message has {len(message.data):,} bytes. At most {self._message_max_bytes:,} are allowed "
                     "(HAULAGE_ADDRESSES__MESSAGE_MAX_BYTES)."
                 )
-            return _Readable(incoming, messages.read(incoming.topic, message.data))
+            return Readable(incoming, messages.read(incoming.topic, message.data))
         except Unreadable as error:
-            return _Unreadable(incoming, error.reason)
+            return Refused(incoming, error.reason)
 
-    async def _write(self, judged: Sequence[_Readable | _Unreadable]) -> Taken:
+    async def _write(self, judged: Sequence[Readable | Refused]) -> Taken:
         """What PostgreSQL refuses is put into quarantine, so that it does not hold up what came with it."""
         try:
             return await self._commit(judged)
         except DBAPIError as error:
-            if not _is_about_values(error):
+            if not is_about_values(error):
                 raise
             if len(judged) > 1:
                 half = len(judged) // 2
                 return (await self._write(judged[:half])).plus(await self._write(judged[half:]))
-            reason = f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
-            return await self._commit([_Unreadable(each.incoming, reason) for each in judged])
+            reason = refused_by_database(error)
+            return await self._commit([Refused(each.incoming, reason) for each in judged])
 
-    async def _commit(self, judged: Sequence[_Readable | _Unreadable]) -> Taken:
-        rows = [each.row for each in judged if isinstance(each, _Readable)]
-        unreadable = [each for each in judged if isinstance(each, _Unreadable)]
+    async def _commit(self, judged: Sequence[Readable | Refused]) -> Taken:
+        readable = [each for each in judged if isinstance(each, Readable)]
+        unreadable = [each for each in judged if isinstance(each, Refused)]
         new = 0
         async with self._database.session() as session:
-            if rows:
-                await session.execute(_LOCK, {"lock": LOCK})
-                arrays = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
-                new = (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
+            if readable:
+                await lock(session)
+                new = await insert_new(session, readable)
             if unreadable:
                 put_away = insert(QuarantinedMessage).on_conflict_do_nothing()
                 await session.execute(put_away, [_quarantined(each) for each in unreadable])
@@ -163,21 +167,38 @@ class Inbox:
             _log.warning(
                 "address_message_quarantined",
                 topic=each.incoming.topic,
-                msg_no=_key(each.incoming.message.message_id),
+                msg_no=_key(each.incoming.message),
                 reason=each.reason,
             )
-        return Taken(new=new, repeated=len(rows) - new, unreadable=len(unreadable))
+        return Taken(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
 
 
-def _is_about_values(error: DBAPIError) -> bool:
+async def lock(session: Session) -> None:
+    """Be the only one who takes messages in, until the transaction ends."""
+    await session.execute(_LOCK, {"lock": LOCK})
+
+
+async def insert_new(session: Session, readable: Sequence[Readable]) -> int:
+    """Write messages into the log, but for those that were taken in before; how many were not. Lock first."""
+    arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
+    return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
+
+
+def refused_by_database(error: DBAPIError) -> str:
+    """The sentence about a message whose values PostgreSQL refuses."""
+    return f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
+
+
+def is_about_values(error: DBAPIError) -> bool:
+    """Whether PostgreSQL refuses what a message holds, rather than being unable to answer."""
     return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
 
 
-def _quarantined(unreadable: _Unreadable) -> dict[str, Any]:
+def _quarantined(unreadable: Refused) -> dict[str, Any]:
     message = unreadable.incoming.message
     return {
         "topic": unreadable.incoming.topic,
-        "msg_no": _key(message.message_id),
+        "msg_no": _key(message),
         "raw": message.data[:RAW_MAX_BYTES],
         "raw_bytes": len(message.data),
         "reason": unreadable.reason,
@@ -185,8 +206,14 @@ def _quarantined(unreadable: _Unreadable) -> dict[str, Any]:
     }
 
 
-def _key(message_id: str) -> str:
-    """An id that fits an index, whatever was sent as one."""
-    if len(message_id) <= KEY_MAX_CHARACTERS:
-        return message_id
-    return sha256(message_id.encode(errors="surrogatepass")).hexdigest()
+def _identity(message: Message) -> str:
+    """What tells a message from others of its topic: its id, or where it has none, what it holds."""
+    return message.message_id or sha256(message.data).hexdigest()
+
+
+def _key(message: Message) -> str:
+    """An id that fits an index and a text of PostgreSQL, whatever was sent as one."""
+    identity = _identity(message)
+    if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():
+        return identity
+    return sha256(identity.encode(errors="surrogatepass")).hexdigest()

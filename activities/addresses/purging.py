@@ -10,11 +10,12 @@ from typing import Final, Protocol, TypeAlias
 import asyncpg
 from temporalio import activity
 
+from activities.addresses import configuration
 from domain.addresses import logical
 from domain.addresses.logical import CheckReport, Ending, Listed, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module, Operation, OperationResult
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
-from infra import log
+from infra import log, tokens
 from infra.database import Database
 from infra.heartbeats import beating
 from infra.modules import ModuleFailure
@@ -73,7 +74,11 @@ class Askable(Protocol):
 
 
 class LogicalDeletes:
-    """What keeps the list of logical deletes short."""
+    """What keeps the list of logical deletes short.
+
+    Args:
+        settings: What the environment says; the newest version of the configuration goes before it.
+    """
 
     def __init__(self, database: Database, modules: Askable, settings: AddressSettings) -> None:
         self._database = database
@@ -84,11 +89,12 @@ class LogicalDeletes:
     async def check(self) -> CheckReport:
         """Ask modules about every listed address; purge what is removable, where that is set."""
         report = CheckReport(checked_at=await self._now())
+        auto_purge = (await configuration.in_force(self._database, self._settings)).auto_purge
         last = 0
         async with beating(lambda: [last]):
             while page := await self._page(last):
                 last = page[-1].address_id
-                report = await self._checked(report, page)
+                report = await self._checked(report, page, auto_purge=auto_purge)
         log.get(__name__).info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
         return report
 
@@ -100,10 +106,10 @@ class LogicalDeletes:
                 found = [_listed(row) for row in await connection.fetch(_NAMED, order.address_ids)]
             return await self._purged(found, order.who, order.reason)
 
-    async def _checked(self, report: CheckReport, page: Sequence[Listed]) -> CheckReport:
+    async def _checked(self, report: CheckReport, page: Sequence[Listed], *, auto_purge: bool) -> CheckReport:
         checked, silent = await self._asked(page)
         removable = [each for each in checked if each.removable]
-        purged = await self._purged(removable, AUTO, None, asked=True) if self._settings.auto_purge else PurgeReport()
+        purged = await self._purged(removable, AUTO, None, asked=True) if auto_purge else PurgeReport()
         return report.model_copy(
             update={
                 "listed": report.listed + len(checked),
@@ -148,7 +154,8 @@ class LogicalDeletes:
 
     async def _sent(self, removable: Sequence[Listed]) -> dict[Listed, Results]:
         """What each module says to the purges. An id of its own for each try: what was refused may be tried again."""
-        attempt = int((await self._now()).timestamp() * 1_000)
+        # Not a time: clocks are set back, databases go back to a backup, and two purges may meet in a millisecond.
+        attempt = tokens.token()
         operations = [each.purge(attempt) for each in removable]
         answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
         rows = zip(*answers, strict=True)

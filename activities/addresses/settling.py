@@ -1,7 +1,8 @@
 """Settling: acknowledgements, what follows from them, and who is told, in one transaction a group.
 
 However often and by whomever it is written, an acknowledgement once given stays, and a failed cycle counts once: only
-a message that its cycle still has can fail in it.
+a message that its cycle still has can fail in it. One that had to wait, or whose modules were away, has not failed: it
+is looked at again as often as it takes.
 """
 
 from __future__ import annotations
@@ -42,43 +43,62 @@ _SETTLE: Final = f"""
         proc_flag = CASE WHEN {_DONE} THEN 'Y' WHEN {_FAILS} THEN 'N' ELSE log.proc_flag END,
         proc_update_date = CASE WHEN log.proc_flag IS DISTINCT FROM 'Y' AND ({_DONE} OR {_FAILS})
             THEN now() ELSE log.proc_update_date END,
-        retry_times = log.retry_times + CASE WHEN {_FAILS} THEN 1 ELSE 0 END,
+        retry_times = CASE WHEN {_FAILS} AND log.retry_times < $20 THEN least(log.retry_times + told.tries, $20)
+            ELSE log.retry_times END,
         next_attempt_at = CASE WHEN {_DONE} THEN NULL
-            WHEN {_FAILS} THEN now() + least($15 * power(2, log.retry_times), $16) * interval '1 second'
+            WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
+            WHEN {_FAILS} THEN now() + least($15 * power(2, least(log.retry_times, 30)), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
         superseded_by = coalesce(told.stale_by, log.superseded_by),
-        reason = CASE WHEN told.stale AND told.stale_by IS NULL THEN $17
+        reason = CASE WHEN told.why IS NOT NULL THEN told.why
             WHEN {_DONE} AND log.proc_flag IS DISTINCT FROM 'Y' THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
             WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
             WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-        $10::text[], $11::boolean[], $12::bigint[]
-    ) AS told (id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by)
+        $10::text[], $11::boolean[], $12::bigint[], $18::int[], $19::text[]
+    ) AS told (id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by, tries, why)
     WHERE log.id = told.id
     RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
     """  # noqa: S608 - constants of ours
 NEEDLESS: Final = "A module had applied something younger already."
+OVERTAKEN: Final = (
+    "{0}, a later swap, was applied before and exchanged one of these addresses. Applied now, this one would not do "
+    "what it was meant to: skip it, or publish it anew if it is still wanted."
+)
 
-_YOUNGER: Final = """
-    SELECT asked.id, (
+_APPLIED: Final = "'Y' IN (ed_ack, im_ack, wfm_ack, od_ack)"
+_YOUNGEST_WRITE: Final = f"""
+    SELECT own.id, (
         SELECT max(each.id) FROM (
-            SELECT log.id FROM im_infi_addr_sync_log AS log
-            WHERE log.uprn_1 IN (own.uprn_1, own.uprn_2) AND log.id > own.id AND (log.topic = $2) = (own.topic = $2)
+            SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_1 = own.uprn_1 AND id > own.id AND topic <> $2 AND {_APPLIED}
             UNION ALL
-            SELECT his.id FROM im_infi_addr_sync_log_his AS his
-            WHERE his.uprn_1 IN (own.uprn_1, own.uprn_2) AND his.id > own.id AND (his.topic = $2) = (own.topic = $2)
-            UNION ALL
-            SELECT log.id FROM im_infi_addr_sync_log AS log
-            WHERE log.uprn_2 IN (own.uprn_1, own.uprn_2) AND log.id > own.id AND own.topic = $2
-            UNION ALL
-            SELECT his.id FROM im_infi_addr_sync_log_his AS his
-            WHERE his.uprn_2 IN (own.uprn_1, own.uprn_2) AND his.id > own.id AND own.topic = $2
+            SELECT id FROM im_infi_addr_sync_log_his
+            WHERE uprn_1 = own.uprn_1 AND id > own.id AND topic <> $2 AND {_APPLIED}
         ) AS each
     ) AS younger
-    FROM unnest($1::bigint[]) AS asked (id) JOIN im_infi_addr_sync_log AS own ON own.id = asked.id
-    """
+    FROM im_infi_addr_sync_log AS own WHERE own.id = ANY($1::bigint[])
+    """  # noqa: S608 - constants of ours
+_NEXT_SWAP: Final = f"""
+    SELECT own.id, next.id AS younger, next.msg_no
+    FROM im_infi_addr_sync_log AS own CROSS JOIN LATERAL (
+        SELECT id, msg_no FROM im_infi_addr_sync_log
+        WHERE uprn_1 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
+        UNION ALL
+        SELECT id, msg_no FROM im_infi_addr_sync_log_his
+        WHERE uprn_1 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
+        UNION ALL
+        SELECT id, msg_no FROM im_infi_addr_sync_log
+        WHERE uprn_2 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
+        UNION ALL
+        SELECT id, msg_no FROM im_infi_addr_sync_log_his
+        WHERE uprn_2 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
+        ORDER BY id LIMIT 1
+    ) AS next
+    WHERE own.id = ANY($1::bigint[])
+    """  # noqa: S608 - constants of ours
 # What a message that is done says holds: older ones of its UPRN that wait for a person need nobody any more.
 _OVERTAKE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log
@@ -110,6 +130,16 @@ _WAKE: Final = """
     WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason ->> 'kind' = ANY($2::text[])
       AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
     """
+# What was given up for want of an address that is there now is worth one more try.
+_REVIVE_SWAPS: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log SET next_attempt_at = now(), retry_times = $2 - 1
+    WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $2
+      AND wait_reason ->> 'kind' = '{Kind.MISSING}'
+      AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
+      AND EXISTS (
+        SELECT FROM jsonb_array_elements_text(wait_reason -> 'missing') AS lacking WHERE lacking::bigint = ANY($1)
+      )
+    """  # noqa: S608 - constants of ours
 _BLAME: Final = """
     UPDATE im_infi_addr_sync_log AS log SET reason = 'The address was deleted by message ' || deletion.msg_no || '.'
     FROM (
@@ -141,8 +171,9 @@ async def settle(
             superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
         await note_kept(connection, verdicts)
         await _revive(connection, {row["id"] for row in done}, verdicts)
-        if settings.retry_pause_seconds:
-            await _wake(connection, rows, verdicts)
+        await _wake(connection, settings, rows, verdicts)
+        if order.phase is Phase.WRITE and done:
+            await connection.execute(_REVIVE_SWAPS, [row["uprn_1"] for row in done], settings.retries)
         await _blame(connection, settings, failed, verdicts)
     return Applied(done=len(done) - needless, failed=len(failed) if order.is_last else 0, superseded=superseded)
 
@@ -150,9 +181,9 @@ async def settle(
 async def _acknowledge(
     connection: Connection, settings: AddressSettings, order: ApplyOrder, verdicts: Sequence[Verdict]
 ) -> list[Row]:
-    stale = [each.id for each in verdicts if each.stale]
-    found = await connection.fetch(_YOUNGER, stale, Topic.SWAP) if stale else []
-    younger: dict[int, int | None] = {row["id"]: row["younger"] for row in found}
+    younger = await _superseding(connection, [each.id for each in verdicts if each.stale])
+    overtaking = await _overtaking(connection, [each for each in verdicts if each.overtaken])
+    reasons = {each.id: NEEDLESS for each in verdicts if each.stale and younger.get(each.id) is None} | overtaking
     return await connection.fetch(
         _SETTLE,
         [each.id for each in verdicts],
@@ -165,8 +196,30 @@ async def _acknowledge(
         order.is_last,
         settings.retry_pause_seconds,
         RETRY_PAUSE_MAX_SECONDS,
-        NEEDLESS,
+        settings.pause_seconds,
+        [settings.retries if each.overtaken else int(each.counts) for each in verdicts],
+        [reasons.get(each.id) for each in verdicts],
+        settings.retries,
     )
+
+
+async def _superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
+    """Which createUpdate or delete made each of these needless, where the log still has it."""
+    found = await connection.fetch(_YOUNGEST_WRITE, stale, Topic.SWAP) if stale else []
+    return {row["id"]: row["younger"] for row in found}
+
+
+async def _overtaking(connection: Connection, overtaken: Sequence[Verdict]) -> dict[int, str]:
+    """Say of swaps that will never be applied which later one was; it is noted in their reason, too."""
+    found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
+    by_id = {row["id"]: row for row in found}
+    for each in overtaken:
+        if each.reason and each.id in by_id:
+            each.reason = each.reason.model_copy(update={"behind": by_id[each.id]["younger"]})
+    return {
+        each.id: OVERTAKEN.format(f"Message {by_id[each.id]['msg_no']}" if each.id in by_id else "A later swap")
+        for each in overtaken
+    }
 
 
 async def note_kept(connection: Connection, verdicts: Sequence[Verdict]) -> None:
@@ -196,12 +249,24 @@ async def _revive(connection: Connection, done: Set[int], verdicts: Iterable[Ver
         await connection.execute(_REVIVE, revived)
 
 
-async def _wake(connection: Connection, rows: Sequence[Row], verdicts: Sequence[Verdict]) -> None:
-    """Whoever waits for an address that has appeared, or behind a message that is done, need not wait for its time."""
+async def _wake(
+    connection: Connection, settings: AddressSettings, rows: Sequence[Row], verdicts: Sequence[Verdict]
+) -> None:
+    """Who waits for an address that has appeared, or behind a message that has ended, need not wait for its time."""
     heard = {each.id for each in verdicts if "Y" in each.acks.values()}
-    uprns = [uprn for row in rows if row["id"] in heard for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
-    if uprns:
+    if uprns := _uprns(row for row in rows if row["id"] in heard):
         await connection.execute(_WAKE, uprns, [Kind.MISSING, Kind.BEHIND])
+    if uprns := _uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in heard):
+        await connection.execute(_WAKE, uprns, [Kind.BEHIND])
+
+
+def _has_ended(row: Row, retries: int) -> bool:
+    """Whether it is done, or waits for a person."""
+    return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
+
+
+def _uprns(rows: Iterable[Row]) -> list[int]:
+    return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
 
 
 async def _blame(

@@ -19,10 +19,27 @@ _RETRY: Final = f"""
     WITH retried AS (UPDATE {LOG} SET {_AGAIN} WHERE id = $1 AND {FREE} RETURNING id)
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried RETURNING log_id
     """  # noqa: S608 - names of ours
+_RETRY_CHAIN: Final = f"""
+    WITH RECURSIVE chain AS (
+        SELECT id, uprn_1, uprn_2 FROM {LOG} WHERE id = $1 AND {FREE}
+        UNION
+        SELECT other.id, other.uprn_1, other.uprn_2 FROM chain JOIN {LOG} AS other
+            ON other.uprn_1 IN (chain.uprn_1, chain.uprn_2) OR other.uprn_2 IN (chain.uprn_1, chain.uprn_2)
+        WHERE other.proc_flag = 'N'
+    ),
+    retried AS (UPDATE {LOG} SET {_AGAIN} WHERE id IN (SELECT id FROM chain) AND {FREE} RETURNING id),
+    noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'retry', id, $3 FROM retried)
+    SELECT (SELECT count(*) FROM retried) AS retried, (SELECT count(*) FROM chain) AS linked
+    """  # noqa: S608 - names of ours
+# Whoever queues behind it need not wait for its time.
 _SKIP: Final = f"""
     WITH skipped AS (
         UPDATE {LOG} SET {_DONE}, reason = $4
         WHERE id = $1 AND {_OPEN} AND ($5 OR NOT {TOUCHED}) RETURNING id
+    ),
+    woken AS (
+        UPDATE {LOG} SET next_attempt_at = now() FROM skipped
+        WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason -> 'behind' = to_jsonb(skipped.id)
     )
     INSERT INTO addr_audit (who, action, log_id, reason) SELECT $2, 'skip', id, $3 FROM skipped RETURNING log_id
     """  # noqa: S608 - names of ours
@@ -49,9 +66,11 @@ _COUNT: Final = """
     FROM gathered WHERE {where}
     """
 
-# The audit is all that is left of them.
+# The audit is all that is left of them. What was mended stays for its time: it says what the log's message came from.
 _DISCARD: Final = """
-    WITH gone AS (DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) RETURNING topic, msg_no)
+    WITH gone AS (
+        DELETE FROM addr_sync_quarantine WHERE id = ANY($1::bigint[]) AND mended_as IS NULL RETURNING topic, msg_no
+    )
     INSERT INTO addr_audit (who, action, reason)
     SELECT $2, 'discard', format('%s (%s, message %s)', $3::text, topic, msg_no) FROM gone RETURNING id
     """
@@ -95,6 +114,15 @@ async def retry(database: Database, message_id: int, by: By) -> bool:
     """Have a failed message tried again, unless a cycle has it; whether that is so."""
     async with database.connection() as connection:
         return await connection.fetchval(_RETRY, message_id, by.who, by.reason) is not None
+
+
+async def retry_chain(database: Database, message_id: int, by: By) -> Changed:
+    """Have a failed message tried again, and all failed ones that its addresses link to it, one after the other."""
+    async with database.connection() as connection:
+        row = await connection.fetchrow(_RETRY_CHAIN, message_id, by.who, by.reason)
+    if row is None:
+        raise LookupError("a statement of counts has answered no row")
+    return Changed(changed=row["retried"], busy=row["linked"] - row["retried"], touched=0, left=0)
 
 
 async def skip(database: Database, message_id: int, by: By, *, though_touched: bool) -> bool:
@@ -147,7 +175,7 @@ async def note(database: Database, action: str, by: By) -> None:
 
 def many(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
     """The statement that tries many again, and its values."""
-    where = Where(["retry_times > 0"])
+    where = Where(["(retry_times > 0 OR next_attempt_at > now())"])
     return _many(wanted, limit, by, where, action="'retry'", change=_AGAIN, free=FREE, fits="true")
 
 

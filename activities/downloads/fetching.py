@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from activities.downloads.source import ComeBack, Source, says_nothing_is_there
 from activities.downloads.stager import Stager
 from domain.downloads import plan, repeats, sinks
 from domain.downloads.asking import Wait
-from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows
+from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows, row_texts
 from domain.downloads.repeats import ROWS_REMEMBERED, Seen
 from domain.downloads.request import Columns
 from domain.downloads.status import FetchProgress
@@ -115,8 +115,19 @@ class Fetching:
             return
         if not self._extent.is_full_at_the_end:
             return
+
+        def parse(body: bytes) -> list[bytes]:
+            """The rows, where they are those of another page once more."""
+            beyond = self._encoder.encode(body)
+            if repeats.mark(beyond.rows, beyond.digest) in self._stager.marks:
+                return row_texts(body)
+            self._extent.check_beyond(beyond.rows)
+            return []
+
         try:
-            beyond = await self._source.read(end, self._extent.page_size, self._encoder.encode, self._fetch.tries)
+            again = await self._source.read(end, self._extent.page_size, parse, self._fetch.tries)
+            if end == 1 and not self._fetch.order.allow_repeats:
+                await self._require_pages(again)
         except NewColumns as found:
             raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(end)) from None
         except SourceFault as fault:
@@ -126,9 +137,17 @@ class Fetching:
                 f"The total of {self._extent.total} rows is here; whether more follow could not be seen, as the page "
                 f"behind the last row was refused: {fault.record.message}"
             )
-            return
-        if repeats.mark(beyond.rows, beyond.digest) not in self._stager.marks:
-            self._extent.check_beyond(beyond.rows)
+
+    async def _require_pages(self, rows: Sequence[bytes]) -> None:
+        """A source that tells its only page once more, perhaps tells it whatever page is asked for: ask for its halves.
+
+        Raises:
+            SourceFault: It does not heed the page, so that there may be more rows than its total says.
+        """
+        half = len(rows) // 2
+        first, second = list(rows[:half]), list(rows[half : 2 * half])
+        if first != second and await self._source.read(1, half, row_texts, self._fetch.tries) == first:
+            raise repeats.fault(self._extent.named(0), self._extent.named(1), len(rows))
 
     async def _survey(self, found: NewColumns) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from activities.downloads.source import Source, says_nothing_is_there
 from activities.downloads.staged import GatheredRows
-from domain.downloads import sinks
+from domain.downloads import repeats, sinks
 from domain.downloads.asking import Tries
 from domain.downloads.excel import checking
 from domain.downloads.excel.drawing import TableDrawing
@@ -66,12 +66,23 @@ async def _looked(
         drawing = _merged(drawing, first)
     shape = shape_of(order.type, first, drawing)
     _require_usable(shape.columns)
+    if first.rows and not shape.columns and order.type is not FileType.CSV:
+        raise SourceFault(
+            "source_no_keys",
+            f"The {first.rows:,} rows of the source's first page have no keys, so that {order.type} has no columns.",
+            'Answer rows like {"id": 1}, the first ones, too.',
+        )
     # Workflows import the steps for their signatures, and must not pay for Arrow.
     from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
 
-    encoded = PageEncoder(shape, sinks.sink_for(order)).encode(first.text).data
-    probe = Probe(extent=extent, shape=shape, row_bytes=len(encoded) / max(1, first.rows))
-    return Look(probe, drawing, GatheredRows(encoded, first.rows, shape))
+    page = PageEncoder(shape, sinks.sink_for(order)).encode(first.text)
+    probe = Probe(
+        extent=extent,
+        shape=shape,
+        row_bytes=len(page.data) / max(1, first.rows),
+        first_rows=repeats.mark(page.rows, page.digest),
+    )
+    return Look(probe, drawing, GatheredRows(page.data, first.rows, shape))
 
 
 class _First:
@@ -110,6 +121,8 @@ class _First:
         )
         if self._order.first_page:
             await self._require_no_page_before(first)
+        elif not first.rows:
+            await self._require_no_page_behind()
         if first.rows > self._size:
             return first, self._whole(first)
         _require_room(first)
@@ -163,11 +176,30 @@ class _First:
             if says_nothing_is_there(fault):
                 return
             raise
-        if before and before != row_texts(first.text):
+        # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
+        if before and before == row_texts(first.text):
+            again = await self._source.read(0, self._size, row_texts, self._tries)
+            before = [] if before == again else before
+        if before:
             raise SourceFault(
                 "source_first_page",
                 f"The request says that the first page is 1, and page 0 has {len(before)} rows that page 1 has not.",
                 "Leave `first_page` out: the source counts from 0.",
+            )
+
+    async def _require_no_page_behind(self) -> None:
+        """Where page 0 has nothing, a source that counts from 1 has something on page 1."""
+        try:
+            behind = await self._source.read(1, self._size, row_texts, self._tries)
+        except SourceFault as fault:
+            if says_nothing_is_there(fault):
+                return
+            raise
+        if behind:
+            raise SourceFault(
+                "source_first_page",
+                f"Page 0 of the source has no rows, and page 1 has {len(behind)}.",
+                "If its pages are counted from 1, send `first_page`: 1.",
             )
 
     async def _capped(self, first: FirstLook) -> Extent | None:

@@ -201,7 +201,9 @@ def _drawing(order: DownloadOrder, looks: Sequence[opening.Look]) -> Drawing | N
 
 def _same(earlier: Sequence[Probe], now: Sequence[Probe]) -> bool:
     """Whether the sources have as many rows as before, with the same keys."""
-    return [(probe.extent, probe.shape) for probe in earlier] == [(probe.extent, probe.shape) for probe in now]
+    return [(each.extent, each.shape, each.first_rows) for each in earlier] == [
+        (each.extent, each.shape, each.first_rows) for each in now
+    ]
 
 
 @contextmanager

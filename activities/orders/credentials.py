@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
-from infra.platforms import Credentials, PlatformRefused
+from infra.platforms import Credentials, TokenExpired
 from infra.platforms.access import Keyring
+
+_WANTED: Final = "it is no JSON object of key, secret, token and refresh_token"
 
 
 def keyring(folder: Path, name: str | None) -> Keyring:
@@ -24,9 +27,9 @@ def _read(path: Path) -> Credentials:
     try:
         return Credentials.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON object of key, secret and token"
-        raise PlatformRefused(
-            f"The credentials {path.stem!r} cannot be read from HAULAGE_ORDERS__CREDENTIALS_FOLDER: {reason}. "
-            f"Put a file {path.name} there, like "
-            '{"key": "…", "secret": "…", "token": "…"}.'
+        reason = error.strerror if isinstance(error, OSError) else _WANTED
+        raise TokenExpired(
+            f"The credentials {path.stem!r} cannot be read from HAULAGE_ORDERS__CREDENTIALS_FOLDER: {reason}.",
+            f'Put a file {path.name} there, like {{"key": "…", "secret": "…", "token": "…"}}, or with a '
+            '"refresh_token" where tokens renew themselves.',
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
 from typing import Final
 
 from sqlalchemy import ColumnElement, update
@@ -12,14 +13,23 @@ from sqlmodel import and_, col, func, or_, select
 
 from activities.orders.configuration import Standing
 from domain.faults import FaultRecord
-from domain.orders import config, windows
+from domain.orders import config, places, windows
 from domain.orders.marks import Claim, Marks, Track
-from domain.orders.steps import Job, Purpose
+from domain.orders.steps import Job, Purpose, ReadOrder
 from domain.orders.windows import Window
 from infra.database import Session
 from infra.tables.orders import OrderPlatform, OrderSlice
 
 SWEEP_SUFFIX: Final = "sweep"
+
+
+class Taken(Enum):
+    """Whether an attempt may read its slice."""
+
+    NOT = auto()
+    OPEN = auto()
+    COMPLETE = auto()
+    """It was complete before: however many orders it holds by now, it is not split any more."""
 
 
 async def database_now(session: Session) -> datetime:
@@ -116,17 +126,51 @@ async def sweepable(session: Session, here: Standing, running: Collection[Window
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def holding(session: Session, platform: str, moment: datetime, suffix: str) -> list[Job]:
+async def holding(session: Session, platform: str, moment: datetime) -> list[Job]:
     """The complete slices that hold a moment, to be read again."""
-    statement = select(OrderSlice).where(
-        OrderSlice.platform == platform,
-        col(OrderSlice.start_at) <= moment,
-        col(OrderSlice.end_at) > moment,
+    return await rereadable(session, platform, moment, moment + windows.SECOND, 1)
+
+
+async def rereadable(session: Session, platform: str, after: datetime, before: datetime, most: int) -> list[Job]:
+    """The first complete slices that reach into a time, to be read again."""
+    statement = (
+        select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
+    )
+    again = {"track": Track.HISTORY, "purpose": Purpose.AGAIN, "suffix": places.REDO_SUFFIX}
+    return [Job(window=window_of(row), **again) for row in await session.exec(statement)]
+
+
+async def count_rereadable(session: Session, platform: str, after: datetime, before: datetime) -> int:
+    """How many complete slices reach into a time."""
+    statement = select(func.count()).select_from(OrderSlice).where(_is_rereadable(platform, after, before))
+    return (await session.exec(statement)).one()
+
+
+def _is_rereadable(platform: str, after: datetime, before: datetime) -> ColumnElement[bool]:
+    return and_(
+        col(OrderSlice.platform) == platform,
+        col(OrderSlice.start_at) < before,
+        col(OrderSlice.end_at) > after,
         col(OrderSlice.split_at).is_(None),
         col(OrderSlice.done_at).is_not(None),
     )
-    rows = (await session.exec(statement)).all()
-    return [Job(window=window_of(row), track=Track.HISTORY, purpose=Purpose.AGAIN, suffix=suffix) for row in rows]
+
+
+async def _begin_reread(session: Session, platform: str, window: Window) -> None:
+    """Note that a complete slice is being read again, and since when."""
+    values = {"reread_since": func.coalesce(OrderSlice.reread_since, func.now()), "reread_fault": None}
+    await session.exec(
+        update(OrderSlice).where(_is(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
+    )
+
+
+async def fail_reread(session: Session, platform: str, window: Window, fault: FaultRecord) -> None:
+    """Note that a complete slice could not be read again; what was read before stays, and no mark moves."""
+    ended = {"reread_since": None, "reread_at": func.now(), "stale_told_at": None}
+    values = {**ended, "reread_fault": fault.model_dump()}
+    await session.exec(
+        update(OrderSlice).where(_is(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
+    )
 
 
 async def find(session: Session, platform: str, window: Window, *, lock: bool = False) -> OrderSlice | None:
@@ -135,25 +179,34 @@ async def find(session: Session, platform: str, window: Window, *, lock: bool = 
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def begin(session: Session, platform: str, window: Window, holder: str, version: int, read_at: datetime) -> bool:
-    """Take a slice to complete it; False where it is finished already."""
+async def take(session: Session, order: ReadOrder, skew_seconds: float) -> Taken:
+    """Take a slice for an attempt; a complete one that is read again is nobody's."""
+    if order.purpose is not Purpose.FIRST:
+        row = await find(session, order.platform, order.window)
+        if row is None or row.split_at is not None:
+            return Taken.NOT
+        if row.done_at is not None:
+            if order.purpose is Purpose.AGAIN:
+                await _begin_reread(session, order.platform, order.window)
+            return Taken.COMPLETE
+    read_at = await database_now(session) + timedelta(seconds=skew_seconds)
     statement = (
         update(OrderSlice)
-        .where(_is(platform, window), unfinished())
+        .where(_is(order.platform, order.window), unfinished())
         .values(
-            holder=holder,
+            holder=order.holder,
             attempts=OrderSlice.attempts + 1,
-            settings_version=version,
+            settings_version=order.settings.version,
             read_at=func.coalesce(OrderSlice.read_at, read_at),
         )
     )
-    return bool((await session.exec(statement)).rowcount)
+    return Taken.OPEN if (await session.exec(statement)).rowcount else Taken.NOT
 
 
 async def split(session: Session, row: OrderSlice, halves: Iterable[Window]) -> list[Job]:
     """Replace a slice by its halves."""
     row.split_at = await database_now(session)
-    row.holder = None
+    row.holder, row.stale_told_at = None, None
     session.add(row)
     await session.flush()
     track = Track(row.track)
@@ -161,12 +214,11 @@ async def split(session: Session, row: OrderSlice, halves: Iterable[Window]) -> 
     return [Job(window=window, track=track) for window in halves]
 
 
-async def fail(session: Session, platform: str, window: Window, fault: FaultRecord, holder: str | None = None) -> bool:
-    """Put a slice into the failed set, unless somebody finished it meanwhile."""
-    statement = update(OrderSlice).where(_is(platform, window), unfinished())
-    if holder is not None:
-        statement = statement.where(or_(col(OrderSlice.holder) == holder, col(OrderSlice.holder).is_(None)))
-    values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None}
+async def fail(session: Session, platform: str, window: Window, fault: FaultRecord, reader: str) -> bool:
+    """Put a slice into the failed set, unless somebody finished it meanwhile or another workflow reads it."""
+    is_ours = or_(col(OrderSlice.holder).startswith(f"{reader}/", autoescape=True), col(OrderSlice.holder).is_(None))
+    statement = update(OrderSlice).where(_is(platform, window), unfinished(), is_ours)
+    values = {"failed_at": func.now(), "fault": fault.model_dump(), "holder": None, "stale_told_at": None}
     return bool((await session.exec(statement.values(**values))).rowcount)
 
 

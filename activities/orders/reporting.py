@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timezone
 from typing import Any, Final
 
+import msgspec
 from sqlmodel import col, select
 from temporalio import activity
 
 from activities.orders import configuration, ledger, troubles
-from activities.orders.configuration import Standing
 from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
-from domain.orders import places, windows
-from domain.orders.steps import Report, ReportOrder
+from domain.orders import days, places, windows
+from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from domain.orders.windows import Window
 from infra.heartbeats import beating
 from infra.platforms import Pace
@@ -30,6 +31,8 @@ CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheet
 SHEET_ROWS: Final = 1_000_000
 """A sheet holds hardly more; what is beyond stands on the next."""
 IDS_AT_ONCE: Final = 10_000
+PART_SECONDS: Final = 30.0
+"""After so long a part ends, so that a worker that is lost or stopped costs no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Line:
 
 
 Side = Mapping[str, Line]
+_Told = tuple[str, datetime, int]
+"""An order in a part: its id, and what `Line` says of it."""
 
 
 class OrderReporting:
@@ -51,34 +56,52 @@ class OrderReporting:
         self._objects = services.objects
         self._steps = steps
 
-    @activity.defn(name="order_report")
-    async def report(self, order: ReportOrder) -> Report:
-        """Read a day once more and write down how it differs from what we have."""
+    @activity.defn(name="order_report_read")
+    async def read(self, order: ReportStep) -> ReportPart:
+        """Read on from where the last part ended, for about half a minute, and keep what the platform tells."""
+        window, began = order.order.window, time.monotonic()
+        read_to, lines = order.after.read_to, list[_Told]()
         async with beating():
             async with self._database.session() as session:
-                here = await configuration.standing(session, order.platform)
-            start = datetime.combine(order.day, time(), UTC)
-            day = Window(start=start, end=start + timedelta(days=1))
+                here = await configuration.standing(session, order.order.platform)
             with troubles.told():
-                told = await self._told(here, day)
-            stored = await self._stored(order.platform, day)
-            # What the platform told may be here with a later time: it was modified since the day was over.
-            newer = await self._newer(order.platform, told.keys() - stored.keys())
-            return await self._written(order, here, told, stored, newer)
+                while read_to < window.end and time.monotonic() - began < PART_SECONDS:
+                    [piece] = windows.clipped(read_to, window.end, here.settings.interval, 1)
+                    connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
+                    harvest = await Reading(connector, piece, None).once()
+                    copies = [copy.order for copy in harvest.copies.values()]
+                    lines += [
+                        (each.order_id, each.modified_at, each.version)
+                        for each in copies
+                        if window.holds(each.modified_at)
+                    ]
+                    read_to = piece.end
+            await self._objects.put(_part_key(order.folder, order.after.number), msgspec.json.encode(lines))
+        return ReportPart(number=order.after.number + 1, read_to=read_to)
 
-    async def _told(self, here: Standing, day: Window) -> Side:
+    @activity.defn(name="order_report_write")
+    async def write(self, order: ReportStep) -> Report:
+        """Write down how what the platform told differs from what we have."""
+        async with beating():
+            parts = [_part_key(order.folder, number) for number in range(order.after.number)]
+            told = await self._told(parts)
+            stored = await self._stored(order.order.platform, order.order.window)
+            # What the platform told may be here with a later time: it was modified since the day was over.
+            newer = await self._newer(order.order.platform, told.keys() - stored.keys())
+            # The parts stay until housekeeping takes them: whoever has to write this again needs them again.
+            return await self._written(order.order, told, stored, newer)
+
+    async def _told(self, parts: Sequence[str]) -> Side:
+        """What the platform told in all parts; of an order that is in several, what it told last."""
         lines: dict[str, Line] = {}
-        for window in windows.clipped(day.start, day.end, here.settings.interval, 86_400):
-            connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
-            harvest = await Reading(connector, window, None).once()
-            for copy in harvest.copies.values():
-                if day.holds(copy.order.modified_at):
-                    lines[copy.order.order_id] = Line(copy.order.modified_at, copy.order.version)
+        for key in parts:
+            told = msgspec.json.decode(await self._objects.get(key), type=list[_Told])
+            lines |= {order_id: Line(modified_at, version) for order_id, modified_at, version in told}
         return lines
 
-    async def _stored(self, platform: str, day: Window) -> Side:
+    async def _stored(self, platform: str, window: Window) -> Side:
         statement = select(Order.order_id, Order.modified_at, Order.version).where(
-            Order.platform == platform, col(Order.modified_at) >= day.start, col(Order.modified_at) < day.end
+            Order.platform == platform, col(Order.modified_at) >= window.start, col(Order.modified_at) < window.end
         )
         async with self._database.session() as session:
             return {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
@@ -93,7 +116,7 @@ class OrderReporting:
                 lines |= {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
         return lines
 
-    async def _written(self, order: ReportOrder, here: Standing, told: Side, stored: Side, newer: Side) -> Report:
+    async def _written(self, order: ReportOrder, told: Side, stored: Side, newer: Side) -> Report:
         ours = {**stored, **newer}
         missing = [order_id for order_id, line in told.items() if _is_older(ours.get(order_id), line)]
         only_here = sorted(stored.keys() - told.keys())
@@ -104,7 +127,9 @@ class OrderReporting:
             platform=order.platform,
             day=order.day,
             made_at=made_at,
-            complete_to=here.row.complete_to,
+            complete_to=order.complete_to,
+            window=order.window,
+            zone_minutes=order.zone_minutes,
             told=len(told),
             stored=len(stored),
             missing=len(missing),
@@ -118,6 +143,10 @@ class OrderReporting:
         return report
 
 
+def _part_key(folder: str, number: int) -> str:
+    return f"{folder}{number}.json"
+
+
 def _is_older(ours: Line | None, told: Line) -> bool:
     return ours is None or (ours.modified_at, ours.version) < (told.modified_at, told.version)
 
@@ -127,8 +156,11 @@ def workbook(report: Report, told: Side, stored: Side, missing: Sequence[str], o
     # Workflows import the steps for their signatures, and must not pay for pandas.
     import pandas as pd  # noqa: PLC0415
 
-    figures = report.model_dump(mode="json", exclude={"key"})
-    hours = _by_hour(told, stored)
+    zone = days.zone(report.zone_minutes)
+    figures = report.model_dump(mode="json", exclude={"key", "window", "zone_minutes"})
+    compared = {"zone": str(zone), "compared_from": report.window.start, "compared_to": report.window.end}
+    figures |= {name: str(value) for name, value in compared.items()}
+    hours = _by_hour(told, stored, zone)
     out = io.BytesIO()
     with pd.ExcelWriter(out, engine="xlsxwriter") as book:
         pd.DataFrame(list(figures.items()), columns=["figure", "value"]).to_excel(book, sheet_name="day", index=False)
@@ -136,7 +168,7 @@ def workbook(report: Report, told: Side, stored: Side, missing: Sequence[str], o
         for heading, ids, side in (("missing", missing, told), ("only here", only_here, stored)):
             for number, batch in enumerate(batches(ids, SHEET_ROWS) or [()], 1):
                 name = heading if number == 1 else f"{heading} {number}"
-                pd.DataFrame(_rows(batch, side)).to_excel(book, sheet_name=name, index=False)
+                pd.DataFrame(_rows(batch, side, zone)).to_excel(book, sheet_name=name, index=False)
     return out.getvalue()
 
 
@@ -145,8 +177,8 @@ def batches(ids: Sequence[str], most: int) -> list[Sequence[str]]:
     return [ids[start : start + most] for start in range(0, len(ids), most)]
 
 
-def _by_hour(told: Side, stored: Side) -> Mapping[str, Sequence[int]]:
-    theirs, ours = (Counter(line.modified_at.hour for line in side.values()) for side in (told, stored))
+def _by_hour(told: Side, stored: Side, zone: timezone) -> Mapping[str, Sequence[int]]:
+    theirs, ours = (_hours(side, zone) for side in (told, stored))
     return {
         "hour": list(range(24)),
         "platform": [theirs[hour] for hour in range(24)],
@@ -155,9 +187,13 @@ def _by_hour(told: Side, stored: Side) -> Mapping[str, Sequence[int]]:
     }
 
 
-def _rows(ids: Sequence[str], side: Side) -> Mapping[str, Sequence[Any]]:
+def _hours(side: Side, zone: timezone) -> Counter[int]:
+    return Counter(line.modified_at.astimezone(zone).hour for line in side.values())
+
+
+def _rows(ids: Sequence[str], side: Side, zone: timezone) -> Mapping[str, Sequence[Any]]:
     return {
         "order_id": ids,
-        "modified_at": [side[order_id].modified_at.isoformat() for order_id in ids],
+        "modified_at": [side[order_id].modified_at.astimezone(zone).isoformat() for order_id in ids],
         "version": [side[order_id].version for order_id in ids],
     }

@@ -35,6 +35,7 @@ from infra.tables.orders import OrderPlatform
 
 DESK_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
+REPORT_SLOTS: Final = 1
 
 _log = log.get(__name__)
 
@@ -85,12 +86,13 @@ class Threads(CustomSlotSupplier):
 
 
 class Counter:
-    """One platform that this process serves: a queue of slices, and a desk that answers at once."""
+    """One platform that this process serves: slices, comparisons beside them, and a desk that answers at once."""
 
     def __init__(self, services: Services, steps: PlatformSteps, platform: str, threads: int) -> None:
         self.threads = Threads(threads)
         reporting = OrderReporting(services, steps)
         desk = WorkerTuner.create_fixed(activity_slots=DESK_SLOTS)
+        reports = WorkerTuner.create_fixed(activity_slots=REPORT_SLOTS)
         reading = WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
             activity_supplier=self.threads,
@@ -99,7 +101,8 @@ class Counter:
         )
         self.workers = (
             _worker(services, places.desk_queue(platform), [steps.clock, steps.presence], desk),
-            _worker(services, places.slice_queue(platform), [steps.read, reporting.report], reading),
+            _worker(services, places.report_queue(platform), [reporting.read, reporting.write], reports),
+            _worker(services, places.slice_queue(platform), [steps.read], reading),
         )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Final
 
 from temporalio import activity
 
 from activities.orders import configuration, ledger, raw, staging, storing, troubles
 from activities.orders.configuration import Standing
 from activities.orders.credentials import keyring
+from activities.orders.ledger import Taken
 from activities.orders.reading import Harvest, Reading, TooLarge
 from activities.orders.storing import Change, Copy
+from domain.faults import FaultRecord
 from domain.orders import lateness, places
+from domain.orders.capability import Capability
 from domain.orders.config import Effective
 from domain.orders.marks import Track
-from domain.orders.retrying import Setback, Trouble
+from domain.orders.retrying import EXPIRED_WAIT_MAX_SECONDS, Setback, Trouble
 from domain.orders.steps import (
     Alarm,
     Alarms,
@@ -24,6 +28,7 @@ from domain.orders.steps import (
     ClockReading,
     Ending,
     FailOrder,
+    Failure,
     Named,
     Purpose,
     Read,
@@ -31,7 +36,7 @@ from domain.orders.steps import (
 )
 from domain.orders.windows import Window
 from domain.sealed import Sealed
-from infra import log, metrics
+from infra import log, metrics, schedules
 from infra.database import Session
 from infra.heartbeats import beating
 from infra.limits import Limiter
@@ -39,35 +44,86 @@ from infra.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from infra.services import Services
 from infra.tables.orders import OrderPlatform, OrderSlice
 
+CLOCK_PATIENCE: Final = timedelta(minutes=3)
+"""So long a clock may not be read before somebody is told."""
+
 
 class OrderSteps:
-    """What needs the database alone."""
+    """What needs no platform."""
 
     def __init__(self, services: Services) -> None:
+        self._engine = services.engine
         self._database = services.database
         self._settings = services.settings.orders
 
     @activity.defn(name="order_claim")
     async def claim(self, order: ClaimOrder) -> Claimed:
         """Claim the next slices, and say which are to be read now; or re-read those of a time that is over."""
+        is_paused = order.heeds_pause and await schedules.is_paused(self._engine, places.schedule_id(order.platform))
         async with self._database.session() as session:
             here = await configuration.standing(session, order.platform, lock=True)
-            row, skew = here.row, timedelta(seconds=order.skew_seconds)
-            when = order.scheduled_at
-            if when is not None and row.claimed_to is not None and when + skew < row.claimed_to:
-                jobs = await ledger.holding(session, order.platform, when, order.again_suffix)
-                return Claimed(project_id=row.project_id, jobs=jobs, threads=here.settings.threads, rereads=True)
-            ahead, waiting = self._settings.slices_ahead, await ledger.waiting(session, order.platform)
-            room_by_track = {track: max(0, ahead - waiting[track]) for track in Track}
-            await ledger.claim(session, here, await ledger.database_now(session) + skew, room_by_track)
-            session.add(row)
-            await session.flush()
+            row, threads = here.row, here.settings.threads
+            if (when := _reread(order, row)) is not None:
+                jobs = await ledger.holding(session, order.platform, when)
+                return Claimed(project_id=row.project_id, jobs=jobs, threads=threads, rereads=True)
+            if is_paused:
+                return Claimed(project_id=row.project_id, jobs=[], threads=threads, is_paused=True)
+            # Where the credentials are refused, one slice of both tracks looks whether they still are.
+            is_refused = row.credentials_failed_since is not None
+            ahead = 1 if is_refused else self._settings.slices_ahead
+            if order.skew_seconds is not None:
+                waiting = await ledger.waiting(session, order.platform)
+                room_by_track = {track: max(0, ahead - waiting[track]) for track in Track}
+                platform_now = await ledger.database_now(session) + timedelta(seconds=order.skew_seconds)
+                await ledger.claim(session, here, platform_now, room_by_track)
+                session.add(row)
+                await session.flush()
             room = max(0, ahead - len(order.running))
             jobs = await ledger.due(session, order.platform, Track.LIVE, order.running, ahead)
             jobs += await ledger.due(session, order.platform, Track.HISTORY, order.running, room)
+            jobs = jobs[:room] if is_refused else jobs
             if not jobs:
-                jobs = await ledger.sweepable(session, here, order.running, min(room, here.settings.threads))
-            return Claimed(project_id=row.project_id, jobs=jobs, threads=here.settings.threads)
+                jobs = await ledger.sweepable(session, here, order.running, min(room, threads))
+            return Claimed(project_id=row.project_id, jobs=jobs, threads=threads)
+
+    @activity.defn(name="order_clock_failed")
+    async def clock_failed(self, order: Failure) -> Alarms:
+        """Note that a platform's clock cannot be read; when that has lasted, it is told, once."""
+        metrics.CLOCKS_UNREAD.labels(order.platform).set(1)
+        async with self._database.session() as session:
+            row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
+            now = await ledger.database_now(session)
+            row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, order.fault.model_dump()
+            is_due = not row.clock_told and now - row.clock_failed_since >= CLOCK_PATIENCE
+            row.clock_told = row.clock_told or is_due
+            session.add(row)
+        if not is_due or row.notify is None:
+            return Alarms()
+        message = (
+            f"The clock of platform {order.platform} cannot be read since {row.clock_failed_since.isoformat()}: "
+            f"{order.fault.sentence} Nothing new is claimed until it can; what is claimed is read."
+        )
+        return Alarms(alarms=[alarm(row, row.notify, "orders.clock_unread", message)])
+
+    @activity.defn(name="order_credentials_failed")
+    async def credentials_failed(self, order: Failure) -> Alarms:
+        """Note that a platform refuses the account's credentials, and tell it, once until others are good."""
+        async with self._database.session() as session:
+            row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
+            now = await ledger.database_now(session)
+            if row.credentials_good_at is not None and row.credentials_good_at > order.asked_at:
+                return Alarms()
+            row.credentials_failed_since = row.credentials_failed_since or now
+            row.credentials_fault = order.fault.model_dump()
+            is_due, row.credentials_told = not row.credentials_told, True
+            session.add(row)
+        if not is_due or row.notify is None:
+            return Alarms()
+        message = (
+            f"Platform {order.platform} refuses the credentials of its account: {order.fault.sentence} Its slices "
+            "wait, none is lost, and nothing more is claimed; all goes on by itself once the credentials are good."
+        )
+        return Alarms(alarms=[alarm(row, row.notify, "orders.credentials_refused", message)])
 
     @activity.defn(name="order_settings")
     async def settings(self, order: Named) -> Effective:
@@ -86,15 +142,18 @@ class OrderSteps:
                     row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
                     session.add(row)
                 return Alarms()
-            is_failed = await ledger.fail(session, order.platform, order.window, order.fault)
+            if order.purpose is Purpose.AGAIN:
+                await ledger.fail_reread(session, order.platform, order.window, order.fault)
+            is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
         log.get(__name__).warning(
             "order_slice_failed", platform=order.platform, window=str(order.window), code=order.fault.code
         )
         if not is_failed or here.row.notify is None:
             return Alarms()
+        redo = "Redo" if order.fault.retryable else "Redo it once that is mended, or"
         message = (
             f"The slice {order.window} failed after {order.attempts} attempts: {order.fault.sentence} "
-            f"Redo, split or skip it at /v1/platforms/{order.platform}/slices/{order.window}."
+            f"{redo}, split or skip it at /v1/platforms/{order.platform}/slices/{order.window}."
         )
         return Alarms(alarms=[alarm(here.row, here.row.notify, "orders.slice_failed", message)])
 
@@ -124,7 +183,9 @@ class PlatformSteps:
             now = await ledger.database_now(session)
             before, skew = row.skew_seconds, (told - now).total_seconds()
             row.skew_seconds, row.skew_at = skew, now
+            row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
             session.add(row)
+        metrics.CLOCKS_UNREAD.labels(order.platform).set(0)
         clock = Clock(platform=order.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
         if abs(skew) <= most or (before is not None and abs(before) > most) or row.notify is None:
@@ -145,27 +206,42 @@ class PlatformSteps:
     async def _read(self, order: ReadOrder) -> Read:
         async with self._database.session() as session:
             here = await configuration.standing(session, order.platform)
-            if not await self._begun(session, here, order):
-                return Read(ending=Ending.OVER)
+            if here.row.credentials_failed_since is not None:
+                await self._may_try(session, order)
+            taken = await ledger.take(session, order, here.row.skew_seconds or 0.0)
+        if taken is Taken.NOT:
+            return Read(ending=Ending.OVER)
         tape = await staging.taken_up(self._objects, order, here.capability)
         try:
-            return await self._attempt(here, order, tape)
+            return await self._attempt(here, order, tape, may_split=taken is Taken.OPEN)
         except PlatformFailure as failure:
-            raise troubles.stopped(await self._stopped(order, tape, failure)) from None
+            raise troubles.stopped(await self._stopped(here.capability, order, tape, failure)) from None
 
-    async def _stopped(self, order: ReadOrder, tape: Tape, failure: PlatformFailure) -> Setback:
+    async def _may_try(self, session: Session, order: ReadOrder) -> None:
+        """Where the credentials are refused, all slices together look only now and then whether they still are."""
+        row = await session.get_one(OrderPlatform, order.platform, with_for_update=True, populate_existing=True)
+        if row.credentials_failed_since is None or row.credentials_fault is None:
+            return
+        now = await ledger.database_now(session)
+        pause = timedelta(seconds=min(order.settings.retryintv, EXPIRED_WAIT_MAX_SECONDS))
+        if row.credentials_tried_at is not None and now - row.credentials_tried_at < pause:
+            fault = FaultRecord.model_validate(row.credentials_fault)
+            raise troubles.stopped(Setback(trouble=Trouble.EXPIRED, fault=fault, place=order.place))
+        row.credentials_tried_at = now
+        session.add(row)
+
+    async def _stopped(self, capability: Capability, order: ReadOrder, tape: Tape, failure: PlatformFailure) -> Setback:
         """Keep what was told, where the next attempt may build on it."""
         setback = troubles.setback_of(failure)
         if troubles.goes_on(failure):
             place = await staging.kept(self._objects, order, tape)
-            return setback.model_copy(update={"place": place, "gained": tape.gained})
+            return troubles.kept(setback, failure, place, tape.gained)
         if tape.has_begun and setback.trouble is Trouble.REFUSED:
-            # It answered before: perhaps no more is refused than a token that leads nowhere any more.
-            return setback.model_copy(update={"trouble": Trouble.FAILED})
+            return troubles.refused_midway(setback, capability.paging.kind)
         return setback
 
-    async def _attempt(self, here: Standing, order: ReadOrder, tape: Tape) -> Read:
-        halves = order.window.halves()
+    async def _attempt(self, here: Standing, order: ReadOrder, tape: Tape, *, may_split: bool) -> Read:
+        halves = order.window.halves() if may_split else None
         reading = Reading(
             self.connector(here, order, tape),
             order.window.begun_earlier(order.settings.overlap),
@@ -190,25 +266,13 @@ class PlatformSteps:
         pace = Pace.within(settings.timeout) if order else pace
         return self._platforms.connector(capability, here.account, keys, tape=tape, pace=pace)
 
-    async def _begun(self, session: Session, here: Standing, order: ReadOrder) -> bool:
-        """Take the slice; a complete one that is read again is nobody's."""
-        if order.purpose is not Purpose.FIRST:
-            row = await ledger.find(session, order.platform, order.window)
-            if row is None or row.split_at is not None:
-                return False
-            if row.done_at is not None:
-                return True
-        read_at = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
-        return await ledger.begin(session, order.platform, order.window, order.holder, order.settings.version, read_at)
-
     async def _whole(self, here: Standing, reading: Reading, copies: list[Copy]) -> list[Copy]:
         """Orders that are told in part are asked for one by one, but only those that are newer than ours."""
-        detail = here.capability.detail
-        if detail is None:
+        if here.capability.detail is None:
             return copies
         async with self._database.session() as session:
             ours = await storing.known(session, here.account, copies)
-        return await reading.whole(detail, [copy for copy in copies if copy.order.order_id not in ours])
+        return await reading.whole([copy for copy in copies if copy.order.order_id not in ours])
 
     async def _split(self, order: ReadOrder, halves: tuple[Window, ...]) -> Read:
         async with self._database.session() as session:
@@ -227,6 +291,9 @@ class PlatformSteps:
             if row is None or not _may_commit(row, order):
                 return Read(ending=Ending.OVER)
             platform.revision += 1
+            if platform.credentials_failed_since is not None:
+                platform.credentials_failed_since, platform.credentials_fault = None, None
+                platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
             changes = await storing.merge(session, here.account, platform.revision, copies)
             result = _result(order, row, harvest, changes)
             if row.done_at is None:
@@ -236,7 +303,10 @@ class PlatformSteps:
             elif order.purpose is Purpose.SWEEP:
                 row.swept_at, row.missed = await ledger.database_now(session), result.missed
                 row.failed_at, row.fault = None, None
-                _learn(platform, here, row, order.window, changes)
+                row.late_seconds = _lateness(row, _late(order.window, changes))
+            else:
+                row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
+                row.stale_told_at = None
             session.add(row)
             await ledger.complete(session, platform)
         if result.outside:
@@ -253,6 +323,12 @@ def alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> Alarm:
     return Alarm(
         platform=row.platform, project_id=row.project_id, notify=Sealed(token=notify), type=kind, message=message
     )
+
+
+def _reread(order: ClaimOrder, row: OrderPlatform) -> datetime | None:
+    """The moment whose slices are read again, where the run was due at one that is claimed already."""
+    when, skew = order.scheduled_at, timedelta(seconds=order.skew_seconds or row.skew_seconds or 0.0)
+    return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None
 
 
 def _may_commit(row: OrderSlice, order: ReadOrder) -> bool:
@@ -284,14 +360,17 @@ def _late(window: Window, changes: list[Change]) -> list[Change]:
 
 
 def _finish(row: OrderSlice, result: Read, key: str) -> None:
-    row.failed_at, row.fault, row.holder, row.raw_key = None, None, None, key
+    row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
     row.orders, row.changed, row.total = result.orders, result.changed, result.total
     row.passes, row.pages, row.outside = result.passes, result.pages, result.outside
 
 
-def _learn(platform: OrderPlatform, here: Standing, row: OrderSlice, window: Window, changes: list[Change]) -> None:
-    """Propose a longer lag where a sweep found what the first reading had missed."""
-    ages = [lateness.seconds(each.modified_at, row.read_at) for each in _late(window, changes) if row.read_at]
-    proposed = lateness.proposal(here.settings.settle_lag, ages)
-    if proposed is not None:
-        platform.proposed_settle_lag = max(proposed, platform.proposed_settle_lag or 0)
+def _lateness(row: OrderSlice, late: list[Change]) -> float | None:
+    """How late the orders were that only the sweep found.
+
+    Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the
+    platform did not even count it.
+    """
+    if row.read_at is None or row.passes != 1:
+        return None
+    return max((lateness.seconds(each.modified_at, row.read_at) for each in late), default=None)

@@ -11,14 +11,17 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from domain.faults import FaultRecord
+from domain.orders.capability import PagingKind
+from domain.orders.places import Place
 from domain.orders.retrying import Setback, Trouble
 from infra.platforms import PlatformBusy, PlatformFailure, PlatformRefused, PlatformSlow, TokenExpired, TooManyRows
 
 SETBACK_TYPE: Final = "Setback"
+CREDENTIALS_CODE: Final = "platform_credentials"
 
-_CODES = {
+_CODES: Final[dict[type[PlatformFailure], str]] = {
     PlatformBusy: "platform_busy",
-    TokenExpired: "platform_credentials",
+    TokenExpired: CREDENTIALS_CODE,
     PlatformRefused: "platform_refused",
     TooManyRows: "platform_rows_max",
     PlatformSlow: "slice_timeout",
@@ -53,17 +56,32 @@ def goes_on(failure: PlatformFailure) -> bool:
     return isinstance(failure, _GOES_ON)
 
 
+def kept(setback: Setback, failure: PlatformFailure, place: Place | None, gained: int) -> Setback:
+    """One whose place is kept: the next attempt needs less, unless this one was told nothing."""
+    may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
+    return setback.model_copy(update={"place": place, "gained": gained, "fault": _judged(setback, may_pass)})
+
+
+def refused_midway(setback: Setback, paging: PagingKind) -> Setback:
+    """It answered before: where pages lead to pages, perhaps no more is refused than a token that is too old."""
+    fault = _judged(setback, paging is not PagingKind.NUMBER)
+    return setback.model_copy(update={"trouble": Trouble.FAILED, "fault": fault})
+
+
+def _judged(setback: Setback, may_pass: bool) -> FaultRecord:
+    return setback.fault.model_copy(update={"retryable": may_pass})
+
+
 def setback_of(failure: PlatformFailure) -> Setback:
     """What a failure means for the next attempt."""
     code = next((code for kind, code in _CODES.items() if isinstance(failure, kind)), "platform_failed")
-    hint = TIMEOUT_HINT if isinstance(failure, PlatformSlow) else ""
-    fault = FaultRecord(code=code, message=str(failure), hint=hint, retryable=isinstance(failure, PlatformBusy))
+    hint = TIMEOUT_HINT if isinstance(failure, PlatformSlow) else failure.hint
+    fault = FaultRecord(code=code, message=failure.message, hint=hint, retryable=failure.may_pass)
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
             return Setback(trouble=Trouble.TOLD_TO_WAIT, fault=fault, wait_seconds=failure.retry_after_seconds)
         case TokenExpired():
-            # Whoever renews it may be about to.
-            return Setback(trouble=Trouble.FAILED, fault=fault)
+            return Setback(trouble=Trouble.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
             return Setback(trouble=Trouble.REFUSED, fault=fault)
         case _:

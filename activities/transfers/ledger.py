@@ -13,7 +13,8 @@ import asyncpg
 
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Retry, Roll, Shard
 from domain.transfers.request import Consignment
-from domain.transfers.states import FINAL, End, State
+from domain.transfers.shipment import CANCELLED, CANCELLED_UNHEARD
+from domain.transfers.states import FINAL, End, Reason, State
 from domain.transfers.steps import ShardPlace
 from infra.database import Database
 from infra.tables.transfers import ALL_TARGETS
@@ -143,6 +144,21 @@ async def settle(database: Database, job_id: str, numbers: Sequence[int], end: E
             """,
             job_id,
             list(numbers),
+        )
+        await connection.execute(
+            f"""
+            UPDATE transfer_targets t
+            SET state = '{State.FAILED}', reason = '{Reason.CANCELLED}', ended_at = now(),
+                message = CASE WHEN t.sending = 0 THEN $3 ELSE $4 END
+            FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+                JOIN transfer_cancels c USING (job_id, project_id)
+            WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
+                AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}
+            """,  # noqa: S608 - constants of ours
+            job_id,
+            list(numbers),
+            CANCELLED,
+            CANCELLED_UNHEARD,
         )
         await connection.execute(
             f"""

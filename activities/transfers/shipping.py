@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.shards import ShardLedger
-from domain.transfers import shipment
 from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder, absence
 from domain.transfers.request import Consignment
@@ -19,18 +18,17 @@ from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
 from infra import log
 from infra.database import OUTAGES
-from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable
+from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 
 AGAIN_SECONDS = 2.0
 """Pause before GSE is asked again to begin a task that it did not begin, or not for sure."""
+UNSURE_PAUSE_MAX_SECONDS = 60.0
 STATES_SECONDS = 5.0
 """How long a shard waits to be told which agents are there."""
 GSE_MARGIN_SECONDS = 60
 """GSE's own time for a task ends after ours, so that ours is the one that is told."""
 TERMINATE_POLL_SECONDS = 0.5
 NOTE_AGAIN_SECONDS = 0.5
-
-_CANCELLED = End(state=State.FAILED, reason=Reason.CANCELLED, message=shipment.CANCELLED)
 
 _log = log.get(__name__)
 
@@ -59,6 +57,8 @@ class Shipping:
         self._given_up: set[int] = set()
         """The cancelled targets that GSE has heard of."""
         self._terminated: set[int] = set()
+        self._unsure = 0
+        """How often in a row GSE did not say whether it began a task."""
 
     @property
     def finished(self) -> int:
@@ -91,7 +91,7 @@ class Shipping:
         """What is not under way ends at once; what GSE carries ends when GSE says how."""
         keys = await self._ledger.cancelled()
         items = [item for item in self._shipment.unfinished if item.key in keys]
-        self._shipment.end([item for item in items if item.due_at is not None], _CANCELLED)
+        self._shipment.drop([item for item in items if item.due_at is not None])
         carried = [item for item in items if item.due_at is None]
         self._shipment.cancel(carried)
         untold = [item for item in carried if item.key not in self._given_up]
@@ -146,9 +146,16 @@ class Shipping:
         except GseRefused as error:
             end = End(state=State.FAILED, reason=Reason.GSE_REFUSED, code=error.code, message=str(error))
             self._shipment.end(due, end)
+        except GseUnavailable as error:
+            pause = max(AGAIN_SECONDS, error.retry_after_seconds or 0)
+            self._shipment.began_not(sending, time.time() + pause, str(error))
         except GseFailure as error:
-            asked = error.retry_after_seconds if isinstance(error, GseUnavailable) else None
-            self._shipment.began_not(sending, time.time() + max(AGAIN_SECONDS, asked or 0))
+            # It may have begun all the same: each time it is asked for again may bring the file once more.
+            pause = min(UNSURE_PAUSE_MAX_SECONDS, AGAIN_SECONDS * 2**self._unsure)
+            self._unsure += 1
+            self._shipment.began_not(sending, time.time() + pause, str(error))
+        else:
+            self._unsure = 0
         await self._write_surely()
 
     async def _ask(self, *, but: int) -> None:
@@ -166,11 +173,13 @@ class Shipping:
         if not agents or sending.task_id is None:
             return
         try:
-            results = await self._gse.results(sending.task_id, [*agents, sending.source])
+            results = await self._gse.results(sending.task_id, [*agents, sending.source], self._target_file)
         except GseRefused as error:
-            self._shipment.refused(sending, str(error), time.time())
-        except GseFailure:
-            return  # it is down; the next poll asks again
+            self._shipment.unheard(sending, str(error))
+            if not isinstance(error, GseForbidden):
+                self._shipment.refused(sending, str(error), time.time())
+        except GseFailure as error:
+            self._shipment.unheard(sending, str(error))  # it is down; the next poll asks again
         else:
             self._shipment.take(sending, results, time.time())
 
@@ -248,14 +257,17 @@ class Shipping:
             await asyncio.sleep(max(0.05, min(seconds, sooner)))
 
     def _order(self, items: Sequence[Item]) -> TransferOrder:
-        wanted = self._voyage.consignment
         return TransferOrder(
             source=self._gse.source,
             source_file=self._gse.source_place(self._voyage.path),
             targets=[_agent(item, self._user) for item in items],
-            target_file=Place(wanted.folder, wanted.signature),
+            target_file=self._target_file,
             timeout_seconds=GSE_MARGIN_SECONDS + max(1, round(self._voyage.deadline - time.time())),
         )
+
+    @property
+    def _target_file(self) -> Place:
+        return Place(self._voyage.consignment.folder, self._voyage.consignment.signature)
 
     @property
     def _user(self) -> str:

@@ -1,7 +1,18 @@
 """Addresses at the door: what Pub/Sub pushes, and what operators look at and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import cycle, drift, events, figures, logical, messages, quarantine, steering
+from api.addresses import configuring, cycle, drift, events, figures, logical, messages, quarantine, steering
 from api.addresses.room import routes
 
-__all__ = ["cycle", "drift", "events", "figures", "logical", "messages", "quarantine", "routes", "steering"]
+__all__ = [
+    "configuring",
+    "cycle",
+    "drift",
+    "events",
+    "figures",
+    "logical",
+    "messages",
+    "quarantine",
+    "routes",
+    "steering",
+]

@@ -38,7 +38,9 @@ class Wait(Answer):
     kind: Kind | None
     module: Module | None = Field(description="the first module that said so")
     uprn: int | None = Field(description="of `missing`: the UPRN that has no address there")
-    behind: int | None = Field(description="of `behind`: the message that must be done first")
+    behind: int | None = Field(
+        description="of `behind`: the message that must be done first; of `overtaken`: the one that was applied before"
+    )
     missing: list[int] = Field(description="all UPRNs that some module misses")
     unsure: list[Module] = Field(description="modules that gave no answer, and may have applied it")
 
@@ -46,7 +48,9 @@ class Wait(Answer):
 class Ack(Answer):
     """What a module said last."""
 
-    ack: str | None = Field(description="`Y` it has applied it, `N` it failed there, null: not asked yet")
+    ack: str | None = Field(
+        description="`Y` it has applied it, `N` it has not, null: it was not asked yet, or needs it no more"
+    )
     at: AwareDatetime | None
 
 

@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from activities.addresses import steering
 from activities.addresses.steering import By
 from api.addresses.answers import Signed
-from api.addresses.room import WAKER, routes
+from api.addresses.room import WAKER, in_force, routes
 from api.models import Answer
 from api.routes import Access, Call
 from domain.addresses.cycle import Phase
@@ -78,7 +78,7 @@ async def resume(call: Call, body: Signed) -> CycleAnswer:
 
 async def _handle(call: Call) -> ScheduleHandle:
     """The schedule, made again where the engine has lost it."""
-    return await schedules.find(call.services.engine, call.services.settings.addresses.pause_seconds)
+    return await schedules.find(call.services.engine, (await in_force(call)).pause_seconds)
 
 
 async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:

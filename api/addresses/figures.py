@@ -6,7 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from activities.addresses import counting
 from activities.addresses.counting import Counts
-from api.addresses.room import routes
+from api.addresses.room import in_force, routes
 from api.models import Answer
 from api.routes import Access, Call
 from domain.addresses.messages import Topic
@@ -41,7 +41,7 @@ async def figures(call: Call) -> Figures:
 
     The same is shown under /metrics, as `haulage_addresses_open` and `haulage_addresses_oldest_seconds`.
     """
-    return _told(await counting.count(call.services.database, call.services.settings.addresses.retries))
+    return _told(await counting.count(call.services.database, (await in_force(call)).retries))
 
 
 def _told(counts: Counts) -> Figures:

@@ -14,7 +14,7 @@ from api import paging
 from api.addresses import orders
 from api.addresses.answers import LARGEST, Signed
 from api.addresses.orders import Progress
-from api.addresses.room import routes
+from api.addresses.room import in_force, routes
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
@@ -118,7 +118,7 @@ async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)
 async def check(call: Call) -> Check:
     """Ask all modules now which addresses they still need, unless they are being asked."""
-    hours = call.services.settings.addresses.check_hours
+    hours = (await in_force(call)).check_hours
     handle = await schedules.find_checks(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return Check(schedule=handle.id)

@@ -11,7 +11,7 @@ from activities.addresses.searching import Filter, Search
 from api import paging
 from api.addresses import answers
 from api.addresses.answers import LARGEST, ListedMessage, ShownMessage
-from api.addresses.room import routes
+from api.addresses.room import in_force, routes
 from api.models import Request
 from api.moments import Moment
 from api.paging import Page, PageQuery
@@ -70,7 +70,7 @@ async def browse_messages(call: Call, query: Wanted) -> Page[ListedMessage]:
 
     What is done goes to the history at the end of its cycle; `history=true` lists that.
     """
-    retries = call.services.settings.addresses.retries
+    retries = (await in_force(call)).retries
     after = query.after
     wanted = Search(
         filter=query.filter,
@@ -107,4 +107,4 @@ async def shown(call: Call, message_id: int) -> ShownMessage:
         )
     supersedes = await searching.superseded(call.services.database, row)
     done = await searching.actions(call.services.database, message_id)
-    return answers.shown(row, supersedes, done, call.services.settings.addresses.retries)
+    return answers.shown(row, supersedes, done, (await in_force(call)).retries)

@@ -1,27 +1,37 @@
-"""Quarantine: messages that could not be read, and why; removed once nobody needs them."""
+"""Quarantine: messages that could not be read, and why; mended and sent on, or removed once nobody needs them."""
 
 from __future__ import annotations
 
 import base64
+import codecs
 from typing import Annotated, Final
 
+from aiohttp import web
 from pydantic import AwareDatetime, Field
 from sqlalchemy.orm import defer
-from sqlmodel import col, select, tuple_
+from sqlmodel import col, func, select, tuple_
 
-from activities.addresses import steering
+from activities.addresses import mending, steering
+from activities.addresses.inbox import RAW_MAX_BYTES, Inbox
+from activities.addresses.mending import Mending
 from activities.addresses.steering import By
 from api import paging
-from api.addresses.answers import LARGEST, Signed
-from api.addresses.room import routes
+from api.addresses import messages
+from api.addresses.answers import LARGEST, ShownMessage, Signed
+from api.addresses.room import WAKER, routes
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from domain.addresses.messages import Topic
-from domain.faults import Invalid, Missing
+from domain.faults import Conflict, Invalid, Missing
 from infra.tables.addresses import QuarantinedMessage
 
 DISCARDED_MAX: Final = 1_000
+SHOWN_MAX_BYTES: Final = 1024 * 1024
+"""How much of a text is shown between other fields; all of it has a route of its own."""
+MENDED_MAX_BYTES: Final = 32 * 1024 * 1024
+"""The largest text that a message may have is longer within JSON."""
+OCTETS: Final = "application/octet-stream"
 
 QuarantineId = Annotated[int, Field(ge=1, le=LARGEST)]
 
@@ -36,6 +46,7 @@ class Wanted(PageQuery):
     """Which messages to list."""
 
     topic: Topic | None = None
+    mended: bool = Field(default=False, description="those that were mended, instead of those that were not")
 
 
 class Discard(Signed):
@@ -47,7 +58,13 @@ class Discard(Signed):
 class Discarded(Answer):
     """How many went."""
 
-    discarded: int = Field(description="the others were not in quarantine any more")
+    discarded: int = Field(description="the others were not in quarantine any more, or were mended and are kept")
+
+
+class Mended(Signed):
+    """The corrected text of a message."""
+
+    text: str = Field(max_length=RAW_MAX_BYTES, description="the whole message, as its publisher should have sent it")
 
 
 class ListedUnreadable(Answer):
@@ -55,27 +72,34 @@ class ListedUnreadable(Answer):
 
     id: int
     topic: str
-    msg_no: str
+    msg_no: str = Field(description="its number; a digest, where it has none or none that could be kept")
     reason: str = Field(description="why it could not be read")
     raw_bytes: int = Field(description="how long it was")
     created_at: AwareDatetime
     published_at: AwareDatetime | None
+    mended_at: AwareDatetime | None = Field(description="when a corrected text of it was taken into the log")
+    mended_by: str | None
+    mended_as: int | None = Field(description="the message of the log that the corrected text became")
 
 
 class ShownUnreadable(ListedUnreadable):
-    """A message that could not be read, with its first megabyte."""
+    """A message that could not be read, with the first megabyte of its text."""
 
-    text: str | None = Field(description="as text, where it is UTF-8")
-    raw: str = Field(description="as it came, in base64")
+    kept_bytes: int = Field(description=f"how much of it is kept: all, up to {RAW_MAX_BYTES:,} bytes")
+    truncated: bool = Field(description="whether `text` and `raw` end before the message does")
+    text: str | None = Field(description="its first megabyte as text, where it is UTF-8")
+    raw: str = Field(description="its first megabyte as it came, in base64; GET …/raw answers all that is kept")
 
 
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_quarantine(call: Call, query: Wanted) -> Page[ListedUnreadable]:
     """List messages that could not be read, the newest first."""
     place = (QuarantinedMessage.created_at, QuarantinedMessage.id)
+    mended = col(QuarantinedMessage.mended_as)
     statement = (
         select(QuarantinedMessage)
         .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
+        .where(mended.is_not(None) if query.mended else mended.is_(None))
         .order_by(*(col(each).desc() for each in place))
         .limit(query.limit + 1)
     )
@@ -100,24 +124,79 @@ async def discard(call: Call, body: Discard) -> Discarded:
 
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_quarantined(call: Call, path: QuarantinePath) -> ShownUnreadable:
-    """Show a message that could not be read; publish it again once it is mended."""
+    """Show a message that could not be read; mend it, or publish it again once it is mended."""
+    row, kept_bytes, raw = await _kept(call, path.quarantine_id, SHOWN_MAX_BYTES)
+    truncated = len(raw) < row.raw_bytes
+    return ShownUnreadable(
+        **_listed(row).model_dump(),
+        kept_bytes=kept_bytes,
+        truncated=truncated,
+        text=_text(raw, is_whole=not truncated),
+        raw=base64.b64encode(raw).decode(),
+    )
+
+
+@routes.get(
+    "/v1/addresses/quarantine/{quarantine_id}/raw",
+    access=Access.ADMIN,
+    media_type=OCTETS,
+    problems={"not_found": Missing},
+)
+async def read_raw(call: Call, path: QuarantinePath) -> web.Response:
+    """Answer a message that could not be read byte by byte as it came, as far as it is kept."""
+    _, _, raw = await _kept(call, path.quarantine_id, RAW_MAX_BYTES)
+    # Whoever published it must not have a browser of an operator run it.
+    headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
+    return web.Response(body=raw, content_type=OCTETS, headers=headers)
+
+
+@routes.post(
+    "/v1/addresses/quarantine/{quarantine_id}/mend",
+    access=Access.ADMIN,
+    body_max_bytes=MENDED_MAX_BYTES,
+    problems={
+        "not_found": Missing,
+        "already_mended": Conflict,
+        "event_known": Conflict,
+        "message_unreadable": Invalid,
+    },
+)
+async def mend(call: Call, path: QuarantinePath, body: Mended) -> ShownMessage:
+    """Take a corrected text into the log, as a new message of the same topic.
+
+    It is read as everything that is published: what cannot be read either is refused with the reason, and nothing
+    changes. A message is mended once. It stays in quarantine as mended, with who did it and which message it became,
+    and that message's actions tell where it came from.
+    """
+    box = Inbox(call.services.database, call.services.settings.addresses.message_max_bytes)
+    wanted = Mending(path.quarantine_id, body.text, By(body.who, body.reason))
+    log_id = await mending.mend(call.services.database, box, wanted)
+    call.request.app[WAKER].wake()
+    return await messages.shown(call, log_id)
+
+
+async def _kept(call: Call, quarantine_id: int, most: int) -> tuple[QuarantinedMessage, int, bytes]:
+    """A message, how much of it is kept, and the first bytes of that."""
+    raw = col(QuarantinedMessage.raw)
+    statement = (
+        select(QuarantinedMessage, func.octet_length(raw), func.substr(raw, 1, most))
+        .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
+        .where(QuarantinedMessage.id == quarantine_id)
+    )
     async with call.services.database.session() as session:
-        row = await session.get(QuarantinedMessage, path.quarantine_id)
-    if row is None:
-        raise Missing(
-            "not_found",
-            f"There is no message {path.quarantine_id} in quarantine.",
-            "GET /v1/addresses/quarantine lists those that there are.",
-        )
-    return ShownUnreadable(**_listed(row).model_dump(), text=_text(row.raw), raw=base64.b64encode(row.raw).decode())
+        found = (await session.exec(statement)).one_or_none()
+    if found is None:
+        raise mending.not_in_quarantine(quarantine_id)
+    return found
 
 
 def _listed(row: QuarantinedMessage) -> ListedUnreadable:
     return ListedUnreadable.model_validate(row, from_attributes=True)
 
 
-def _text(raw: bytes) -> str | None:
+def _text(raw: bytes, *, is_whole: bool) -> str | None:
+    """The text of some bytes; a character that a cut has halved is left out."""
     try:
-        return raw.decode()
+        return codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)
     except UnicodeDecodeError:
         return None

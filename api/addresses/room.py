@@ -8,11 +8,13 @@ from contextlib import suppress
 
 from aiohttp import web
 
+from activities.addresses import configuration
 from activities.addresses.waking import Waker
 from api.addresses import watching
 from api.addresses.pushed import PUSHED, Pushed
-from api.routes import Routes
+from api.routes import Call, Routes
 from infra.services import Services
+from infra.settings import AddressSettings
 
 WAKER = web.AppKey("waker", Waker)
 
@@ -22,7 +24,7 @@ def _attach(app: web.Application, services: Services) -> None:
     app[PUSHED] = Pushed(services, waker)
 
     async def serving(_: web.Application) -> AsyncIterator[None]:
-        figures = asyncio.create_task(watching.show(services.database, services.settings.addresses.retries))
+        figures = asyncio.create_task(watching.show(services.database, services.settings.addresses))
         yield
         figures.cancel()
         with suppress(asyncio.CancelledError):
@@ -30,6 +32,11 @@ def _attach(app: web.Application, services: Services) -> None:
         await waker.close()
 
     app.cleanup_ctx.append(serving)
+
+
+async def in_force(call: Call) -> AddressSettings:
+    """The settings of this moment: what operators set, over what the environment says."""
+    return await configuration.in_force(call.services.database, call.services.settings.addresses)
 
 
 routes = Routes("addresses", "Changes of addresses are applied once, in order, in every module.", attach=_attach)

@@ -12,7 +12,7 @@ from activities.addresses.steering import RETRIED_MAX, By
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.messages import MessagePath
-from api.addresses.room import WAKER, routes
+from api.addresses.room import WAKER, in_force, routes
 from api.models import Answer, Request
 from api.moments import BodyMoment, Moment
 from api.routes import Access, Call
@@ -110,22 +110,34 @@ async def retry(call: Call, path: MessagePath, body: Signed) -> ShownMessage:
     done = await steering.retry(call.services.database, path.message_id, By(body.who, body.reason))
     message = await messages.shown(call, path.message_id)
     if not done:
-        if message.state is State.WAITING:
-            raise Conflict(
-                "message_not_failed",
-                f"Message {message.id} has not been tried yet.",
-                "The next cycle takes it by itself; if none runs, see GET /v1/addresses/cycle.",
-            )
-        raise _not_free(message)
+        raise _not_retried(message)
     call.request.app[WAKER].wake()
     return message
+
+
+@routes.post(
+    "/v1/addresses/messages/{message_id}/retry-chain",
+    access=Access.ADMIN,
+    problems={**_PROBLEMS, "message_not_failed": Conflict},
+)
+async def retry_chain(call: Call, path: MessagePath, body: Signed) -> Retried:
+    """Have a failed message tried again, and all failed ones that its addresses link to it.
+
+    Linked are two messages that name a common UPRN, and whatever is linked to either. They are tried in the order in
+    which they were received, so that none overtakes an earlier one.
+    """
+    outcome = await steering.retry_chain(call.services.database, path.message_id, By(body.who, body.reason))
+    if not outcome.changed:
+        raise _not_retried(await messages.shown(call, path.message_id))
+    call.request.app[WAKER].wake()
+    return Retried(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
 
 
 @routes.post("/v1/addresses/messages/retry", access=Access.ADMIN)
 async def retry_many(call: Call, body: Many) -> Retried:
     """Have all failed messages that match tried again, and say how many that are."""
     by = By(body.who, body.reason)
-    outcome = await steering.retry_many(call.services.database, _filter(call, body), body.limit, by)
+    outcome = await steering.retry_many(call.services.database, await _filter(call, body), body.limit, by)
     if outcome.changed:
         call.request.app[WAKER].wake()
     return Retried(retried=outcome.changed, busy=outcome.busy, left=outcome.left)
@@ -139,7 +151,7 @@ async def skip_many(call: Call, body: Many) -> Skipped:
     of these by itself, with `though_touched`.
     """
     by = By(body.who, body.reason)
-    outcome = await steering.skip_many(call.services.database, _filter(call, body), body.limit, by)
+    outcome = await steering.skip_many(call.services.database, await _filter(call, body), body.limit, by)
     if outcome.changed:
         # What queued behind them may go on.
         call.request.app[WAKER].wake()
@@ -149,7 +161,7 @@ async def skip_many(call: Call, body: Many) -> Skipped:
 @routes.get("/v1/addresses/messages/failed", access=Access.ADMIN)
 async def count_failed(call: Call, query: Asked) -> Counted:
     """Count the failed messages that match: so many would be tried again, or skipped."""
-    found = await steering.count_failed(call.services.database, _filter(call, query))
+    found = await steering.count_failed(call.services.database, await _filter(call, query))
     return Counted(messages=found.free, touched=found.touched, busy=found.busy)
 
 
@@ -173,8 +185,18 @@ async def skip(call: Call, path: MessagePath, body: Skip) -> ShownMessage:
     return message
 
 
-def _filter(call: Call, chosen: Chosen) -> Filter:
-    return chosen.filter(call.services.settings.addresses.retries)
+def _not_retried(message: ShownMessage) -> Conflict:
+    if message.state is State.WAITING:
+        return Conflict(
+            "message_not_failed",
+            f"Message {message.id} has not been tried yet.",
+            "The next cycle takes it by itself; if none runs, see GET /v1/addresses/cycle.",
+        )
+    return _not_free(message)
+
+
+async def _filter(call: Call, chosen: Chosen) -> Filter:
+    return chosen.filter((await in_force(call)).retries)
 
 
 def _not_skipped(message: ShownMessage) -> Conflict:

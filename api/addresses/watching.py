@@ -7,12 +7,13 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from activities.addresses import counting
+from activities.addresses import configuration, counting
 from activities.addresses.counting import Counts
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import log
 from infra.database import Database
+from infra.settings import AddressSettings
 
 LOOK_SECONDS: Final = 15.0
 
@@ -27,10 +28,11 @@ FAILED_IN: Final = Gauge(
 _log = log.get(__name__)
 
 
-async def show(database: Database, retries: int) -> None:
+async def show(database: Database, defaults: AddressSettings) -> None:
     """Show for ever how many messages are not done, and how old they are."""
     while True:
         try:
+            retries = (await configuration.in_force(database, defaults)).retries
             tell(await counting.count(database, retries))
         except Exception as error:  # noqa: BLE001 (an outage ends no figures: the next look may succeed)
             _log.warning("address_figures_not_read", error=repr(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -23,6 +23,8 @@ from domain.downloads.request import FileType
 
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 
+PAGING = frozenset({"page", "page_size"})
+"""Parameters of each request for a page; twice in one request, each source would heed another one of them."""
 SOURCES = ("source_url", "data", "headers")
 
 
@@ -148,6 +150,9 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
             found = "neither" if table.data is None else "both"
             place = f"table {index + 1}" if len(tables) > 1 else "it"
             yield FieldProblem(path="", message=f"{place} has {found} of source_url and data; send one of them.")
+        if ours := sorted(PAGING & set(_parameters(table.source_url))):
+            message = f"its query has {' and '.join(ours)}, which Haulage adds to each request; leave that out."
+            yield FieldProblem(path=table.paths["source_url"], message=message)
         if isinstance(table.data, dict) and body.type is not FileType.EXCEL:
             message = "an object of row lists belongs to row heads, which only Excel has; send an array of rows."
             yield FieldProblem(path=table.paths["data"], message=message)
@@ -163,6 +168,12 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
     if len(tables) > 1 and body.type is not FileType.EXCEL:
         message = f"a {body.type} file holds one table, and {len(tables)} are asked for; send excel, or ask for each."
         yield FieldProblem(path="type", message=message)
+
+
+def _parameters(url: str | None) -> Iterable[str]:
+    with suppress(ValueError):
+        return URL(url or "").query.keys()
+    return ()
 
 
 def _origin(url: str) -> str:

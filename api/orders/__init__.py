@@ -1,7 +1,30 @@
 """Orders at the door: platforms and their configuration, slices and marks, and the orders themselves."""
 
 # Each module declares its routes when it is imported.
-from api.orders import browsing, configuring, platforms, reports, schedules, slices, source, timeline
+from api.orders import (
+    backfills,
+    browsing,
+    configuring,
+    platforms,
+    reports,
+    schedules,
+    slices,
+    source,
+    steering,
+    timeline,
+)
 from api.orders.room import routes
 
-__all__ = ["browsing", "configuring", "platforms", "reports", "routes", "schedules", "slices", "source", "timeline"]
+__all__ = [
+    "backfills",
+    "browsing",
+    "configuring",
+    "platforms",
+    "reports",
+    "routes",
+    "schedules",
+    "slices",
+    "source",
+    "steering",
+    "timeline",
+]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from pydantic import Field, JsonValue
@@ -23,6 +24,7 @@ from infra.tables.orders import OrderPlatform, OrderSetting
 
 # Two changes at a time, one of each level, could be right alone and wrong together.
 _ONE_AT_A_TIME: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
+_PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
 
 class Value(Answer):
@@ -56,21 +58,34 @@ async def show_config(call: Call, path: PlatformPath) -> Config:
         return _shown(here, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
 
 
-@routes.put(
-    "/v1/platforms/{platform}/config",
-    access=Access.ADMIN,
-    problems={"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict},
-)
-async def change_config(call: Call, path: PlatformPath, body: Options) -> Config:
-    """Set what one level says, whole: what you leave out comes from the level above.
+@routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
+async def set_config(call: Call, path: PlatformPath, body: Options) -> Config:
+    """Set what one level says, whole: what you leave out comes from the level above. `PATCH` changes single values.
 
     It is checked against what each platform allows and is in force for the next slice, on every worker.
     """
+    return await _changed(call, path, lambda _: body)
+
+
+@routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
+async def change_config(call: Call, path: PlatformPath, body: Options) -> Config:
+    """Change some of what one level says: what you leave out stays, and null takes a value from the level above.
+
+    It is checked against what each platform allows and is in force for the next slice, on every worker.
+    """
+    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    return await _changed(call, path, lambda before: before.model_copy(update=changes))
+
+
+async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], Options]) -> Config:
     async with call.services.database.session() as session:
         await session.execute(_ONE_AT_A_TIME)
         rows = await _concerned(session, path.platform)
         levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
-        level = await _entered(session, path.platform, body, levels.get(path.platform, UNSET))
+        before = levels.get(path.platform, UNSET)
+        options = change(before.options)
+        _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
+        level = await _entered(session, path.platform, options, before)
         levels[path.platform] = level
         standings = [
             configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(row.platform, UNSET)) for row in rows
@@ -79,7 +94,7 @@ async def change_config(call: Call, path: PlatformPath, body: Options) -> Config
             here.check()
         if path.platform == DEFAULT:
             return _shared(level)
-        _check_kept(rows[0], body)
+        _check_kept(rows[0], options, before.options)
         return _shown(standings[0], levels.get(DEFAULT, UNSET), level)
 
 
@@ -104,17 +119,29 @@ async def _entered(session: Session, platform: str, options: Options, before: Ve
     return Version(row.version or 0, options)
 
 
-def _check_kept(row: OrderPlatform, options: Options) -> None:
+def _check_kept(row: OrderPlatform, options: Options, before: Options) -> None:
     """A platform that has begun keeps its beginning: earlier orders would be a hole that no mark shows."""
-    if row.starts_at is None or options.starttime is None:
+    starttime = options.starttime
+    if row.starts_at is None or starttime in (None, before.starttime):
         return
-    if config.begins_at(options.starttime, row.starts_at) != row.starts_at and "last" not in options.starttime:
+    if config.is_relative(starttime) or config.begins_at(starttime, row.starts_at) != row.starts_at:
         raise Conflict(
             "starttime_kept",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
-            f"starttime {options.starttime} would change it.",
-            "Leave starttime out. For earlier orders, set up the same account under another number.",
+            f"starttime {starttime} would change it.",
+            "Leave starttime as it is. For earlier orders, set up the same account under another number.",
             field="starttime",
+        )
+
+
+def _check_credentials(folder: Path, name: str | None) -> None:
+    """Where this process can see the credentials, they are there; elsewhere only workers can."""
+    if name is not None and folder.is_dir() and not (folder / f"{name}.json").is_file():
+        raise Invalid(
+            "config_invalid",
+            f"There are no credentials {name!r}: HAULAGE_ORDERS__CREDENTIALS_FOLDER has no file {name}.json.",
+            "Put the file there first, for the API and the workers, or name one that is there.",
+            field="credentials",
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from typing import Any
 
 from pydantic import Field, JsonValue, ValidationError, field_validator
 from sqlmodel import col, func, select, tuple_
@@ -18,11 +19,12 @@ from api import paging
 from api.models import Request
 from api.orders import answers
 from api.orders.answers import ListedPlatform, ShownPlatform, SliceState
+from api.orders.backfills import newest_backfill
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
-from domain.faults import Conflict, Invalid, Missing
-from domain.orders import marks, places, platforms, windows
+from domain.faults import Conflict, FaultRecord, Invalid, Missing
+from domain.orders import lateness, marks, places, platforms, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
 from infra.database import Session
@@ -75,7 +77,7 @@ async def browse_platforms(call: Call, query: PlatformsWanted) -> Page[ListedPla
         statement = statement.where(tuple_(OrderPlatform.created_at, OrderPlatform.platform) < query.after)
     async with call.services.database.session() as session:
         rows = (await session.exec(statement)).all()
-        counts = await _unfinished_counts(session, [row.platform for row in rows])
+        counts = await _counts(session, [row.platform for row in rows])
     return paging.page(
         rows,
         query.limit,
@@ -132,8 +134,9 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         row, now = here.row, await ledger.database_now(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
         known = marks.holes(found, await _unfinished(session, row.platform)) if (found := ledger.marks_of(row)) else []
-        counts = await _unfinished_counts(session, [row.platform])
-        missed = await _missed(session, row.platform)
+        counts = await _counts(session, [row.platform])
+        missed, late = await _missed(session, row.platform, now)
+        backfill = await newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
@@ -141,20 +144,28 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
     return ShownPlatform(
         **answers.known(row, counts.get(row.platform, {})),
         platform_now=platform_now,
+        zone_minutes=here.capability.zone_minutes,
         skew_seconds=row.skew_seconds,
+        clock_fault=_fault(row.clock_fault),
+        credentials_fault=_fault(row.credentials_fault),
         lag_seconds=lag,
         holes=known[:HOLES_SHOWN],
         next_slices=_next(here),
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),
         settle_lag=here.settings.settle_lag,
-        proposed_settle_lag=row.proposed_settle_lag,
+        proposed_settle_lag=lateness.proposal(here.settings.settle_lag, late),
         missed=missed,
+        backfill=backfill,
         paused=schedule.paused,
         note=schedule.note,
         next_runs=schedule.next_runs,
         workflow_id=schedule.newest,
     )
+
+
+def _fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
+    return None if noted is None else FaultRecord.model_validate(noted)
 
 
 def _read(capability: Mapping[str, JsonValue]) -> Capability:
@@ -178,13 +189,16 @@ def _check(call: Call, platform: str, body: Setup) -> None:
             f"There is no built-in kind {body.kind!r}; there are {kinds}.",
             "Choose one of them, or send a `capability`.",
         )
-    if body.capability is not None and (kind := _read(body.capability).kind) != body.kind:
+    record = platforms.KNOWN[body.kind] if body.capability is None else _read(body.capability)
+    if record.kind != body.kind:
         raise Invalid(
             "platform_invalid",
-            f"The kind is {body.kind!r}, its capability is that of {kind!r}.",
+            f"The kind is {body.kind!r}, its capability is that of {record.kind!r}.",
             "Give both the same name.",
         )
     call.services.http.check(body.base_url)
+    if record.access.renewal is not None and not record.access.renewal.url.startswith("/"):
+        call.services.http.check(record.access.renewal.url)
     if body.notify_url is not None:
         call.services.http.check(body.notify_url)
 
@@ -209,24 +223,35 @@ async def _unfinished(session: Session, platform: str) -> list[windows.Window]:
     return [ledger.window_of(row) for row in await session.exec(statement)]
 
 
-async def _unfinished_counts(session: Session, numbers: Sequence[str]) -> dict[str, dict[SliceState, int]]:
-    """How many slices of each platform have failed, and how many are open."""
+async def _counts(session: Session, numbers: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How many slices of each platform have failed, how many are open, and how many were reported to be stale."""
     has_failed = col(OrderSlice.failed_at).is_not(None)
     statement = (
         select(OrderSlice.platform, has_failed, func.count())
         .where(col(OrderSlice.platform).in_(numbers), ledger.unfinished())
         .group_by(col(OrderSlice.platform), has_failed)
     )
-    counts: dict[str, dict[SliceState, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for number, failed, count in await session.exec(statement):
         counts.setdefault(number, {})[SliceState.FAILED if failed else SliceState.OPEN] = count
+    told = (
+        select(OrderSlice.platform, func.count())
+        .where(col(OrderSlice.platform).in_(numbers), col(OrderSlice.stale_told_at).is_not(None))
+        .group_by(col(OrderSlice.platform))
+    )
+    for number, count in await session.exec(told):
+        counts.setdefault(number, {})[answers.STALE] = count
     return counts
 
 
-async def _missed(session: Session, platform: str) -> int:
-    """How many orders only a sweep found."""
-    statement = select(func.coalesce(func.sum(OrderSlice.missed), 0)).where(OrderSlice.platform == platform)
-    return (await session.exec(statement)).one() or 0
+async def _missed(session: Session, platform: str, now: datetime) -> tuple[int, float | None]:
+    """How many orders only a sweep found, and how late they were of late."""
+    is_recent = col(OrderSlice.swept_at) > now - lateness.REMEMBERED
+    statement = select(
+        func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
+    ).where(OrderSlice.platform == platform)
+    missed, late = (await session.exec(statement)).one()
+    return missed or 0, late
 
 
 def _next(here: Standing) -> list[windows.Window]:

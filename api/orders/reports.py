@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from http import HTTPStatus
 from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from activities.orders import configuration
+from activities.orders import configuration, ledger
 from activities.orders.reporting import CONTENT_TYPE
 from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
-from domain.orders import places
+from domain.orders import days, places
 from domain.orders.steps import Report, ReportOrder
+from domain.orders.windows import Window
 from infra.objects import ObjectMissing
 from infra.tables.orders import OrderPlatform
 from workflows.orders import OrderReport
-from workflows.orders.cycle import attributes
+from workflows.orders.attributes import attributes
 
 LINK_SECONDS: Final = 900
 DAYS_MAX: Final = 1_000
@@ -30,7 +31,7 @@ Day = Annotated[date, Field(ge=date(1970, 1, 1), le=date(2199, 12, 31))]
 
 
 class Wanted(Request):
-    """Which day, in UTC."""
+    """Which day, by the platform's own zone."""
 
     day: Day
 
@@ -63,7 +64,12 @@ class ShownReport(Answer):
     day: date
     made_at: AwareDatetime
     complete_to: AwareDatetime | None = Field(description="up to when every order was in, when it was made")
-    told: int = Field(description="orders that the platform tells for the day")
+    window: Window = Field(
+        description="the part of the day that was compared; what lies outside, before the platform's beginning or past "
+        "`complete_to`, is not called missing"
+    )
+    zone_minutes: int = Field(description="how far the platform's zone is before UTC: the day is that of this zone")
+    told: int = Field(description="orders that the platform tells for this part of the day")
     stored: int = Field(description="orders that we have for it")
     missing: int = Field(description="told, and not here at all or only older")
     only_here: int = Field(description="here and not told any more: modified again meanwhile, or deleted there")
@@ -77,20 +83,25 @@ class ShownReport(Answer):
     problems={"not_found": Missing, "day_invalid": Invalid},
 )
 async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
-    """Compare a day with the platform: counts by hour, and the ids that differ.
+    """Compare a day that is over with the platform: counts by hour, and the ids that differ.
 
-    The same day again makes it anew, unless it is being made.
+    The day is that of the platform's own zone, and what is not complete of it is left out. The same day again makes the
+    comparison anew, unless it is being made.
     """
-    if datetime(body.day.year, body.day.month, body.day.day, tzinfo=UTC) > datetime.now(UTC) + timedelta(days=1):
-        raise Invalid("day_invalid", f"{body.day} has not begun yet.", "Choose a day that is over.")
     async with call.services.database.session() as session:
-        row = await session.get(OrderPlatform, path.platform)
-        if row is None:
-            raise configuration.unknown(path.platform)
+        here = await configuration.standing(session, path.platform)
+    row, zone_minutes = here.row, here.capability.zone_minutes
+    window = days.comparable(body.day, zone_minutes, ledger.marks_of(row), here.now)
     workflow_id = places.report_id(path.platform, body.day.isoformat())
     await call.services.engine.start_workflow(
         OrderReport.run,
-        ReportOrder(platform=path.platform, day=body.day),
+        ReportOrder(
+            platform=path.platform,
+            day=body.day,
+            window=window,
+            zone_minutes=zone_minutes,
+            complete_to=row.complete_to,
+        ),
         id=workflow_id,
         task_queue=places.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

@@ -1,46 +1,25 @@
-"""Schedules: pause a platform, resume it, let it claim at once, read a time again."""
+"""Schedules: pause a platform, resume it, let it claim at once."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Final, Self
 
-from pydantic import AwareDatetime, Field, model_validator
-from temporalio.client import ScheduleBackfill, ScheduleHandle, ScheduleOverlapPolicy
+from pydantic import AwareDatetime, Field
+from temporalio.client import ScheduleHandle
 
 from activities.orders import configuration
 from api.models import Answer, Request
-from api.moments import BodyMoment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
-from domain.faults import Invalid, Missing
+from domain.faults import Conflict, Missing
 from infra.tables.orders import OrderPlatform
 from workflows.orders import schedules
-
-BACKFILL_MAX: Final = timedelta(hours=12)
 
 
 class Pause(Request):
     """Why a platform is paused."""
 
     note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI")
-
-
-class Times(Request):
-    """A time to read again."""
-
-    start: BodyMoment
-    end: BodyMoment
-
-    @model_validator(mode="after")
-    def _sensible(self) -> Self:
-        if not timedelta(0) < self.end - self.start <= BACKFILL_MAX:
-            raise ValueError(
-                f"start {self.start.isoformat()} and end {self.end.isoformat()} are {self.end - self.start} apart; "
-                f"the end must be later, by at most {BACKFILL_MAX.total_seconds() / 3600:.0f} hours."
-            )
-        return self
 
 
 class ScheduleAnswer(Answer):
@@ -54,7 +33,10 @@ class ScheduleAnswer(Answer):
 
 @routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, problems={"not_found": Missing})
 async def pause(call: Call, path: PlatformPath, body: Pause) -> ScheduleAnswer:
-    """Pause a platform: nothing new is claimed; slices that are claimed are read to their end."""
+    """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
+
+    The same as pausing its schedule in the Temporal Web UI.
+    """
     handle = await _handle(call, path)
     await handle.pause(note=body.note or "paused through the API")
     return await _standing(path, handle)
@@ -72,40 +54,16 @@ async def resume(call: Call, path: PlatformPath) -> ScheduleAnswer:
     "/v1/platforms/{platform}/trigger",
     access=Access.ADMIN,
     status=HTTPStatus.ACCEPTED,
-    problems={"not_found": Missing},
+    problems={"not_found": Missing, "platform_paused": Conflict},
 )
 async def trigger(call: Call, path: PlatformPath) -> ScheduleAnswer:
     """Let a platform claim what has settled now, unless a run is under way, which does so anyway."""
     handle = await _handle(call, path)
+    standing = await _standing(path, handle)
+    if standing.paused:
+        raise Conflict("platform_paused", f"Platform {path.platform} is paused and claims nothing.", "Resume it.")
     await handle.trigger()
-    return await _standing(path, handle)
-
-
-@routes.post(
-    "/v1/platforms/{platform}/backfill",
-    access=Access.ADMIN,
-    status=HTTPStatus.ACCEPTED,
-    problems={"not_found": Missing, "window_invalid": Invalid},
-)
-async def backfill(call: Call, path: PlatformPath, body: Times) -> ScheduleAnswer:
-    """Read the complete slices of a time again; no mark moves.
-
-    The same as a backfill of the schedule in the Temporal Web UI.
-    """
-    handle = await _handle(call, path)
-    # The engine takes the start out, and runs only on the minutes of the schedule: a shorter time has none.
-    every = timedelta(seconds=schedules.CYCLE_SECONDS)
-    start, end = _on_the_grid(body.start, every), body.end
-    await handle.backfill(
-        ScheduleBackfill(start_at=start - timedelta(seconds=1), end_at=end, overlap=ScheduleOverlapPolicy.ALLOW_ALL)
-    )
-    return await _standing(path, handle)
-
-
-def _on_the_grid(moment: datetime, every: timedelta) -> datetime:
-    """The last run of the schedule at or before a moment."""
-    seconds = every.total_seconds()
-    return moment - timedelta(seconds=moment.timestamp() % seconds)
+    return standing
 
 
 async def _handle(call: Call, path: PlatformPath) -> ScheduleHandle:

@@ -1,74 +1,61 @@
-"""Slices: the ledger, and what to do about those that failed: read again, split, or skip with a reason."""
+"""Slices: the ledger of what is claimed, and what became of it."""
 
 from __future__ import annotations
 
 import re
-import time
-from datetime import UTC, datetime
-from http import HTTPStatus
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, select, tuple_
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.orders import configuration, ledger
 from api import paging
-from api.models import Request
 from api.moments import Moment
 from api.orders import answers
-from api.orders.answers import ShownSlice, SliceState
+from api.orders.answers import RereadState, ShownSlice, SliceState
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
-from domain.faults import Conflict, Invalid, Missing
-from domain.orders import places
-from domain.orders.marks import Track
-from domain.orders.steps import Job, Purpose, SliceOrder
+from domain.faults import Invalid, Missing
+from domain.orders import windows
 from domain.orders.windows import Window
 from infra.database import Session
-from infra.tables.orders import OrderPlatform, OrderSlice
-from workflows.orders import OrderSlice as OrderSliceWorkflow
-from workflows.orders import schedules
-from workflows.orders.cycle import attributes
+from infra.tables.orders import OrderSlice
 
-_STAMP = "%Y%m%dT%H%M%SZ"
-_SLICE = r"^\d{8}T\d{6}Z:\d{8}T\d{6}Z$"
-_PROBLEMS = {"not_found": Missing, "slice_not_failed": Conflict}
+
+def _named(name: object) -> object:
+    if isinstance(name, str):
+        windows.named(name)
+    return name
+
+
+SliceName = Annotated[
+    str,
+    Field(pattern=r"^\d{8}T\d{6}Z:\d{8}T\d{6}Z$", examples=["20261120T100000Z:20261120T101000Z"]),
+    BeforeValidator(_named),
+]
 
 
 class SlicePath(PlatformPath):
     """Names one slice, as the ledger and workflow ids do."""
 
-    slice: str = Field(pattern=_SLICE, examples=["20261120T100000Z:20261120T101000Z"])
+    slice: SliceName
 
     @property
     def window(self) -> Window:
-        """What it names.
-
-        Raises:
-            Missing: No slice can have this name.
-        """
-        try:
-            start, end = (datetime.strptime(each, _STAMP).replace(tzinfo=UTC) for each in self.slice.split(":"))
-            return Window(start=start, end=end)
-        except ValueError:
-            raise _no_slice(self) from None
+        """What it names."""
+        return windows.named(self.slice)
 
 
 class Wanted(PageQuery):
     """Which slices to list."""
 
     state: SliceState | None = None
+    reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
+    stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     start: Moment | None = Field(default=None, description="only slices that end after this")
     end: Moment | None = Field(default=None, description="only slices that begin before this")
-
-
-class Skip(Request):
-    """Why a slice is skipped."""
-
-    reason: str = Field(min_length=3, max_length=500, description="kept in the ledger")
 
 
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -82,6 +69,10 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[S
     )
     if query.state is not None:
         statement = statement.where(_is_in(query.state))
+    if query.reread is not None:
+        statement = statement.where(_is_reread(query.reread))
+    if query.stale is not None:
+        statement = statement.where(col(OrderSlice.stale_told_at).is_not(None))
     if query.start is not None:
         statement = statement.where(col(OrderSlice.end_at) > query.start)
     if query.end is not None:
@@ -100,99 +91,27 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[S
 async def read_slice(call: Call, path: SlicePath) -> ShownSlice:
     """Show a slice as the ledger has it."""
     async with call.services.database.session() as session:
-        return answers.shown_slice(await _found(session, path))
+        return answers.shown_slice(await find(session, path))
 
 
-@routes.post(
-    "/v1/platforms/{platform}/slices/{slice}/redo",
-    access=Access.ADMIN,
-    status=HTTPStatus.ACCEPTED,
-    problems={"not_found": Missing, "slice_not_ended": Conflict},
-)
-async def redo(call: Call, path: SlicePath) -> ShownSlice:
-    """Read a slice again: one that failed is completed by it, one that is complete stays so."""
-    async with call.services.database.session() as session:
-        row = await _found(session, path)
-        platform = await session.get_one(OrderPlatform, path.platform)
-        shown = answers.shown_slice(row)
-    if shown.state not in (SliceState.FAILED, SliceState.DONE):
-        raise Conflict(
-            "slice_not_ended",
-            f"This slice is {shown.state}; what failed or is done can be read again.",
-            "An open slice is read by itself; the halves of a split one are slices of their own.",
-        )
-    suffix = f"redo-{int(time.time())}"
-    job = Job(window=shown.window, track=Track.LIVE, purpose=Purpose.AGAIN, suffix=suffix)
-    try:
-        await call.services.engine.start_workflow(
-            OrderSliceWorkflow.run,
-            SliceOrder(platform=path.platform, project_id=platform.project_id, job=job),
-            id=places.slice_id(path.platform, job.window, suffix),
-            task_queue=places.QUEUE,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(platform.project_id, "running"),
-            static_summary=f"redo {job.window}",
-        )
-    except WorkflowAlreadyStartedError:
-        return shown
-    return shown
+async def find(session: Session, path: SlicePath) -> OrderSlice:
+    """A slice's row, locked.
 
-
-@routes.post("/v1/platforms/{platform}/slices/{slice}/split", access=Access.ADMIN, problems=_PROBLEMS)
-async def split(call: Call, path: SlicePath) -> ShownSlice:
-    """Replace a failed slice by its halves, which are read at once."""
-    async with call.services.database.session() as session:
-        platform = await session.get(OrderPlatform, path.platform, with_for_update=True)
-        row = await _failed(session, path)
-        halves = path.window.halves()
-        if halves is None:
-            raise Conflict("slice_not_failed", "A slice of one second cannot be split.", "Redo or skip it.")
-        await ledger.split(session, row, halves)
-        shown = answers.shown_slice(row)
-    if platform is not None:
-        schedule = await schedules.find_platform(call.services.engine, path.platform, platform.project_id)
-        await schedule.trigger()
-    return shown
-
-
-@routes.post("/v1/platforms/{platform}/slices/{slice}/skip", access=Access.ADMIN, problems=_PROBLEMS)
-async def skip(call: Call, path: SlicePath, body: Skip) -> ShownSlice:
-    """Give a failed slice up: its orders may be missing, and `complete_to` may pass it."""
-    async with call.services.database.session() as session:
-        platform = await session.get(OrderPlatform, path.platform, with_for_update=True)
-        row = await _failed(session, path)
-        row.skipped_at, row.reason = await ledger.database_now(session), body.reason
-        session.add(row)
-        if platform is not None:
-            await ledger.complete(session, platform)
-        return answers.shown_slice(row)
-
-
-async def _found(session: Session, path: SlicePath) -> OrderSlice:
+    Raises:
+        Missing: There is none of this name.
+    """
     row = await ledger.find(session, path.platform, path.window, lock=True)
     if row is None:
-        raise _no_slice(path)
+        raise unknown(path.platform, path.slice)
     return row
 
 
-async def _failed(session: Session, path: SlicePath) -> OrderSlice:
-    row = await _found(session, path)
-    state = answers.shown_slice(row).state
-    if state is not SliceState.FAILED:
-        raise Conflict(
-            "slice_not_failed",
-            f"This slice is {state}; only one in the failed set can be split or skipped.",
-            "GET …/slices?state=failed lists them.",
-        )
-    return row
-
-
-def _no_slice(path: SlicePath) -> Missing:
+def unknown(platform: str, name: str) -> Missing:
+    """What is told of an id that names no slice of the platform."""
     return Missing(
         "not_found",
-        f"Platform {path.platform} has no slice {path.slice}.",
-        f"GET /v1/platforms/{path.platform}/slices lists those that there are.",
+        f"Platform {platform} has no slice {name}.",
+        f"GET /v1/platforms/{platform}/slices lists those that there are; one that was split has halves instead.",
     )
 
 
@@ -208,3 +127,14 @@ def _is_in(state: SliceState) -> ColumnElement[bool]:
             return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_not(None))
         case SliceState.OPEN:
             return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_(None))
+
+
+def _is_reread(state: RereadState) -> ColumnElement[bool]:
+    since, ended, fault = col(OrderSlice.reread_since), col(OrderSlice.reread_at), col(OrderSlice.reread_fault)
+    match state:
+        case RereadState.RUNNING:
+            return since.is_not(None)
+        case RereadState.SUCCEEDED:
+            return and_(since.is_(None), ended.is_not(None), fault.is_(None))
+        case RereadState.FAILED:
+            return and_(since.is_(None), ended.is_not(None), fault.is_not(None))

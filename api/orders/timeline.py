@@ -8,11 +8,12 @@ from typing import Final, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from activities.orders import configuration, ledger
+from api import moments
 from api.models import Answer, Request
 from api.moments import Moment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
-from domain.faults import Missing
+from domain.faults import Invalid, Missing
 from infra.tables.orders import OrderPlatform
 
 UNBEGUN_SHOWN: Final = timedelta(hours=1)
@@ -49,8 +50,8 @@ class TimelineWanted(Request):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        if self.start is not None and self.end is not None and self.start >= self.end:
-            raise ValueError(f"start {self.start.isoformat()} must be before end {self.end.isoformat()}.")
+        if self.start is not None and self.end is not None:
+            moments.require_order(self.start, self.end)
         return self
 
 
@@ -85,7 +86,9 @@ class Timeline(Answer):
     parts: list[Part]
 
 
-@routes.get("/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.get(
+    "/v1/platforms/{platform}/timeline", access=Access.ADMIN, problems={"not_found": Missing, "window_invalid": Invalid}
+)
 async def read_timeline(call: Call, path: PlatformPath, query: TimelineWanted) -> Timeline:
     """Draw a platform's slices over time: what is claimed, complete, failed, skipped and swept in each part."""
     async with call.services.database.session() as session:
@@ -111,4 +114,12 @@ async def read_timeline(call: Call, path: PlatformPath, query: TimelineWanted) -
 def _span(row: OrderPlatform, query: TimelineWanted, now: datetime) -> tuple[datetime, datetime]:
     end = query.end or max(now, row.claimed_to or now)
     start = query.start or row.starts_at or end - UNBEGUN_SHOWN
-    return min(start, end - timedelta(seconds=1)), end
+    if start >= end:
+        missing = "end" if query.end is None else "start"
+        raise Invalid(
+            "window_invalid",
+            f"Without `{missing}`, the time would go from {start.isoformat()} to {end.isoformat()}, which holds none.",
+            f"Send `{missing}` too.",
+            field="start" if query.end is None else "end",
+        )
+    return start, end

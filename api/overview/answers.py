@@ -24,6 +24,7 @@ class Trouble(StrEnum):
 
     NO_WORKER = "no_worker"  # task queues of the room that no worker polls
     UNSERVED = "unserved"  # platforms that no worker serves
+    STALE = "stale"  # slices of orders that take too long
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
     PAUSED = "paused"  # types of tasks that give out none

@@ -68,12 +68,12 @@ class Board:
         self._parts = Look(self._ask_parts)
         self._queues = Look(self._ask_queues, ENGINE_SECONDS)
         self._unrecorded = Look(self._ask_unrecorded, ENGINE_SECONDS)
-        database, retries = services.database, services.settings.addresses.retries
+        database = services.database
         self._rooms: dict[Room, Look[Standings]] = {
             Room.DOWNLOADS: Look(self._count_downloads),
             Room.TRANSFERS: Look(counts.Transfers(database).count),
             Room.ORDERS: Look(partial(counts.orders, database)),
-            Room.ADDRESSES: Look(partial(counts.addresses, database, retries)),
+            Room.ADDRESSES: Look(partial(counts.addresses, database, services.settings.addresses)),
             Room.TASKS: Look(partial(counts.tasks, database)),
         }
 

@@ -9,12 +9,13 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from activities.addresses import counting
+from activities.addresses import configuration, counting
 from api.overview.answers import Trouble
 from api.overview.standing import Pile, Standing, Standings, merged, together
 from domain.addresses.states import State
 from domain.tasks.messages import Status
 from infra.database import Database
+from infra.settings import AddressSettings
 
 FAILED_WITHIN: Final = timedelta(days=1)
 """Of rooms where what failed is over: nobody wants to hear of it for ever."""
@@ -66,6 +67,10 @@ _SLICES = """
 _UNSERVED = """
     SELECT project_id, count(*) FROM order_platforms WHERE unserved_since IS NOT NULL GROUP BY project_id
 """
+_STALE = """
+    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE s.stale_told_at IS NOT NULL GROUP BY p.project_id
+"""
 _QUEUES = """
     SELECT t.project_id, sum(h.running)::bigint AS running, NULL::timestamptz AS running_at,
         sum(h.pending)::bigint AS waiting,
@@ -111,10 +116,11 @@ class Transfers:
 
 
 async def orders(database: Database) -> Standings:
-    """Slices that are not in, and platforms that nobody serves."""
+    """Slices that are not in, those that take too long, and platforms that nobody serves."""
     async with database.connection() as connection:
         slices = _standings(await connection.fetch(_SLICES))
-        return merged(slices, _concerns(Trouble.UNSERVED, await connection.fetch(_UNSERVED)))
+        stale = _concerns(Trouble.STALE, await connection.fetch(_STALE))
+        return merged(slices, stale, _concerns(Trouble.UNSERVED, await connection.fetch(_UNSERVED)))
 
 
 async def tasks(database: Database) -> Standings:
@@ -131,8 +137,9 @@ async def tasks(database: Database) -> Standings:
     return merged(_standings(queues), overdue, paused, failed)
 
 
-async def addresses(database: Database, retries: int) -> Standings:
+async def addresses(database: Database, defaults: AddressSettings) -> Standings:
     """Messages that are not done. They belong to no project."""
+    retries = (await configuration.in_force(database, defaults)).retries
     counts = await counting.count(database, retries)
     piles: defaultdict[State, Pile] = defaultdict(Pile)
     for each in counts.counts:

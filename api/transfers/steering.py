@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -21,6 +23,7 @@ from domain.transfers.openings import NOT_OPENED
 from domain.transfers.states import Reason
 
 NOTHING_FAILED = "nothing_failed"
+TAKEN_SECONDS, TAKEN_POLL_SECONDS = 5.0, 0.1
 RETRIES_MAX = 100
 """Of one window's job, retries of retries included."""
 
@@ -98,24 +101,35 @@ async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob
         raise missing("job", "Check the id, and whether your project has targets in it.")
     row = await here.lookup.job(path.job_id, call.project_id)
     if row is None:
-        raise missing("job", "Check the id, and whether your project has targets in it.")
+        await read_job(call, path, Wanted())  # raises where there is no such job
+        raise Conflict(NOTHING_FAILED, f"{path.job_id} has not begun to send: nothing has failed.", "Ask again later.")
     if is_over(row.expires_at):
         raise gone("job")
     count = await here.lookup.failed(row.id, call.project_id, body.reason)
     if not count:
-        raise Conflict(
-            NOTHING_FAILED,
-            f"No target of {path.job_id} has failed{f' for the reason {body.reason}' if body.reason else ''}, or "
-            "another job sends them again already.",
-            "See `counts`, `troubles` and `retries` of the job.",
-        )
+        raise _nothing_failed(path.job_id, body.reason)
     await _check_opened(call, job, row.id, body.reason)
     retry = Retry(job_id=path.job_id, project_id=call.project_id, reason=body.reason, targets=count)
+    until = time.monotonic() + TAKEN_SECONDS
     for number in range(1, RETRIES_MAX + 1):
         again = replace(job, retry=number)
         if await here.joins.retry(again, retry):
             return RetriedJob(job_id=str(again), retry_of=path.job_id, targets=count)
+        # An earlier retry may only just have begun to take them.
+        while await here.lookup.job(str(again), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(TAKEN_POLL_SECONDS)
+        if not await here.lookup.failed(row.id, call.project_id, body.reason):
+            raise _nothing_failed(path.job_id, body.reason)
     raise Conflict(NOTHING_FAILED, f"{path.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
+
+
+def _nothing_failed(job_id: str, reason: Reason | None) -> Conflict:
+    return Conflict(
+        NOTHING_FAILED,
+        f"No target of {job_id} has failed{f' for the reason {reason}' if reason else ''}, or "
+        "another job sends them again already.",
+        "See `counts`, `troubles` and `retries` of the job.",
+    )
 
 
 async def _check_opened(call: Call, job: Job, row_id: int, reason: Reason | None) -> None:

@@ -83,6 +83,8 @@ class Plan(_Model):
     """How many steps run at a time, where order does not count."""
     resumed: bool = False
     paused: bool = False
+    config_version: int = 0
+    """The version of the configuration that all of its steps go by."""
 
 
 class ApplyOrder(_Model):
@@ -91,6 +93,7 @@ class ApplyOrder(_Model):
     cycle_id: str
     phase: Phase
     step: Step
+    config_version: int = 0
 
     @property
     def is_last(self) -> bool:
@@ -110,6 +113,7 @@ class QueueOrder(_Model):
     """Asks for the swaps of a cycle that are not done after the createUpdates."""
 
     cycle_id: str
+    config_version: int = 0
 
 
 class Queued(_Model):

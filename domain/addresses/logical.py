@@ -49,7 +49,7 @@ class Listed:
         """The same after modules found orders in flight, whatever they had said before."""
         return replace(self, busy=self.busy | modules)
 
-    def purge(self, attempt: int) -> Operation:
+    def purge(self, attempt: str) -> Operation:
         """The operation that removes it, unless it lives again or was deleted anew."""
         return Operation(
             op_id=purge_id(self.address_id, attempt),

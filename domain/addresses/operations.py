@@ -154,6 +154,10 @@ class OperationResult(BaseModel):
         return self.was or self.outcome
 
 
+class Away(OperationResult):
+    """Stands for the result of a module that answers nobody: that says nothing about the operation."""
+
+
 _SETTLED: Final = frozenset({Outcome.APPLIED, Outcome.LOGICAL, Outcome.ALREADY, Outcome.STALE})
 
 
@@ -193,6 +197,10 @@ def message_id(log_id: int) -> str:
     return str(log_id)
 
 
-def purge_id(address_id: int, attempt: int) -> str:
-    """The id of the nth try at purging an address."""
+def purge_id(address_id: int, attempt: str) -> str:
+    """The id of one attempt to purge an address.
+
+    Modules remember ids, so that an attempt whose name was used before would be answered by what it came to then. An
+    address may be purged, created, deleted and purged again: name each attempt by what never comes again.
+    """
     return f"purge:{address_id}:{attempt}"

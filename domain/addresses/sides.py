@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
 
 
 def hindrances(swap: Operation, told: Mapping[Module, Lookup | str]) -> dict[Module, OperationResult]:
@@ -27,6 +27,6 @@ def hindrances(swap: Operation, told: Mapping[Module, Lookup | str]) -> dict[Mod
 
 def _answer(swap: Operation, told: Lookup | str) -> OperationResult | None:
     if isinstance(told, str):
-        return OperationResult(op_id=swap.op_id, outcome=Outcome.FAILED, error=told)
+        return Away(op_id=swap.op_id, outcome=Outcome.FAILED, error=told)
     missing = [uprn for uprn in (swap.uprn, swap.uprn_2) if uprn and uprn not in told.live]
     return OperationResult(op_id=swap.op_id, outcome=Outcome.MISSING, missing=missing) if missing else None

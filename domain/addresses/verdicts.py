@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from domain.addresses.operations import Kind, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Away, Kind, Module, Operation, OperationResult, Outcome
 from domain.addresses.waiting import Kind as Why
 from domain.addresses.waiting import Reason
 
@@ -39,8 +39,12 @@ class Verdict:
     traces: dict[Module, str] = field(default_factory=dict)
     reason: Reason | None = None
     """Why it is not done, if it is not."""
+    counts: bool = False
+    """Whether this was a try that failed. To wait is none, nor is to ask a module that is away."""
     stale: bool = False
-    """Whether a module had something younger already: it is needless."""
+    """Whether a module had something younger of its address already: a createUpdate or delete is needless then."""
+    overtaken: bool = False
+    """Whether a module has applied a later swap of its addresses: this one never will be, and nothing stands for it."""
     listings: list[Listing] = field(default_factory=list)
     revived: set[int] = field(default_factory=set)
     """Addresses that a createUpdate brought into being, or back."""
@@ -49,24 +53,30 @@ class Verdict:
 def judge(operation: Operation, before: Reason, answers: Mapping[Module, OperationResult]) -> Verdict:
     """Sum up what the modules said that were asked."""
     verdict = Verdict(operation.seq)
+    all_answer = not any(isinstance(answer, Away) for answer in answers.values())
     for module, answer in answers.items():
-        if not answer.settled:
+        is_stale = answer.effect is Outcome.STALE
+        if is_stale and operation.kind is not Kind.SWAP:
+            verdict.stale = True
+        elif is_stale or not answer.settled:
             verdict.acks[module] = "N"
             verdict.traces[module] = _trace(answer)
-            continue
-        verdict.acks[module] = "Y"
-        if answer.effect is Outcome.STALE:
-            verdict.stale = True
+            verdict.overtaken |= is_stale
+            # Whom nobody could ask may have begun with it: to be given up like that, a swap would hold up all others.
+            verdict.counts |= all_answer if answer.outcome is Outcome.MISSING else not isinstance(answer, Away)
         else:
+            verdict.acks[module] = "Y"
             _note_addresses(verdict, operation, module, answer)
     if verdict.traces:
-        verdict.reason = _reason(before, answers)
+        verdict.reason = _reason(before, {module: answers[module] for module in verdict.traces})
     return verdict
 
 
 def _trace(answer: OperationResult) -> str:
     if answer.outcome is Outcome.MISSING:
         return f"There is no address with UPRN {' or '.join(map(str, answer.missing))}."
+    if answer.effect is Outcome.STALE:
+        return "A later swap of one of its addresses was applied here before."
     return answer.error
 
 
@@ -78,13 +88,18 @@ def _note_addresses(verdict: Verdict, operation: Operation, module: Module, answ
         verdict.revived.add(answer.address_id)
 
 
-_BY_WEIGHT: Final = ((Outcome.MISSING, Why.MISSING), (Outcome.REFUSED, Why.REFUSED), (Outcome.FAILED, Why.FAILED))
+_BY_WEIGHT: Final = (
+    (Outcome.STALE, Why.OVERTAKEN),
+    (Outcome.MISSING, Why.MISSING),
+    (Outcome.REFUSED, Why.REFUSED),
+    (Outcome.FAILED, Why.FAILED),
+)
 
 
 def _reason(before: Reason, answers: Mapping[Module, OperationResult]) -> Reason | None:
-    """Why it is not done: a missing side says most, then a refusal."""
+    """Why it is not done: what will never change says most, then a missing side, then a refusal."""
     for outcome, why in _BY_WEIGHT:
-        if module := next((module for module, answer in answers.items() if answer.outcome is outcome), None):
+        if module := next((module for module, answer in answers.items() if answer.effect is outcome), None):
             return Reason(
                 kind=why,
                 module=module,

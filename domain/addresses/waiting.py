@@ -36,6 +36,8 @@ class Kind(StrEnum):
     """A module says that it cannot be."""
     FAILED = "failed"
     """A module gave no answer."""
+    OVERTAKEN = "overtaken"
+    """A swap that came after another one of its addresses was applied: it never will be."""
 
 
 class Reason(BaseModel):
@@ -45,11 +47,11 @@ class Reason(BaseModel):
 
     kind: Kind | None = None
     module: Module | None = None
-    """Of `missing`, `refused` and `failed`: the first that said so."""
+    """The first that said so, unless it queues."""
     uprn: int | None = None
     """Of `missing`: which one."""
     behind: int | None = None
-    """Of `behind`: the id of the message."""
+    """Of `behind` and `overtaken`: the id of the other message."""
     missing: list[int] = Field(default_factory=list)
     """All UPRNs that a module misses."""
     unsure: list[Module] = Field(default_factory=list)

@@ -53,11 +53,13 @@ def lines(
     rows: Iterable[Sequence[msgspec.Raw | bytes]], encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True
 ) -> bytes:
     """All rows of a page, each ended by CR LF."""
-    joined = [_CELL_END.join(row) for row in rows]
-    if not joined:
+    cells = list(rows)
+    if not cells:
         return b""
+    # Of one column alone nothing would be an empty line, which many readers pass over.
+    nothing = b'""' if len(cells[0]) == 1 else b""
     # A text ends in a quote and a nested value in a bracket: this can only be the literal.
-    text = _ROW_END.join([*joined, b""]).replace(_NULL + _EDGE, _EDGE)
+    text = _ROW_END.join([*map(_CELL_END.join, cells), b""]).replace(_NULL + _EDGE, nothing + _EDGE)
     # Asked once for the page, because most pages have none.
     signs = [sign for sign in FORMULA_SIGNS if guard and sign in text and b'"' + sign in text]
     pieces, done = [], 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +20,19 @@ _ESCAPE = re.compile(
 _SUCCESSES = (None, 0, 200, "0", "200", "ok", "success")
 # What sources that answer a failure with a status of 200 call the sentence that says why.
 _REASONS = ("msg", "message", "error", "errors", "errmsg", "error_msg", "detail")
+# What they say it by beside an empty list: codes, flags that are not set, and errors that are.
+_CODES = (
+    *("code", "errcode", "err_code", "error_code", "errorCode", "errno"),
+    *("ret", "retcode", "resultCode", "result_code"),
+)
+_FLAGS = ("success", "ok", "succeeded")
+_ERRORS = ("error", "errors", "err", "exception", "fault")
+_NOES = (0, "0", "false", "no", "fail", "failed")
+_FAILURES = ("error", "err", "fail", "failed", "failure", "exception")
+_NOTHING: tuple[Any, ...] = (None, "", [], {}, "none", "null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TRUNCATED = "truncated"  # the decoder's word for text that ends too early
+_TRAILING = "trailing"  # and for what stands behind its end
 _EMPTIES = (b"null", b"{}", b"[]")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _ODD_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b", re.IGNORECASE)
@@ -75,7 +86,7 @@ def unwrapped(text: bytes) -> Wrapped:
             "source_not_object", f"The source answered JSON that is not an object: {_excerpt(text)}.", _PROTOCOL
         ) from None
     except msgspec.DecodeError as error:
-        if _is_cut(text) or _TRUNCATED in str(error):
+        if _TRUNCATED in str(error) or (_is_cut(text) and _TRAILING not in str(error)):
             raise _cut_off(text) from None
         raise (_odd_number(text, str(error)) or _not_json(text, str(error))) from None
     if _is_one_of(page.data, _EMPTIES) and bytes(page.total).strip(b'"') == b"0":
@@ -108,12 +119,34 @@ def require_success(page: Any, text: bytes, *, has_rows: bool) -> None:
     if has_rows:
         return
     envelope = msgspec.json.decode(text, type=dict[str, Any])
-    reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in (None, "", [], {})), None)
-    code = envelope.get("code", envelope.get("errcode"))
-    if envelope.get("success") is False or code not in (*_SUCCESSES, True):
-        raise _refused("a failure" if code in _SUCCESSES else f"code {str(code)[:20]}", _spoken(reason))
-    if "data" not in envelope and reason is not None:
-        raise _refused("an error", _spoken(reason))
+    reason = next((envelope[name] for name in _REASONS if envelope.get(name) not in _NOTHING), None)
+    what = _failure_in(envelope)
+    if what is None and "data" not in envelope and reason is not None:
+        what = "an error"
+    if what is not None:
+        raise _refused(what, _spoken(reason))
+
+
+def _failure_in(envelope: Mapping[str, Any]) -> str | None:
+    """What an envelope without rows tells of a failure: an empty list beside it is no end of the data."""
+    told = {name: _lower(envelope.get(name)) for name in (*_CODES, *_FLAGS, *_ERRORS, "status")}
+    for name in _CODES:
+        # Some say 1 for yes; as an error it is one.
+        is_yes = told[name] == 1 and not name.startswith("err")
+        if told[name] not in _SUCCESSES and not is_yes:
+            return f"{name} {str(envelope[name])[:20]}"
+    for name in _FLAGS:
+        if told[name] is False or told[name] in _NOES:
+            return "a failure"
+    if told["status"] is False or told["status"] in _FAILURES:
+        return f"status {str(envelope['status'])[:20]}"
+    if any(told[name] not in (*_NOTHING, *_SUCCESSES, False) for name in _ERRORS):
+        return "an error"
+    return None
+
+
+def _lower(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _is_error_status(status: Any) -> bool:

@@ -18,6 +18,9 @@ _NULL = b"null"
 
 def lines(grid: Grid, encoding: Encoding = Encoding.UTF_8_BOM, *, guard: bool = True) -> bytes:
     """All rows of the page, each ended by CR LF. The grid is used up."""
+    if grid.columns == 1:
+        cells = zip(grid.starts.tolist(), grid.stops.tolist(), strict=True)
+        return csv.lines([[bytes(grid.text[start:stop])] for start, stop in cells], encoding, guard=guard)
     text, last = grid.text, slice(grid.columns - 1, None, grid.columns)
     row_ends = grid.stops[last]
     text[row_ends], text[row_ends + 1] = csv.LINE_END

@@ -99,8 +99,9 @@ class Seen:
         self._places.setdefault(marked, number)
 
     def _is_stuck(self, marked: str) -> bool:
-        last = self._marks[-SMALL_IN_A_ROW_MAX:]
-        return self._endless and last == [marked] * SMALL_IN_A_ROW_MAX
+        # Of single rows, three in a row may well be equal where a total says that there are so many.
+        most = SMALL_IN_A_ROW_MAX if self._endless or rows_of(marked) > 1 else ROWS_MIN
+        return self._marks[-most:] == [marked] * most
 
 
 def require_news(number: int, marks: Marks) -> None:
@@ -143,7 +144,8 @@ def check_all(ranges: Iterable[tuple[int, Marks]]) -> list[str]:
         return []
     pairs = ", ".join(f"{one} and {other}" for one, other in small[:TOLD_MAX])
     more = f" and {len(small) - TOLD_MAX:,} more" if len(small) > TOLD_MAX else ""
-    return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}."]
+    from_one = " If its pages are counted from 1, send `first_page`: 1." if (0, 1) in small else ""
+    return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}.{from_one}"]
 
 
 def fault(one: int, other: int, rows: int) -> SourceFault:

@@ -22,6 +22,8 @@ class Probe(BaseModel):
     shape: Shape
     row_bytes: float
     """What a row of the first page weighs, encoded."""
+    first_rows: str = ""
+    """What is remembered of the rows of the first page: where they change, nothing that is staged counts any more."""
     upload_id: str = ""
     books: int = 0
     """How many books its rows are planned for, if each is made where its rows are fetched: it has as many ranges."""

@@ -5,28 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from domain.orders.jsonpath import Path, Reader
 from domain.orders.moments import Moments
+from domain.orders.requests import VERSION as PATH_VERSION
+from domain.orders.requests import ApiVersion, Detail, JsonPath, RateLimit, Record, Renewal, Seconds, require_gaps
 
 ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
 ID, MODIFIED, VERSION = "id", "modified", "version"
 CODE, MESSAGE = "error_code", "error_message"
 
 Paths = Mapping[str, tuple[Path, Any]]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-def _readable(path: str) -> str:
-    Path.parse(path)
-    return path
-
-
-JsonPath = Annotated[str, AfterValidator(_readable)]
+Call = TypeVar("Call", "Query", "Total", "Clock", "Detail")
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
@@ -42,10 +36,6 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     """The order's JSON text, as it was sent: no number in it was read."""
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class QueryField(StrEnum):
     """Which time of an order a query compares with its window."""
 
@@ -53,11 +43,11 @@ class QueryField(StrEnum):
     MODIFIED = "modified"
 
 
-class Query(_Record):
+class Query(Record):
     """How orders of a window are asked for."""
 
     path: str
-    parameters: dict[str, str] = {}
+    parameters: dict[str, str] = Field(default={})
     field: QueryField = QueryField.MODIFIED
     start: str = Field(description="name of the parameter with the window's start")
     end: str = Field(description="name of the parameter with the window's end")
@@ -75,7 +65,7 @@ class PagingKind(StrEnum):
     """How a page leads to the next."""
 
     NUMBER = "number"
-    """By its number: rows that leave or enter the window move all that follow."""
+    """By its number: rows that leave the window move all that follow, so that the last page is read first."""
     CURSOR = "cursor"
     """By a value that the next request repeats beside all other parameters."""
     TOKEN = "token"  # noqa: S105 (no secret: the name of a way of paging)
@@ -84,19 +74,10 @@ class PagingKind(StrEnum):
     """By the address in the header Link."""
 
 
-class Direction(StrEnum):
-    """Which way numbered pages are safe to read."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    """From the last to the first: what leaves the window is then told twice instead of never."""
-
-
-class Paging(_Record):
+class Paging(Record):
     """How a window's rows are told, page by page."""
 
     kind: PagingKind
-    direction: Direction = Direction.FORWARD
     parameter: str = Field(default="", description="name of the parameter with the page's number, cursor or token")
     first: int = Field(default=1, ge=0, description="number of the first page")
     size_parameter: str
@@ -117,12 +98,10 @@ class Paging(_Record):
             raise ValueError(f"paging by {self.kind.value} needs the name of its parameter")
         if self.kind in (PagingKind.CURSOR, PagingKind.TOKEN) and self.next is None:
             raise ValueError(f"paging by {self.kind.value} needs the path `next`")
-        if self.direction is Direction.BACKWARD and self.kind is not PagingKind.NUMBER:
-            raise ValueError("only numbered pages can be read from the last to the first")
         return self
 
 
-class Total(_Record):
+class Total(Record):
     """How many rows a window holds, and how that is asked."""
 
     path: str | None = Field(default=None, description="path of a call of its own; by default the query's")
@@ -138,25 +117,17 @@ class Total(_Record):
         return self
 
 
-class Clock(_Record):
+class Clock(Record):
     """Where the platform's time is read."""
 
     path: str
-    parameters: dict[str, str] = {}
+    parameters: dict[str, str] = Field(default={})
     value: JsonPath | None = Field(default=None, description="by default the header Date of the answer is read")
     moments: Moments = Moments()
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
 
 
-class RateLimit(_Record):
-    """What all our workers together may ask of one account."""
-
-    per_second: float = Field(gt=0)
-    burst: int = Field(default=1, ge=1)
-    per_day: int | None = Field(default=None, ge=1)
-
-
-class Rows(_Record):
+class Rows(Record):
     """Where rows are, and what is read from each; everything else stays as it was sent."""
 
     list: JsonPath
@@ -165,15 +136,6 @@ class Rows(_Record):
     moments: Moments = Moments()
     version: JsonPath | None = None
     absent_when_empty: bool = Field(default=False, description="whether an empty answer leaves the list out")
-
-
-class Detail(_Record):
-    """A second call that tells an order whole."""
-
-    path: str
-    parameters: dict[str, str] = {}
-    id_parameter: str
-    row: JsonPath
 
 
 class Signing(StrEnum):
@@ -188,7 +150,7 @@ class Signing(StrEnum):
     """All parameters, sorted, between the secret, as one MD5: Taobao, Pinduoduo."""
 
 
-class Access(_Record):
+class Access(Record):
     """Which parts of an account's credentials a request carries, and where."""
 
     signing: Signing = Signing.NONE
@@ -199,6 +161,9 @@ class Access(_Record):
     time_parameter: str = ""
     moments: Moments = Moments()
     sign_parameter: str = ""
+    renewal: Renewal | None = Field(
+        default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
+    )
 
 
 class Meaning(StrEnum):
@@ -212,7 +177,7 @@ class Meaning(StrEnum):
     """Ask again with fresh credentials."""
 
 
-class ErrorRule(_Record):
+class ErrorRule(Record):
     """An error by its status or its code, and what it means. The first that fits counts."""
 
     meaning: Meaning
@@ -228,7 +193,7 @@ class ErrorRule(_Record):
         return self
 
 
-class Errors(_Record):
+class Errors(Record):
     """How errors are told beside the status of an answer."""
 
     code: JsonPath | None = None
@@ -237,10 +202,11 @@ class Errors(_Record):
     rules: tuple[ErrorRule, ...] = ()
 
 
-class Capability(_Record):
+class Capability(Record):
     """Everything that a connector has to know of a kind of platform."""
 
     kind: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
+    version: ApiVersion | None = None
     query: Query
     paging: Paging
     total: Total | None = None
@@ -252,9 +218,18 @@ class Capability(_Record):
     errors: Errors = Errors()
 
     @model_validator(mode="after")
-    def _readable_backwards(self) -> Self:
-        if self.paging.direction is Direction.BACKWARD and self.total is None:
-            raise ValueError("pages are read from the last only where a total tells which one that is")
+    def _versioned_once(self) -> Self:
+        """The version is named in one way, and only where there is one."""
+        paths = [self.query.path, self.clock.path, *([self.total.path] if self.total and self.total.path else [])]
+        for path in paths:
+            require_gaps(path, {PATH_VERSION})
+        in_path = any(PATH_VERSION in path for path in [*paths, *([self.detail.path] if self.detail else [])])
+        version = self.version
+        ways = sum((in_path, bool(version and version.parameter), bool(version and version.header)))
+        if ways != (version is not None):
+            raise ValueError(
+                "a version is declared by `version` and named in one way: in paths ({version}), a parameter or a header"
+            )
         return self
 
     @model_validator(mode="after")
@@ -263,6 +238,11 @@ class Capability(_Record):
         for paths in (self.page_paths(), self.row_paths()):
             Reader(paths)
         return self
+
+    @property
+    def zone_minutes(self) -> int:
+        """How far the platform's own zone is before UTC: that in which it writes times, where those name none."""
+        return self.rows.moments.zone_minutes or self.query.moments.zone_minutes
 
     def page_paths(self) -> Paths:
         """What is read from each page, and what kind of value is expected there."""
@@ -283,6 +263,35 @@ class Capability(_Record):
     def error_paths(self) -> Paths:
         """What every answer is looked through for."""
         return _parsed({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
+
+    def at_version(self, value: str | None) -> Capability:
+        """The same, asked by another version where one is set."""
+        if value is None or self.version is None:
+            return self
+        return self.model_copy(update={"version": self.version.model_copy(update={"value": value})})
+
+    def versioned(self) -> Capability:
+        """The same with the version put into paths and parameters; who asks puts it into a header."""
+        version = self.version
+        if version is None or version.header:
+            return self
+        value = version.value
+        named = {version.parameter: value} if version.parameter else {}
+
+        def put_in(call: Call, *, inherits: bool = False) -> Call:
+            path = call.path and call.path.replace(PATH_VERSION, value)
+            parameters = call.parameters if inherits else {**call.parameters, **named}
+            return call.model_copy(update={"path": path, "parameters": parameters})
+
+        return self.model_copy(
+            update={
+                "query": put_in(self.query),
+                # Its parameters stand beside the query's.
+                "total": self.total and put_in(self.total, inherits=True),
+                "clock": put_in(self.clock),
+                "detail": self.detail and put_in(self.detail),
+            }
+        )
 
     def bounds(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """What to ask for, so that no order of [start, end) is left out and as few others as can be come.

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from domain.faults import Invalid
 from domain.orders import windows
 from domain.orders.capability import Capability
+from domain.orders.requests import VERSION_PATTERN
 
 DEFAULT: Final = "default"
 """The platform number under which the shared configuration stands."""
@@ -71,7 +72,14 @@ class Options(BaseModel):
     burst: int | None = Field(default=None, ge=1, le=10_000, description="requests that may come at once")
     daily_quota: int | None = Field(default=None, ge=1, le=10**9, description="requests a day, over all workers")
     credentials: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="name of an entry of HAULAGE_ORDERS__CREDENTIALS"
+        default=None,
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="NAME of a file NAME.json in HAULAGE_ORDERS__CREDENTIALS_FOLDER",
+    )
+    api_version: str | None = Field(
+        default=None,
+        pattern=VERSION_PATTERN,
+        description="the version of the platform's interface that is asked, where its record lets you choose",
     )
 
 
@@ -118,29 +126,48 @@ class Effective(BaseModel):
     burst: int
     daily_quota: int | None
     credentials: str | None
+    api_version: str | None = None
 
     def adjusted(self, capability: Capability) -> Capability:
-        """What the platform can do, asked no faster than configured."""
+        """What the platform can do, asked no faster than configured, and by the version that is set."""
         rate = {"per_second": self.requests_per_second, "burst": self.burst, "per_day": self.daily_quota}
-        return capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
+        adjusted = capability.model_copy(update={"rate": capability.rate.model_copy(update=rate)})
+        return adjusted.at_version(self.api_version)
 
 
 def effective(
     version: int, defaults: Options, own: Options, capability: Capability
 ) -> tuple[Effective, Mapping[str, Origin]]:
     """What is in force, and where each value comes from."""
-    kind = Options(
-        requests_per_second=capability.rate.per_second,
-        burst=capability.rate.burst,
-        daily_quota=capability.rate.per_day,
-        settle_lag=max(BUILT_IN.settle_lag or 0, int(capability.query.newest_seconds)),
-    )
-    levels = [(Origin.PLATFORM, own), (Origin.DEFAULT, defaults), (Origin.KIND, kind), (Origin.BUILT_IN, BUILT_IN)]
+    levels = [(Origin.PLATFORM, own), (Origin.DEFAULT, defaults), (Origin.KIND, _of_kind(capability))]
+    levels.append((Origin.BUILT_IN, BUILT_IN))
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     for name in Options.model_fields:
         values[name], origins[name] = _first(name, levels)
     return Effective(version=version, **values), origins
+
+
+def _of_kind(capability: Capability) -> Options:
+    """What is built in, within what the kind allows: else a platform that allows less could not be set up."""
+    longest, rows_max = capability.query.window_max_seconds, capability.paging.rows_max
+    interval, rows = _built_in("interval"), _built_in("max_rows_per_slice")
+    if longest is not None:
+        interval = min(interval, max(1, int(longest) - _built_in("overlap")))
+    return Options(
+        requests_per_second=capability.rate.per_second,
+        burst=capability.rate.burst,
+        daily_quota=capability.rate.per_day,
+        settle_lag=max(_built_in("settle_lag"), int(capability.query.newest_seconds)),
+        api_version=capability.version.value if capability.version else None,
+        interval=interval if interval < _built_in("interval") else None,
+        max_rows_per_slice=rows_max if rows_max is not None and rows_max < rows else None,
+    )
+
+
+def _built_in(name: str) -> int:
+    value: int = getattr(BUILT_IN, name)
+    return value
 
 
 def _first(name: str, levels: Sequence[tuple[Origin, Options]]) -> tuple[Any, Origin]:
@@ -149,6 +176,11 @@ def _first(name: str, levels: Sequence[tuple[Origin, Options]]) -> tuple[Any, Or
         if value is not None:
             return value, origin
     return None, Origin.BUILT_IN
+
+
+def is_relative(starttime: str) -> bool:
+    """Whether it means another moment each time it is looked at."""
+    return _LAST.fullmatch(starttime) is not None
 
 
 def begins_at(starttime: str, platform_now: datetime) -> datetime:
@@ -203,6 +235,12 @@ def check(
             "max_rows_per_slice",
             f"max_rows_per_slice is {settings.max_rows_per_slice:,}; {capability.kind} tells at most "
             f"{paging.rows_max:,} orders of a query",
+        )
+    if settings.api_version is not None and capability.version is None:
+        raise _wrong(
+            platform,
+            "api_version",
+            f"api_version is {settings.api_version}; the record of {capability.kind} names no place for a version",
         )
     _check_rate(platform, settings, capability)
     if not has_begun:

@@ -1,9 +1,9 @@
 """Confirming: when a window counts as read, and when it has to be read once more.
 
-A window that has settled can lose rows while it is paged (an order is changed again and moves on), but gains none. A
-pass is confirmed where the platform's total is the same before and after it, and as many different orders were told.
-Otherwise another pass is made. Where orders keep leaving, totals never agree; then it counts that two passes in a row
-told nothing new, and at least as many orders as are left.
+A window that has settled can lose rows while it is paged (an order is changed again and moves on), but gains none.
+Pages are read so that what leaves is told twice and never skipped. Where the platform tells totals, they have to bear
+that out: a pass in which nothing moved agrees with them to the row. After any other pass the sets of ids count: another
+one must tell no order that was not told before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 PASSES_MAX: Final = 5
-QUIET_PASSES: Final = 2
+QUIET_PASSES_MAX: Final = 2
+"""So many passes in a row may tell nothing new and yet fewer orders than the total; then the total is not believed."""
 
 
 class Verdict(StrEnum):
@@ -27,23 +28,24 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One reading of all pages: the totals around it, and how many different orders it told."""
+    """One reading of all pages: the totals around it, how many rows it told, and of how many different orders."""
 
     before: int | None
     after: int | None
+    rows: int
     distinct: int
     new: int
     """Orders that no pass before had told."""
 
     @property
-    def agrees(self) -> bool:
-        """Whether the totals are the number of orders told."""
-        return self.before == self.after == self.distinct
+    def is_still(self) -> bool:
+        """Whether nothing moved: the totals are the number of rows, and no order was told twice."""
+        return self.before == self.after == self.rows == self.distinct
 
     @property
-    def only_left(self) -> bool:
-        """Whether orders left, none came, and all that stayed were told."""
-        return self.before is not None and self.after is not None and self.after <= min(self.before, self.distinct)
+    def has_all(self) -> bool:
+        """Whether it told as many orders as the platform says that are left, where it says so."""
+        return self.after is None or self.after <= self.distinct
 
 
 @dataclass
@@ -52,29 +54,31 @@ class Passes:
 
     Args:
         has_totals: Whether the platform says how many rows a window holds.
-        moves: Whether rows that leave move those that follow to other pages.
+        may_stir: Whether a row may change its place and stay in the window, as where it is asked for by its creation.
     """
 
     has_totals: bool
-    moves: bool
+    may_stir: bool
     ids: set[str] = field(default_factory=set)
     done: list[Pass] = field(default_factory=list)
 
-    def add(self, before: int | None, ids: Collection[str], after: int | None) -> Verdict:
-        """Count another pass."""
-        new = set(ids) - self.ids
+    def add(self, before: int | None, told: Collection[str], after: int | None) -> Verdict:
+        """Count another pass, which told these ids in turn."""
+        new = set(told) - self.ids
         self.ids |= new
-        self.done.append(Pass(before, after, len(set(ids)), len(new)))
+        self.done.append(Pass(before, after, len(told), len(set(told)), len(new)))
         if self._is_confirmed():
             return Verdict.CONFIRMED
-        return Verdict.AGAIN if len(self.done) < PASSES_MAX else Verdict.UNSTABLE
+        return Verdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else Verdict.AGAIN
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
-        if not self.has_totals:
-            return not self.moves or self._is_quiet()
-        return last.agrees or (self._is_quiet() and last.only_left)
+        if self.has_totals and last.is_still:
+            return True
+        if not self.has_totals and not self.may_stir:
+            return True
+        return len(self.done) > 1 and not last.new and last.has_all
 
-    def _is_quiet(self) -> bool:
-        """Whether two passes in a row, after the first, told nothing new."""
-        return len(self.done) > QUIET_PASSES and not any(each.new for each in self.done[-QUIET_PASSES:])
+    def _is_contradicted(self) -> bool:
+        """Whether pass after pass tells the same orders, and the platform says that there are more."""
+        return len(self.done) > QUIET_PASSES_MAX and not any(each.new for each in self.done[-QUIET_PASSES_MAX:])

@@ -29,7 +29,15 @@ class BadPath(ValueError):
 
 
 class Unreadable(ValueError):
-    """A text is no JSON, or holds another kind of value than a path expects there."""
+    """A text is no JSON, or holds another kind of value than a path expects there.
+
+    Args:
+        is_json: Whether it is the second: the same answer will not do another time either.
+    """
+
+    def __init__(self, message: str, *, is_json: bool = True) -> None:
+        super().__init__(message)
+        self.is_json = is_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class Reader:
         try:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreadable(str(error)) from None
+            raise Unreadable(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
 
     def pick(self, name: str) -> Pick:
         """What takes the value of one name from a root; of a name that was not wanted, None."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 MARGIN: Final = 1.5
 GRAIN_SECONDS: Final = 10
+REMEMBERED: Final = timedelta(days=7)
+"""What was late longer ago proposes nothing any more."""
 
 
 def seconds(modified_at: datetime, read_at: datetime) -> float:
@@ -16,10 +17,14 @@ def seconds(modified_at: datetime, read_at: datetime) -> float:
     return max(0.0, (read_at - modified_at).total_seconds())
 
 
-def proposal(settle_lag_seconds: int, missed: Iterable[float]) -> int | None:
-    """A settle_lag that would have caught what was missed, with a margin; none where nothing was."""
-    oldest = max(missed, default=0.0)
-    if not oldest:
+def proposal(settle_lag_seconds: int, oldest: float | None) -> int | None:
+    """A settle_lag that would have caught what was late, with a margin; none where the one in force does.
+
+    Args:
+        settle_lag_seconds: The lag in force.
+        oldest: How old the oldest order was that had not shown up in time; None where all had.
+    """
+    if oldest is None or oldest < settle_lag_seconds:
         return None
     wanted = max(oldest * MARGIN, settle_lag_seconds + GRAIN_SECONDS)
     return math.ceil(wanted / GRAIN_SECONDS) * GRAIN_SECONDS

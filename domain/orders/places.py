@@ -18,11 +18,14 @@ PLATFORM_QUEUES: Final = "orders-*"
 """In place of a queue's name: those of all platforms."""
 WATCH: Final = "orders-watch"
 RAW: Final = "orders-raw/"
+REDO_SUFFIX: Final = "redo"
+"""Names every reading that somebody asked for: a slice is not read again twice at a time."""
 STAGING: Final = "orders-staging/"
 """What attempts were told that had to stop."""
 
 _PREFIX: Final = "orders-"
 _DESK: Final = ":desk"
+_REPORTS: Final = ":reports"
 
 
 class Place(BaseModel):
@@ -46,6 +49,11 @@ def desk_queue(platform: str) -> str:
     return f"{_PREFIX}{platform}{_DESK}"
 
 
+def report_queue(platform: str) -> str:
+    """Where the same workers compare days, one at a time, beside the slices and not among them."""
+    return f"{_PREFIX}{platform}{_REPORTS}"
+
+
 def served_platform(queue: str) -> str | None:
     """The platform whose queue a worker was told to serve."""
     platform = queue.removeprefix(_PREFIX)
@@ -60,6 +68,11 @@ def slice_id(platform: str, window: Window, suffix: str = "") -> str:
 def schedule_id(platform: str) -> str:
     """The id of a platform's schedule; its runs are named after it."""
     return f"order-cycle:{platform}"
+
+
+def backfill_id(platform: str, window: Window, suffix: str = "") -> str:
+    """The id of the workflow that reads a time again; one that Temporal's schedule began has a suffix."""
+    return f"order-backfill:{platform}:{window}{suffix and ':'}{suffix}"
 
 
 def report_id(platform: str, day: str) -> str:
@@ -77,6 +90,11 @@ def raw_key(platform: str, window: Window, reading: str) -> str:
 def staging_key(platform: str, window: Window, reading: str) -> str:
     """Where it lies what an attempt was told before it had to stop."""
     return f"{STAGING}{platform}/{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
+
+
+def report_parts(platform: str, day: str, run: str) -> str:
+    """Where the parts of a comparison lie until they are compared."""
+    return f"{STAGING}{platform}/report-{day}-{run}/"
 
 
 def report_key(platform: str, day: str) -> str:

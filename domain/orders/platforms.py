@@ -8,20 +8,18 @@ from domain.orders.capability import (
     Access,
     Capability,
     Clock,
-    Detail,
-    Direction,
     ErrorRule,
     Errors,
     Meaning,
     Paging,
     PagingKind,
     Query,
-    RateLimit,
     Rows,
     Signing,
     Total,
 )
 from domain.orders.moments import Form, Moments
+from domain.orders.requests import ApiVersion, Detail, RateLimit, Renewal
 
 DAY_SECONDS: Final = 86_400
 BEIJING: Final = 8 * 60
@@ -47,10 +45,8 @@ TAOBAO: Final = Capability(
         window_max_seconds=DAY_SECONDS,
         history_seconds=_MONTHS_3,
     ),
-    # The newest come first: an order that is modified while we read moves all that follow towards the first page.
     paging=Paging(
         kind=PagingKind.NUMBER,
-        direction=Direction.BACKWARD,
         parameter="page_no",
         size_parameter="page_size",
         size=50,
@@ -128,7 +124,6 @@ PINDUODUO: Final = Capability(
     ),
     paging=Paging(
         kind=PagingKind.NUMBER,
-        direction=Direction.BACKWARD,
         parameter="page",
         size_parameter="page_size",
         size=100,
@@ -172,8 +167,10 @@ PINDUODUO: Final = Capability(
 
 SHOPIFY: Final = Capability(
     kind="shopify",
+    # Each is served for a year; the setting `api_version` names the next one.
+    version=ApiVersion(value="2025-01"),
     query=Query(
-        path="/admin/api/2025-01/orders.json",
+        path="/admin/api/{version}/orders.json",
         # Without a status only open orders are told: an order that is closed would be lost.
         parameters={"status": "any", "order": "updated_at asc"},
         start="updated_at_min",
@@ -186,8 +183,8 @@ SHOPIFY: Final = Capability(
         size_max=250,
         rows_max=25_000,
     ),
-    total=Total(path="/admin/api/2025-01/orders/count.json", value="$.count", max=25_001),
-    clock=Clock(path="/admin/api/2025-01/shop.json"),
+    total=Total(path="/admin/api/{version}/orders/count.json", value="$.count", max=25_001),
+    clock=Clock(path="/admin/api/{version}/shop.json"),
     rate=RateLimit(per_second=2, burst=40),
     rows=Rows(list="$.orders", id="$.id", modified="$.updated_at"),
     access=Access(signing=Signing.HEADER, header="X-Shopify-Access-Token"),
@@ -208,7 +205,6 @@ WOOCOMMERCE: Final = Capability(
     ),
     paging=Paging(
         kind=PagingKind.NUMBER,
-        direction=Direction.BACKWARD,
         parameter="page",
         size_parameter="per_page",
         size=100,
@@ -243,7 +239,19 @@ AMAZON: Final = Capability(
     clock=Clock(path="/", counted=False),
     rate=RateLimit(per_second=0.0167, burst=20),
     rows=Rows(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
-    access=Access(signing=Signing.HEADER, header="x-amz-access-token"),
+    detail=Detail(
+        path="/orders/v0/orders/{id}/orderItems",
+        row="$.payload.OrderItems",
+        into="OrderItems",
+        next="$.payload.NextToken",
+        next_parameter="NextToken",
+        rate=RateLimit(per_second=0.5, burst=30),
+    ),
+    access=Access(
+        signing=Signing.HEADER,
+        header="x-amz-access-token",
+        renewal=Renewal(url="https://api.amazon.com/auth/o2/token"),
+    ),
     errors=Errors(
         code="$.errors[0].code",
         message="$.errors[0].message",

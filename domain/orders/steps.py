@@ -40,6 +40,8 @@ class Named(_Model):
 class CycleOrder(Named):
     """What a run of a platform's schedule is to do."""
 
+    heeds_pause: bool = False
+    """Whether it belongs to the platform's schedule, and claims nothing while that is paused."""
     continued: bool = False
     """Whether it goes on from a run before it, whose history had grown long."""
 
@@ -50,14 +52,23 @@ class Clock(Named):
     skew_seconds: float
 
 
+class Failure(Named):
+    """Tells why a platform's clock could not be read, or its credentials are refused."""
+
+    asked_at: AwareDatetime
+    """When that was begun to be asked: what has come right since then is right."""
+
+    fault: FaultRecord
+
+
 class ClaimOrder(Named):
     """Asks for the slices that are next."""
 
-    skew_seconds: float
+    skew_seconds: float | None
+    """How far the platform's clock is before ours; None where it cannot be read, and nothing new can be claimed."""
+    heeds_pause: bool = False
     scheduled_at: AwareDatetime | None = None
     """When this run was due: before `claimed_to`, it re-reads the slices of that time."""
-    again_suffix: str = "again"
-    """Names such readings: those of one backfill are one, however often it runs."""
     running: list[Window] = []
     """Slices that the cycle has going."""
 
@@ -77,6 +88,7 @@ class Claimed(_Model):
     project_id: str
     jobs: list[Job]
     threads: int
+    is_paused: bool = False
     rereads: bool = False
     """Whether this run's time is over already: its slices are read again, and no mark moves."""
 
@@ -135,6 +147,9 @@ class Read(_Model):
 
 class FailOrder(Named):
     """Puts a slice into the failed set."""
+
+    reader: str
+    """The workflow that gives it up: where another one has begun to read it since, it is not given up."""
 
     window: Window
     purpose: Purpose
@@ -209,10 +224,34 @@ class Watched(_Model):
     platforms: list[str] = []
 
 
+class ReportPart(_Model):
+    """How far a comparison has been read."""
+
+    number: int
+    """Parts that lie in the store."""
+    read_to: AwareDatetime
+
+
 class ReportOrder(Named):
     """Asks for a comparison of a day."""
 
     day: date
+    window: Window
+    """The part of the day that is compared: what is fetched and complete."""
+    zone_minutes: int = 0
+    """How far the platform's zone is before UTC, in which the day and its hours are told."""
+    complete_to: AwareDatetime | None = None
+    so_far: ReportPart | None = None
+    """What the runs before this one came to, where their history had grown long."""
+
+
+class ReportStep(_Model):
+    """Asks for the next part of a comparison to be read."""
+
+    order: ReportOrder
+    folder: str
+    """Where the parts lie in the store until they are compared."""
+    after: ReportPart
 
 
 class Report(_Model):
@@ -222,8 +261,11 @@ class Report(_Model):
     day: date
     made_at: AwareDatetime
     complete_to: AwareDatetime | None
+    window: Window
+    """The part of the day that was compared: nothing outside of it is called missing."""
+    zone_minutes: int = 0
     told: int
-    """Orders that the platform tells for the day."""
+    """Orders that the platform tells for that part."""
     stored: int
     """Orders that we have for it."""
     missing: int

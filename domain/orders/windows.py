@@ -8,6 +8,7 @@ from typing import Final, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, model_validator
 
 SECOND: Final = timedelta(seconds=1)
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
 
 
 class Window(BaseModel):
@@ -52,7 +53,21 @@ class Window(BaseModel):
 
 def stamp(moment: datetime) -> str:
     """A moment as ids of slices hold it."""
-    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return moment.astimezone(UTC).strftime(_STAMP)
+
+
+def named(name: str) -> Window:
+    """The window of a slice's id; raises ValueError with a sentence where no window can have it."""
+    start, _, end = name.partition(":")
+    try:
+        first, last = (datetime.strptime(each, _STAMP).replace(tzinfo=UTC) for each in (start, end))
+    except ValueError:
+        raise ValueError(
+            f"“{name[:60]}” is no slice's id; send its start and end in UTC, like 20261120T100000Z:20261120T101000Z."
+        ) from None
+    if first >= last:
+        raise ValueError(f"“{name[:60]}” is no slice's id, because its end is not after its start; send a later end.")
+    return Window(start=first, end=last)
 
 
 def floor(moment: datetime) -> datetime:

@@ -10,6 +10,7 @@ from typing import Any
 
 from domain.faults import bounded
 
+NUMBER_MAX = 2**53
 UNKNOWN_CODE = -1
 """Of a record whose code is a text that is no number."""
 _NUMERAL = re.compile(r"-?[0-9]{1,9}", re.ASCII)
@@ -86,6 +87,17 @@ class Place:
     folder: str
     name: str
 
+    def may_be(self, told: Place | None) -> bool:
+        """Whether what a record tells is this; what it does not tell may be anything."""
+        if told is None:
+            return True
+        is_name = not told.name or _steps(told.name)[-1:] == _steps(self.name)[-1:]
+        return is_name and (not told.folder or _steps(told.folder) == _steps(self.folder))
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in re.split(r"[/\\]+", path) if step]
+
 
 @dataclass(frozen=True, slots=True)
 class TransferOrder:
@@ -138,6 +150,8 @@ class Record:
     size: int = 0
     """Bytes."""
     status_info: str = ""
+    target: Place | None = None
+    """Where the file goes, as far as it is told."""
 
     @property
     def key(self) -> Key:
@@ -172,10 +186,11 @@ class Record:
             container_id=bare_container(_text(content.get(f"{whose}_container_id"))),
             error_code=code,
             error_msg=_message(entry),
-            progress=100 if code == 0 else min(100, max(0, _number(content.get("progress")) or 0)),
-            speed=max(0, _number(content.get("speed")) or 0),
-            size=max(0, _number(content.get("size")) or 0),
+            progress=100 if code == 0 else min(100, _amount(content.get("progress"))),
+            speed=_amount(content.get("speed")),
+            size=_amount(content.get("size")),
             status_info=_text(content.get("status_info")),
+            target=Place(_text(content.get("dest_file_dir")), _text(content.get("dest_file_name"))),
         )
 
 
@@ -187,14 +202,19 @@ class Results:
     downloads: Mapping[Key, Record]
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Results:
-        """Of several records for one side the one that is most final counts, in whatever order they come."""
+    def of(cls, records: Iterable[Record], file: Place | None = None) -> Results:
+        """Of several records for one side the one that is most final counts, in whatever order they come.
+
+        Args:
+            records: As they came.
+            file: What is brought, and where: records of other files are none of ours.
+        """
         upload: Record | None = None
         downloads: dict[Key, Record] = {}
         for record in records:
             if record.side is Side.UPLOAD:
                 upload = _more_final(upload, record)
-            else:
+            elif file is None or file.may_be(record.target):
                 downloads[record.key] = _more_final(downloads.get(record.key), record)
         return cls(upload, downloads)
 
@@ -271,12 +291,17 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _amount(value: object) -> int:
+    """A number of something, within what a database can hold."""
+    return min(NUMBER_MAX, max(0, _number(value) or 0))
+
+
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _code(value: object) -> int | None:
-    """A record's code; a text that is no number stands for a failure that has none. None says nothing."""
+    """A record's code; what is no number that we can keep stands for a failure without one. None says nothing."""
     if isinstance(value, str):
         return int(value) if _NUMERAL.fullmatch(value.strip()) else UNKNOWN_CODE
     number = _number(value)
@@ -285,5 +310,5 @@ def _code(value: object) -> int | None:
 
 def _message(entry: Mapping[str, Any]) -> str:
     code, message = entry.get("error_code"), _text(entry.get("error_msg"))
-    is_odd = isinstance(code, str) and not _NUMERAL.fullmatch(code.strip())
-    return f"code {code[:40]!r} {message}".strip() if is_odd and isinstance(code, str) else message
+    is_lost = _code(code) == UNKNOWN_CODE and code != UNKNOWN_CODE
+    return f"code {str(code)[:40]!r} {message}".strip() if is_lost else message

@@ -109,7 +109,9 @@ def sound_folder(folder: str) -> str:
         raise ValueError("it is not absolute; send one such as /data/config or C:\\config.")
     if any(step in (".", "..") for step in re.split(r"[/\\]", folder)):
         raise ValueError("it holds a step `.` or `..`; send the folder without them.")
-    return folder
+    if is_windows:
+        return folder[:3] + folder[3:].rstrip("\\/")
+    return re.sub(r"/{2,}", "/", folder).rstrip("/") or "/"
 
 
 def sound_word(word: str) -> str:

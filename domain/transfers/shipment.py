@@ -80,9 +80,16 @@ CANCELLED = "It was cancelled before it had arrived."
 CANCELLED_LATE = (
     "It was cancelled. GSE was asked to give it up and has not said that it did, so that it may still arrive."
 )
-LATE = "It had not arrived when the job's time was over. See whether the agent runs, then ask again."
+CANCELLED_UNHEARD = "It was cancelled. No host of ours was left to ask GSE to give it up, so that it may still arrive."
+CANCELLED_UNSURE = (
+    "It was cancelled. GSE was asked to send it and never said whether it began to, so that it may still arrive."
+)
+LATE = (
+    "GSE had not told that it arrived when the job's time was over; it may still do so. "
+    "See whether the agent runs, then ask again."
+)
 NEVER_TOLD = (
-    "GSE took it and then answered without a word of this target, so that nobody knows whether it arrived. "
+    "GSE took it and then answered without a readable word of this target, so that nobody knows whether it arrived. "
     "Look on the host, or send it again: the same file goes to the same place."
 )
 
@@ -105,7 +112,12 @@ class Shipment:
     rules: Rules
     sendings: dict[int, Sending] = field(default_factory=dict)
     _changed: dict[int, Item] = field(default_factory=dict)
-    _refusals: dict[int, int] = field(default_factory=dict)
+    _refusals: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Of each GSE task that GSE does not know: how often it said so in a row, and since when."""
+    _unbegun: dict[int, str] = field(default_factory=dict)
+    """Of each target, by its key, that GSE did not begin to send when it was asked last: why."""
+    _unheard: dict[int, str] = field(default_factory=dict)
+    """Of each GSE task that could not be asked about at last: why."""
 
     def __post_init__(self) -> None:
         """Go on from what was written down: what is in a GSE task that nobody knows has to be sent again."""
@@ -134,7 +146,8 @@ class Shipment:
 
     def begin(self, items: Iterable[Item], source: Agent) -> Sending:
         """Put targets into a new GSE task, which is about to be asked for."""
-        number = max(self.sendings, default=0) + 1
+        # One that GSE did not take, or not for sure, is forgotten; its number is not given to another one.
+        number = 1 + max(max(self.sendings, default=0), max((item.sending for item in self.items), default=0))
         sending = Sending(
             number=number, source_agent_id=source.agent_id, source_container_id=source.container_id, task_id=None
         )
@@ -147,17 +160,21 @@ class Shipment:
 
     def began(self, sending: Sending, task_id: str, now: float | None = None) -> None:
         """GSE took it."""
+        for item in self.unfinished_in(sending):
+            self._unbegun.pop(item.key, None)
         self.sendings[sending.number] = sending.model_copy(update={"task_id": task_id, "sent_at": now})
 
-    def began_not(self, sending: Sending, again_at: float) -> None:
+    def began_not(self, sending: Sending, again_at: float, why: str = "") -> None:
         """GSE did not take it, or nobody knows: its targets wait until then."""
         del self.sendings[sending.number]
         for item in self.unfinished_in(sending):
             item.due_at = again_at
+            self._unbegun[item.key] = why
 
     def take(self, sending: Sending, results: Results, now: float) -> None:
         """Learn what GSE says of one of its tasks. Records of targets that are not ours are none of our business."""
         self._refusals.pop(sending.number, None)
+        self._unheard.pop(sending.number, None)
         for item in self.unfinished_in(sending):
             record = results.downloads.get(item.place)
             if record is not None:
@@ -172,15 +189,29 @@ class Shipment:
             )
 
     def refused(self, sending: Sending, message: str, now: float) -> None:
-        """GSE does not know this task, or says so; when it keeps saying so, the task is lost."""
-        self._refusals[sending.number] = self._refusals.get(sending.number, 0) + 1
-        if self._refusals[sending.number] >= REFUSALS_MAX and not sending.broken:
+        """GSE does not know this task, or says so; when it keeps saying so for a while, the task is lost."""
+        times, since = self._refusals.get(sending.number, (0, now))
+        self._refusals[sending.number] = times + 1, since
+        is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
+        if is_lost and not sending.broken:
             self._fail_all(sending, Reason.GSE_REFUSED, f"GSE lost its task: {message}", now)
+
+    def unheard(self, sending: Sending, why: str) -> None:
+        """GSE cannot be asked about this task right now: nothing is said of its targets."""
+        self._unheard[sending.number] = why
 
     def cancel(self, items: Iterable[Item]) -> None:
         """GSE was asked to give these up: each ends when GSE says how, or with the job's time."""
         for item in items:
             item.is_cancelling = True
+
+    def drop(self, items: Iterable[Item]) -> None:
+        """End what was cancelled and is in no GSE task that we know."""
+        for item in items:
+            known = self.sendings.get(item.sending)
+            is_unsure = item.sending > 0 and (known is None or known.task_id is None)
+            message = CANCELLED_UNSURE if is_unsure else CANCELLED
+            self._end(item, State.FAILED, Reason.CANCELLED, item.code, message)
 
     def end_late(self) -> None:
         """The job's time is over: what was last known of each target is how it ends."""
@@ -193,7 +224,9 @@ class Shipment:
             elif item.silent_answers >= SILENT_ANSWERS_MIN:
                 self._end(item, State.FAILED, Reason.NEVER_TOLD, None, NEVER_TOLD)
             else:
-                self._end(item, State.TIMEOUT, Reason.DEADLINE, item.code, LATE)
+                why = self._unbegun.get(item.key) or self._unheard.get(item.sending)
+                message = f"{LATE} At last GSE could not be asked: {why}" if why else LATE
+                self._end(item, State.TIMEOUT, Reason.DEADLINE, item.code, message)
 
     def strand(self, sending: Sending, now: float) -> None:
         """Give a GSE task up whose source is gone; its targets are not to blame."""

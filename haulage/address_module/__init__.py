@@ -5,6 +5,7 @@ from haulage.address_module.applying import HasInFlightOrders
 from haulage.address_module.database import MYSQL, POSTGRESQL, SQLITE, Connection, Cursor, Dialect, Transaction
 from haulage.address_module.handler import address_module
 from haulage.address_module.models import AddressEntry, Kind, Operation, OperationResult, Outcome
+from haulage.address_module.tables import table_statements
 
 __all__ = [
     "MYSQL",
@@ -23,4 +24,5 @@ __all__ = [
     "Outcome",
     "Transaction",
     "address_module",
+    "table_statements",
 ]

@@ -29,6 +29,9 @@ class Cursor(Protocol):
     def fetchall(self) -> Any:
         """All rows that are left."""
 
+    def close(self) -> Any:
+        """End the statement that was run last."""
+
 
 class Connection(Protocol):
     """As PEP 249 has it, usable by any thread, one at a time."""
@@ -123,16 +126,27 @@ class Database:
         """The same in this thread. Whatever goes wrong, the transaction is undone."""
         connection = self._taken()
         try:
-            cursor: Cursor = connection.cursor()
-            cursor.execute(self._dialect.begin)
-            answer = work(Transaction(cursor, self._dialect))
-            connection.commit()
+            answer = self._committed(connection, work)
         except BaseException:
             # It may be the connection that is broken, and then those that lie idle are so too.
             connection.close()
             self._close_idle()
             raise
         self._idle.put(connection)
+        return answer
+
+    def _committed(self, connection: Connection, work: Callable[[Transaction], T]) -> T:
+        cursor: Cursor = connection.cursor()
+        try:
+            cursor.execute(self._dialect.begin)
+            answer = work(Transaction(cursor, self._dialect))
+            connection.commit()
+        except BaseException:
+            # A statement that nobody ends keeps a closed connection of SQLite, and its lock, for as long as the error
+            # lives whose trace names the cursor.
+            with suppress(Exception):
+                cursor.close()
+            raise
         return answer
 
     def close(self) -> None:

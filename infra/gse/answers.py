@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from infra.gse.failures import GseFailure, GseRefused, GseUnavailable, GseUnknown
+from infra.gse.failures import GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 
 MESSAGE_MAX_CHARACTERS = 500
 WAIT_MAX_SECONDS = 60.0
@@ -61,10 +62,18 @@ class Answer:
         try:
             envelope = msgspec.json.decode(self.body)
         except (ValueError, RecursionError):
-            raise self._unreadable() from None
+            envelope = self._read_leniently()
         if not isinstance(envelope, dict):
             raise self._unreadable()
         return envelope
+
+    def _read_leniently(self) -> Any:
+        """One odd word, half a character or NaN, must not make the records of all targets unreadable."""
+        try:
+            read = json.loads(self.body, parse_constant=lambda _: None)
+            return msgspec.json.decode(json.dumps(read, ensure_ascii=False).encode(errors="replace"))
+        except (ValueError, RecursionError):
+            raise self._unreadable() from None
 
     def _unreadable(self) -> GseFailure:
         """An answer that is none of GSE's: its status is all there is to go by."""
@@ -80,7 +89,7 @@ class Answer:
         if status in _WORTH_ANOTHER_TRY:
             return GseUnavailable(f"{told} {_LATER}", code=code, retry_after_seconds=self._wait_seconds())
         if status in _KEYS_REFUSED:
-            return GseRefused(f"{told} Check the app code, its secret and its permission for GSE's API.", code=code)
+            return GseForbidden(f"{told} Check the app code, its secret and its permission for GSE's API.", code=code)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return GseUnknown(f"{told} {_LOOK}", code=code)
         return GseRefused(f"{told} Asking again will not help: mend what it names.", code=code)

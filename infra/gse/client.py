@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -61,8 +62,10 @@ class GseClient:
         """
         return await self._channel.ask_once(TRANSFER, order.body(), _task_id)
 
-    async def results(self, task_id: str, agents: Collection[Agent] = ()) -> Results:
+    async def results(self, task_id: str, agents: Collection[Agent] = (), file: Place | None = None) -> Results:
         """How far a transfer is, for these agents only (name the source, too, to learn of the upload), or for all.
+
+        With what is brought where, records of other files are left out.
 
         Raises:
             GseRefused: GSE does not know the task, or us.
@@ -71,7 +74,7 @@ class GseClient:
         body: dict[str, Any] = {"task_id": task_id}
         if agents:
             body["agents"] = [each.named() for each in agents]
-        return await self._channel.ask(RESULTS, body, _results)
+        return await self._channel.ask(RESULTS, body, partial(_results, file=file))
 
     async def terminate(self, task_id: str, agents: Sequence[Agent]) -> None:
         """Ask GSE to give these agents up; their records tell later that it did. Raises as `results` does."""
@@ -97,7 +100,7 @@ def _task_id(answer: Answer) -> str:
             raise answer.malformed("a task id")
 
 
-def _results(answer: Answer) -> Results:
+def _results(answer: Answer, file: Place | None) -> Results:
     match answer.data(nothing_yet=NOTHING_YET_CODES):
         case {"result": list(entries)}:
             records = [Record.read(entry) for entry in entries]
@@ -107,7 +110,7 @@ def _results(answer: Answer) -> Results:
             raise answer.malformed("a list of results")
     if unread := records.count(None):
         log.get(__name__).warning("gse_records_unread", unread=unread, records=len(records))
-    return Results.of(filter(None, records))
+    return Results.of(filter(None, records), file)
 
 
 def _states(answer: Answer) -> dict[str, int]:

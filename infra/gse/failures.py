@@ -20,6 +20,10 @@ class GseRefused(GseFailure):
     """It was understood and refused: nothing came of it, and nothing would if it were asked again."""
 
 
+class GseForbidden(GseRefused):
+    """It does not let us in: nothing is said of what was asked for."""
+
+
 class GseUnavailable(GseFailure):
     """It was surely not carried out, and the same call may succeed later.
 

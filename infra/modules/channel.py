@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from socket import socket
+from typing import Any, Final, TypeVar
 
 import aiohttp
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -33,11 +33,13 @@ class ModuleFailure(Exception):
 
     Args:
         passing: Whether the same call may well succeed in a moment.
+        away: Whether it answers nobody, whatever is asked; else that is to be found out.
     """
 
-    def __init__(self, message: str, *, passing: bool) -> None:
+    def __init__(self, message: str, *, passing: bool, away: bool = False) -> None:
         super().__init__(bounded(message))
         self.passing = passing
+        self.away = away
 
 
 class Credential(BaseModel):
@@ -51,28 +53,36 @@ class Channel:
 
     _session: aiohttp.ClientSession
 
-    def __init__(self, module: Module, settings: ModuleSettings, folder: Path) -> None:
+    def __init__(
+        self,
+        module: Module,
+        settings: ModuleSettings,
+        folder: Path,
+        open_socket: Callable[[Any], socket] | None = None,
+    ) -> None:
         self._module = module
         self._settings = settings
         self._folder = folder
+        self._open_socket = open_socket
+        self.calls = 0
+        """Calls that have begun and not ended."""
         self._places = asyncio.Semaphore(settings.concurrency)
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds, asyncio.get_running_loop().time)
         self._token: str | None = None
 
-    async def __aenter__(self) -> Self:
+    def open(self) -> None:
+        """Be ready to call."""
         timeout = aiohttp.ClientTimeout(total=self._settings.timeout_seconds)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._open_socket),
             headers={"User-Agent": "Haulage", "Content-Type": "application/json"},
             timeout=timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
+        """Close all connections."""
         await self._session.close()
 
     async def call(self, method: str, path: str, read: Read[T], body: bytes | None = None) -> T:
@@ -81,6 +91,13 @@ class Channel:
         Raises:
             ModuleFailure: There was none, or it was no good one.
         """
+        self.calls += 1
+        try:
+            return await self._repeated(method, path, read, body)
+        finally:
+            self.calls -= 1
+
+    async def _repeated(self, method: str, path: str, read: Read[T], body: bytes | None) -> T:
         for attempt in range(self._settings.retries + 1):
             try:
                 return await self._counted(method, path, read, body)
@@ -97,6 +114,7 @@ class Channel:
                     f"Module {self._module} failed {self._settings.breaker_failures} times in a row and is left alone "
                     f"for {self._settings.breaker_seconds:g} s. See whether it runs and lets us in.",
                     passing=False,
+                    away=True,
                 )
             try:
                 answer = await self._once(method, path, read, body)
@@ -142,6 +160,11 @@ class Channel:
                 f"{where} gave no answer within {self._settings.timeout_seconds:g} s. {_LOOK}", passing=True
             ) from error
         except aiohttp.ClientError as error:
+            if self._open_socket and isinstance(error.__cause__, PermissionError):
+                raise ModuleFailure(
+                    f"{where} is nothing that we may connect to. Add its address and port to HAULAGE_GUARD__ALLOW.",
+                    passing=False,
+                ) from error
             raise ModuleFailure(
                 f"{where} gave no whole answer ({type(error).__name__}). {_LOOK}", passing=True
             ) from error
@@ -193,17 +216,18 @@ class Channel:
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                 next_step = f"Check what {_variable(self._module, 'credentials')} names."
             case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED:
-                next_step = f"Check {_variable(self._module, 'base_url')}, and _BATCH if it takes no batches."
+                next_step = f"Check {_variable(self._module, 'base_url')}, and batch if it takes no batches."
             case _:
                 next_step = "See its log."
-        return ModuleFailure(f"{told} {next_step}", passing=passing)
+        return ModuleFailure(f"{told} {next_step}", passing=passing, away=status in _AWAY)
 
 
+_AWAY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _LOOK = "See whether it runs and lets us in."
 
 
 def _variable(module: Module, name: str) -> str:
-    return f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__{name.upper()}"
+    return f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__{name.upper()} (or PATCH /v1/addresses/config)"
 
 
 def _excerpt(text: bytes) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 from domain.addresses.operations import (
     BATCH_MAX,
     AddressPage,
+    Away,
     Kind,
     Lookup,
     Module,
@@ -22,11 +23,14 @@ from domain.addresses.operations import (
     Outcome,
 )
 from infra.modules.channel import Channel, ModuleFailure
+from infra.modules.channels import Channels, OpenSocket
 from infra.settings import AddressSettings
 
 IDS_PER_CALL: Final = 1_000
 BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
 """Records may be large; a batch of them is not."""
+HALVINGS_MAX: Final = 40
+"""Failed calls after which nobody looks further for what spoils a batch: a few such operations are found within."""
 
 
 class _Results(BaseModel):
@@ -52,29 +56,35 @@ _RESULT: Final = TypeAdapter(OperationResult)
 class Modules:
     """All four, each with limits and a breaker of its own."""
 
-    def __init__(self, settings: AddressSettings) -> None:
-        self._settings = settings
-        self._stack = AsyncExitStack()
-        self._channels: dict[Module, Channel] = {}
+    def __init__(self, settings: AddressSettings, open_socket: OpenSocket | None = None) -> None:
+        self._settings = settings.modules
+        self._channels = Channels(settings.modules, settings.credentials_folder, open_socket)
+
+    def under(self, settings: AddressSettings) -> Modules:
+        """The same modules under other settings, over the same connections where these are alike."""
+        other = copy.copy(self)
+        other._settings = settings.modules
+        return other
 
     async def __aenter__(self) -> Self:
-        for module in Module:
-            channel = Channel(module, getattr(self._settings.modules, module), self._settings.credentials_folder)
-            self._channels[module] = await self._stack.enter_async_context(channel)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        await self._channels.close()
+
+    async def _channel(self, module: Module) -> Channel:
+        return await self._channels.get(module, getattr(self._settings, module))
 
     async def apply(self, module: Module, operations: Sequence[Operation]) -> list[OperationResult]:
         """Send operations that touch different UPRNs, as many in a call and as many calls at a time as are set.
 
-        The results stand in the order of the operations. A module's fault is a result: `failed`, with the reason.
+        The results stand in the order of the operations. A module's fault is a result: `failed`, with the reason; if
+        the module answers nobody, that result is `Away`.
         """
         _check_apart(operations)
-        size: int = getattr(self._settings.modules, module).batch
+        size: int = getattr(self._settings, module).batch
         answers = await asyncio.gather(*(self._sent(module, each, alone=size == 1) for each in _cut(operations, size)))
         return [result for answer in answers for result in answer]
 
@@ -85,11 +95,12 @@ class Modules:
             ModuleFailure: The module does not tell.
         """
         path = f"/addresses?after={after}&limit={limit}"
-        return await self._channels[module].call("GET", path, AddressPage.model_validate_json)
+        return await (await self._channel(module)).call("GET", path, AddressPage.model_validate_json)
 
     async def lookup(self, module: Module, operations: Sequence[Operation]) -> Lookup:
         """What the module has of these operations and their UPRNs. Raises as `addresses` does."""
         live, applied = set[int](), set[str]()
+        channel = await self._channel(module)
         for start in range(0, len(operations), BATCH_MAX):
             asked = operations[start : start + BATCH_MAX]
             sides = _Sides(
@@ -97,7 +108,7 @@ class Modules:
                 op_ids=[each.op_id for each in asked],
             )
             body = sides.model_dump_json().encode()
-            told = await self._channels[module].call("POST", "/lookup", Lookup.model_validate_json, body)
+            told = await channel.call("POST", "/lookup", Lookup.model_validate_json, body)
             live |= told.live
             applied |= told.applied
         return Lookup(live=frozenset(live), applied=frozenset(applied))
@@ -105,13 +116,41 @@ class Modules:
     async def in_flight(self, module: Module, address_ids: Collection[int]) -> set[int]:
         """Those of the addresses that have orders in flight there. Raises as `addresses` does."""
         asked, found = sorted(address_ids), set[int]()
+        channel = await self._channel(module)
         for start in range(0, len(asked), IDS_PER_CALL):
             body = _Asked(address_ids=asked[start : start + IDS_PER_CALL]).model_dump_json().encode()
-            answer = await self._channels[module].call("POST", "/in-flight", _InFlight.model_validate_json, body)
+            answer = await channel.call("POST", "/in-flight", _InFlight.model_validate_json, body)
             found |= set(answer.in_flight)
         return found & set(asked)
 
     async def _sent(self, module: Module, batch: _Batch, *, alone: bool) -> list[OperationResult]:
+        """One result for each. An operation that a module cannot digest is found by halves: the others are applied."""
+        results: list[OperationResult] = []
+        parts, failures = [batch], 0
+        while parts:
+            part = parts.pop(0)
+            try:
+                results += await self._answered(module, part, alone=alone)
+            except ModuleFailure as failure:
+                failures += 1
+                if failure.away or await self._is_away(module, part.operations[0]):
+                    results += [Away(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in part.op_ids]
+                elif len(part.operations) == 1 or failures > HALVINGS_MAX:
+                    failed = {"outcome": Outcome.FAILED, "error": str(failure)}
+                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]
+                else:
+                    parts[:0] = part.halves()
+        return results
+
+    async def _is_away(self, module: Module, operation: Operation) -> bool:
+        """Whether it does not even tell what it has."""
+        try:
+            await self.lookup(module, [operation])
+        except ModuleFailure:
+            return True
+        return False
+
+    async def _answered(self, module: Module, batch: _Batch, *, alone: bool) -> list[OperationResult]:
         ids = batch.op_ids
 
         def in_order(results: list[OperationResult]) -> list[OperationResult]:
@@ -126,39 +165,43 @@ class Modules:
         def read_all(text: bytes) -> list[OperationResult]:
             return in_order(_Results.model_validate_json(text).results)
 
-        channel = self._channels[module]
-        try:
-            if alone:
-                return await channel.call("PUT", f"/operations/{ids[0]}", read_one, batch.texts[0])
-            body = b'{"operations":[' + b",".join(batch.texts) + b"]}"
-            return await channel.call("POST", "/operations", read_all, body)
-        except ModuleFailure as failure:
-            return [OperationResult(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in ids]
+        channel = await self._channel(module)
+        texts = [each.written for each in batch.operations]
+        if alone:
+            return await channel.call("PUT", f"/operations/{ids[0]}", read_one, texts[0])
+        body = b'{"operations":[' + b",".join(texts) + b"]}"
+        return await channel.call("POST", "/operations", read_all, body)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Operations of one call, as they are written."""
+    """Operations of one call."""
 
-    op_ids: list[str] = field(default_factory=list)
-    texts: list[bytes] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
     size: int = 0
+    """In bytes, as they are written."""
 
-    def add(self, op_id: str, text: bytes) -> None:
-        self.op_ids.append(op_id)
-        self.texts.append(text)
-        self.size += len(text)
+    @property
+    def op_ids(self) -> list[str]:
+        return [each.op_id for each in self.operations]
+
+    def add(self, operation: Operation) -> None:
+        self.operations.append(operation)
+        self.size += len(operation.written)
+
+    def halves(self) -> tuple[_Batch, _Batch]:
+        middle = len(self.operations) // 2
+        return _Batch(self.operations[:middle]), _Batch(self.operations[middle:])
 
 
 def _cut(operations: Sequence[Operation], most: int) -> list[_Batch]:
     """Batches of at most so many, which stay below so many bytes unless one operation alone is larger."""
     batches: list[_Batch] = []
     for operation in operations:
-        text = operation.written
         last = batches[-1] if batches else None
-        if last is None or len(last.texts) == most or last.size + len(text) > BATCH_MAX_BYTES:
+        if last is None or len(last.operations) == most or last.size + len(operation.written) > BATCH_MAX_BYTES:
             batches.append(_Batch())
-        batches[-1].add(operation.op_id, text)
+        batches[-1].add(operation)
     return batches
 
 

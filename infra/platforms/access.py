@@ -30,6 +30,8 @@ class Credentials(BaseModel):
     key: str = ""
     secret: SecretStr = SecretStr("")
     token: SecretStr = SecretStr("")
+    refresh_token: SecretStr = SecretStr("")
+    """With it, and with key and secret as client id and client secret, a token is fetched where the record says."""
 
 
 Keyring = Callable[[bool], Awaitable[Credentials]]

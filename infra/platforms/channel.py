@@ -7,16 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from domain.faults import SourceFault
-from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning
+from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning, Signing
 from domain.orders.jsonpath import Reader, Unreadable
 from infra import log
 from infra.http import Answer, GuardedClient
 from infra.platforms.access import Account, Credentials, Keyring, sign
+from infra.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds
 from infra.platforms.failures import (
     PlatformBusy,
     PlatformFailure,
@@ -26,8 +26,9 @@ from infra.platforms.failures import (
     TokenExpired,
 )
 from infra.platforms.pace import Pace
-from infra.platforms.permits import PlatformGate
+from infra.platforms.permits import Permits, PlatformGate
 from infra.platforms.tape import Tape, question
+from infra.platforms.wallet import Wallet
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
@@ -35,7 +36,8 @@ EXCERPT_CHARACTERS: Final = 300
 RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
 PATIENCE_SECONDS: Final = 2.0
 """A longer wait that a platform asks for is told, so that it can be a timer elsewhere."""
-BUSY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_WITHOUT_ORDERS: Final = range(201, 300)
+"""Statuses that mean success elsewhere: an answer to another question, which may be told rightly the next time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,15 @@ class Told:
     values: Mapping[str, Any]
     asked_at: datetime
     """When it was asked for, by the platform's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    url: str
+    parameters: Mapping[str, str]
+    reader: Reader
+    permits: Permits
+    """Those that it takes its turn by."""
 
 
 class Channel:
@@ -74,8 +85,9 @@ class Channel:
         self._gate = gate
         self._capability = capability
         self._account = account
-        self._keyring = keyring
-        self._credentials: Credentials | None = None
+        self._wallet = Wallet(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
+        version = capability.version
+        self._headers = {version.header: version.value} if version and version.header else {}
         self._errors = Reader(capability.error_paths())
 
     @property
@@ -87,9 +99,10 @@ class Channel:
         """Note what the platform's clock says just now."""
         self._gate.skew = now - datetime.now(UTC)
 
-    async def ask(self, path: str, parameters: Mapping[str, str], reader: Reader) -> Told:
-        """One answer to one question; raises a PlatformFailure."""
-        return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader)
+    async def ask(self, path: str, parameters: Mapping[str, str], reader: Reader, *, is_detail: bool = False) -> Told:
+        """One answer to one question, of a window or of one order; raises a PlatformFailure."""
+        permits = self._gate.details if is_detail else self._gate.permits
+        return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader, permits)
 
     async def follow(self, address: str, reader: Reader) -> Told:
         """What lies behind an address that an answer told; it gets our credentials, so it must be the platform's."""
@@ -98,15 +111,23 @@ class Channel:
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
             raise PlatformLied(
                 f"{self} sent us to {theirs.scheme}://{theirs.netloc} for its next page. Only its own address "
-                f"{ours.scheme}://{ours.netloc} gets our credentials; set that one if the platform has moved."
+                f"{ours.scheme}://{ours.netloc} gets our credentials.",
+                "Set `base_url` to the other one if the platform has moved.",
             )
-        return await self._ask(target, {}, reader)
+        access = self._capability.access
+        if access.signing is not Signing.SORTED_MD5:
+            return await self._ask(target, {}, reader, self._gate.permits)
+        # Such a signature covers all parameters, those of the link, too.
+        parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
+        parameters.pop(access.sign_parameter, None)
+        return await self._ask(target.partition("?")[0], parameters, reader, self._gate.permits)
 
     async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> Answer:
         """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
         if counted:
-            await self._take_turn()
-        answer = await self._exchange(self._account.base_url.rstrip("/") + path, parameters)
+            await self._take_turn(self._gate.permits)
+        url = self._account.base_url.rstrip("/") + path
+        answer = await self._exchange(url, parameters, await self._wallet.show())
         if answer.status in BUSY_STATUSES:
             raise self._failure(answer, self._read_error(answer))
         return answer
@@ -114,62 +135,61 @@ class Channel:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
-        asked = question(url, parameters)
+    async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader, permits: Permits) -> Told:
+        asked = question(url, {**self._headers, **parameters})
         if kept := self.tape.heard(asked):
             return self._told(kept.answer, reader, kept.asked_at)
-        told = await self._ask_anew(url, parameters, reader)
+        told = await self._ask_anew(_Question(url, parameters, reader, permits))
         self.tape.keep(asked, told.asked_at, told.answer)
         return told
 
-    async def _ask_anew(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
+    async def _ask_anew(self, asked: _Question) -> Told:
         if self._gate.skew is None and self._capability.access.time_parameter:
             # A request that is signed with a time too far from the platform's is refused.
             clock = self._capability.clock
             await self.head(clock.path, clock.parameters, counted=clock.counted)
+        credentials = await self._wallet.show()
         try:
-            return await self._ask_patiently(url, parameters, reader)
+            return await self._ask_patiently(asked, credentials)
         except TokenExpired:
             log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
-            self._credentials = await self._keyring(True)
-            return await self._ask_patiently(url, parameters, reader)
+            return await self._ask_patiently(asked, await self._wallet.renew(credentials))
 
-    async def _ask_patiently(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
+    async def _ask_patiently(self, asked: _Question, credentials: Credentials) -> Told:
         """One bad answer among many pages must not send a whole window back to its beginning."""
         for pause_seconds in RETRY_PAUSES_SECONDS:
             try:
-                return await self._ask_once(url, parameters, reader)
+                return await self._ask_once(asked, credentials)
             except PlatformBusy as busy:
-                asked = busy.retry_after_seconds
-                if asked is not None and asked > PATIENCE_SECONDS:
+                wait = busy.retry_after_seconds
+                if wait is not None and wait > PATIENCE_SECONDS:
                     raise
-                await asyncio.sleep(pause_seconds if asked is None else asked)
-        return await self._ask_once(url, parameters, reader)
+                await asyncio.sleep(pause_seconds if wait is None else wait)
+        return await self._ask_once(asked, credentials)
 
-    async def _ask_once(self, url: str, parameters: Mapping[str, str], reader: Reader) -> Told:
-        await self._take_turn()
+    async def _ask_once(self, asked: _Question, credentials: Credentials) -> Told:
+        await self._take_turn(asked.permits)
         asked_at = datetime.now(UTC) + self.skew
-        return self._told(await self._exchange(url, parameters), reader, asked_at)
+        return self._told(await self._exchange(asked.url, asked.parameters, credentials), asked.reader, asked_at)
 
-    async def _take_turn(self) -> None:
+    async def _take_turn(self, permits: Permits) -> None:
         if self._pace.is_over:
             raise PlatformSlow(f"{self} did not tell the whole slice within its timeout.")
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            await self._gate.permits.take(self._pace.patience_seconds)
+            await permits.take(self._pace.patience_seconds)
         finally:
             self._pace.spend(clock() - began)
 
-    async def _exchange(self, url: str, parameters: Mapping[str, str]) -> Answer:
-        self._credentials = self._credentials or await self._keyring(False)
-        signed = sign(self._capability.access, self._credentials, parameters, datetime.now(UTC) + self.skew)
+    async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> Answer:
+        signed = sign(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
         try:
             answer = await self._http.get(
                 f"{url}{joint}{query}" if query else url,
-                headers={"Accept": "application/json", **signed.headers},
+                headers={"Accept": "application/json", **self._headers, **signed.headers},
                 max_bytes=ANSWER_MAX_BYTES,
                 timeout_seconds=ANSWER_TIMEOUT_SECONDS,
             )
@@ -186,8 +206,11 @@ class Channel:
             values = reader.read(answer.body)
         except Unreadable as error:
             raise PlatformLied(
-                f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)} "
+                f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)}",
                 "Compare it with the paths of its record."
+                if error.is_json
+                else "Look what answers at its address: that is no JSON.",
+                may_pass=not error.is_json,
             ) from None
         if values.get(CODE) not in (None, 0, "", "0"):
             raise self._failure(answer, values)
@@ -207,38 +230,26 @@ class Channel:
             + (f", code {code}" if code else "")
             + f": {(message or _excerpt(answer)).rstrip('. ')}"
         )
+        if rule is None and answer.status in _WITHOUT_ORDERS:
+            return PlatformLied(
+                f"{told}. That is no list, not even an empty one.", "Look what answers at its address.", may_pass=True
+            )
         match rule.meaning if rule else _usual(answer.status):
             case Meaning.BUSY:
                 wait = self._wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
-                return PlatformBusy(f"{told}. Ask again later.", retry_after_seconds=wait)
+                return PlatformBusy(f"{told}.", "Ask again later.", retry_after_seconds=wait)
             case Meaning.EXPIRED:
-                return TokenExpired(f"{told}. Renew what the reference to its credentials leads to.")
+                return TokenExpired(f"{told}.", "Renew what the reference to its credentials leads to.")
             case Meaning.REFUSED:
-                return PlatformRefused(f"{told}. Mend the account's rights or its configuration.")
+                return PlatformRefused(f"{told}.", _remedy(answer.status, self._capability))
 
     def _wait_seconds(self, answer: Answer, message: str) -> float | None:
-        value = answer.headers.get("Retry-After", "")
-        if value.isascii() and value.replace(".", "", 1).isdigit():
-            return float(value)
-        if (moment := _date(value)) is not None:
-            return max(0.0, (moment - (date_of(answer) or datetime.now(UTC))).total_seconds())
+        if (told := retry_after_seconds(answer)) is not None:
+            return told
         pattern = self._capability.errors.wait_pattern
         found = re.search(pattern, message) if pattern else None
         return float(found[1]) if found else None
-
-
-def date_of(answer: Answer) -> datetime | None:
-    """When the platform answered, by its own clock."""
-    return _date(answer.headers.get("Date", ""))
-
-
-def _date(value: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo else None
 
 
 def _fits(rule: ErrorRule, answer: Answer, code: str, message: str) -> bool:
@@ -255,11 +266,28 @@ def _usual(status: int) -> Meaning:
     return Meaning.EXPIRED if status == 401 else Meaning.REFUSED
 
 
+def _remedy(status: int, capability: Capability) -> str:
+    """What to do about a refusal."""
+    if 300 <= status < 400:
+        return "It sends us elsewhere, where our credentials do not go: set `base_url` to where the platform is now."
+    if status in (404, 405, 410):
+        version = "" if capability.version is None else " Or set `api_version` to one that it answers."
+        return f"Mend `base_url`, or the paths of its record.{version}"
+    if status in (401, 403):
+        return "Give the account the right to read orders, or use the credentials of one that has it."
+    return "Look up its words in the platform's documents; mend the configuration, its record or the account's rights."
+
+
+_SMALLER: Final = "Lower `paging.size` in its record, so that it tells less at a time."
+_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or look why it is slow."}
+"""Where the usual ones speak of a download."""
+
+
 def _unanswered(channel: Channel, fault: SourceFault) -> PlatformFailure:
-    told = f"{channel}: {fault.record.sentence}"
+    told, hint = f"{channel}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
     if fault.transient:
-        return PlatformBusy(told, retry_after_seconds=fault.retry_after_seconds)
-    return PlatformRefused(told)
+        return PlatformBusy(told, hint, retry_after_seconds=fault.retry_after_seconds)
+    return PlatformRefused(told, hint)
 
 
 def _excerpt(answer: Answer) -> str:

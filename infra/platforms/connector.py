@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from domain.orders.capability import NEXT, TOTAL, Capability, Detail, Direction, Order, PagingKind
+from domain.orders.capability import NEXT, TOTAL, Capability, Order, PagingKind
 from domain.orders.jsonpath import Path, Reader
+from domain.orders.requests import Detail
 from infra.platforms import walks
 from infra.platforms.access import Account
-from infra.platforms.channel import Channel, date_of
-from infra.platforms.failures import PlatformLied, PlatformRefused, TooManyRows
+from infra.platforms.answers import date_of
+from infra.platforms.channel import Channel, Told
+from infra.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
 from infra.platforms.reading import Asked, Page, Rows
 from infra.platforms.tape import Tape
 
@@ -57,7 +59,8 @@ class Connector:
             answer = await self._channel.head(clock.path, clock.parameters, counted=clock.counted)
             if (date := date_of(answer)) is None:
                 raise PlatformLied(
-                    f"{self._channel} told no time in the header Date of {clock.path}. Name a call that does."
+                    f"{self._channel} told no time in the header Date of {clock.path}.",
+                    "Name a call that does in its record.",
                 )
             return date
         reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self.capability.error_paths()})
@@ -65,7 +68,7 @@ class Connector:
         try:
             moment = clock.moments.reader()(told)
         except (TypeError, ValueError, OverflowError):
-            raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}. Mend its record.") from None
+            raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}.", "Mend its record.") from None
         self._channel.set_clock(moment)
         return moment
 
@@ -78,16 +81,15 @@ class Connector:
         told = await self._channel.ask(total.path or query.path, parameters, self._counts)
         count = self._rows.total(told.answer, told.values)
         if count is None:
-            raise PlatformLied(f"{self._channel} told no total where its record names one. Mend the record.")
+            raise PlatformLied(f"{self._channel} told no total where its record names one.", "Mend the record.")
         return count
 
-    async def pages(self, window: Span, *, opposite: bool = False, total: int | None = None) -> AsyncIterator[Page]:
-        """The pages of a window in the safe direction.
+    async def pages(self, window: Span, total: int | None) -> AsyncIterator[Page]:
+        """The pages of a window, in an order in which a row that leaves it is not skipped.
 
         Args:
-            total: What `count` told just before, if it was asked; it is asked here otherwise where it is needed.
-            opposite: Read numbered pages the other way round: what one pass misses while rows come and go, passes in
-                turn find.
+            window: Which orders are asked for.
+            total: What `count` told just before, where it tells.
 
         Raises:
             TooManyRows: The platform does not tell the window's last rows; what came so far is right but not all.
@@ -95,10 +97,10 @@ class Connector:
         """
         paging, asked = self.capability.paging, self.bounds(window)
         match paging.kind:
-            case PagingKind.NUMBER if (paging.direction is Direction.BACKWARD) != opposite:
-                walk = walks.backwards(self._numbered(asked), paging, await self._last_page(window, total))
             case PagingKind.NUMBER:
-                walk = walks.forwards(self._numbered(asked), paging)
+                if paging.rows_max is not None and total is not None and total > paging.rows_max:
+                    raise self._too_many(total)
+                walk = walks.numbered(self._numbered(asked), paging, total)
             case PagingKind.LINK:
                 walk = walks.linked(self._linked(asked))
             case PagingKind.CURSOR | PagingKind.TOKEN:
@@ -119,17 +121,72 @@ class Connector:
         """What is asked for so that no order of a window is left out: both ends belong to it."""
         return Asked(*self.capability.bounds(window.start, window.end))
 
-    async def detail(self, detail: Detail, order_id: str) -> tuple[Order, datetime]:
-        """A whole order, where the list tells only a part of each, and when it was asked for."""
-        parameters = {**detail.parameters, detail.id_parameter: order_id}
-        told = await self._channel.ask(detail.path, parameters, self._details)
+    async def whole(self, part: Order) -> tuple[Order, datetime]:
+        """A whole order, where the list tells only a part of each, and when it was asked for.
+
+        One without a time is as old as it was in the list.
+        """
+        detail, order_id = self.capability.detail, part.order_id
+        if detail is None:
+            raise ValueError(f"The record of {self.capability.kind} names no call that tells more of an order.")
+        if detail.next is not None:
+            return await self._with_pages(detail, part)
+        told = await self._ask_detail(detail, order_id, None)
         row = told.values[_ROW]
         if row is None:
-            raise PlatformRefused(f"{self._channel} has no order {order_id}, which it told before. Look into it there.")
-        whole = self._rows.order(row)
+            raise PlatformRefused(
+                f"{self._channel} has no order {order_id}, which it told before.", "Look into it there."
+            )
+        if detail.into:
+            return self._rows.with_part(part, detail.into, row), told.asked_at
+        whole = self._rows.order(row, part.modified_at)
         if whole.order_id != order_id:
-            raise PlatformLied(f"{self._channel} told order {whole.order_id} when asked for {order_id}.")
+            raise PlatformLied(
+                f"{self._channel} told order {whole.order_id} when asked for {order_id}.",
+                "Mend `detail` in its record.",
+            )
         return whole, told.asked_at
+
+    async def _with_pages(self, detail: Detail, part: Order) -> tuple[Order, datetime]:
+        """An order with a list that is told in pages; it is as old as its first."""
+        rows, seen = list[msgspec.Raw](), set[str]()
+        first: datetime | None = None
+        token: str | None = None
+        while True:
+            told = await self._ask_detail(detail, part.order_id, token)
+            first = first or told.asked_at
+            if told.values[_ROW] is None:
+                raise PlatformLied(
+                    f"{self._channel} told no list at {detail.row} of order {part.order_id}.",
+                    "Mend `detail` in its record.",
+                )
+            rows += told.values[_ROW]
+            if told.values[NEXT] in (None, ""):
+                return self._rows.with_part(part, detail.into, msgspec.json.encode(rows)), first
+            token = str(told.values[NEXT])
+            if token in seen:
+                raise PlatformLied(
+                    f"{self._channel} leads in a circle over the pages of order {part.order_id}.",
+                    "Read it again; if it stays so, ask the platform's owner.",
+                    may_pass=True,
+                )
+            seen.add(token)
+
+    async def _ask_detail(self, detail: Detail, order_id: str, token: str | None) -> Told:
+        try:
+            path = detail.path_of(order_id)
+        except ValueError as error:
+            raise PlatformLied(f"{self._channel} told an order that cannot be asked for. {error}") from None
+        try:
+            return await self._channel.ask(path, detail.parameters_of(order_id, token), self._details, is_detail=True)
+        except TokenExpired:
+            raise
+        except PlatformRefused as refused:
+            raise PlatformRefused(
+                f"{refused.message} It was asked for order {order_id}.",
+                "Where it refuses this order alone, look into it there; else mend `detail` in its record, or the "
+                "account's rights.",
+            ) from None
 
     def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
         query, paging = self.capability.query, self.capability.paging
@@ -141,19 +198,11 @@ class Connector:
             **({} if page is None else {paging.parameter: page}),
         }
 
-    async def _last_page(self, window: Span, total: int | None) -> int:
-        paging = self.capability.paging
-        total = await self.count(window) if total is None else total
-        if total is None:
-            raise PlatformRefused(f"{self._channel} tells no total: its pages cannot be read from the last.")
-        if paging.rows_max is not None and total > paging.rows_max:
-            raise self._too_many(total)
-        return paging.first + max(0, -(-total // paging.size) - 1)
-
     def _too_many(self, rows: int) -> TooManyRows:
         return TooManyRows(
             f"{self._channel} holds {rows:,} rows or more in the window and tells at most "
-            f"{self.capability.paging.rows_max:,}. Split the window.",
+            f"{self.capability.paging.rows_max:,}.",
+            "Split the window; where it is too short for that, lower `overlap`, whose seconds are read with it.",
             rows=rows,
         )
 
@@ -202,4 +251,9 @@ def _readers(capability: Capability, rows: Rows) -> tuple[Reader, Reader]:
     counts = rows.reader
     if total and total.path and total.value:
         counts = Reader({TOTAL: (Path.parse(total.value), int | str), **errors})
-    return counts, Reader({_ROW: (Path.parse(detail.row), msgspec.Raw), **errors}) if detail else counts
+    if detail is None:
+        return counts, counts
+    wanted: dict[str, tuple[Path, Any]] = {_ROW: (Path.parse(detail.row), msgspec.Raw)}
+    if detail.next is not None:
+        wanted |= {_ROW: (Path.parse(detail.row), list[msgspec.Raw]), NEXT: (Path.parse(detail.next), int | str)}
+    return counts, Reader({**wanted, **errors})

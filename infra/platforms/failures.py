@@ -6,10 +6,17 @@ from domain.faults import bounded
 
 
 class PlatformFailure(Exception):
-    """A platform did not tell what was asked. The message says what was asked, what came back, and what to do next."""
+    """A platform did not tell what was asked.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(bounded(message))
+    Args:
+        message: What was asked, and what came back.
+        hint: What to do next.
+        may_pass: Whether the same request may well succeed a little later.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, may_pass: bool = False) -> None:
+        self.message, self.hint, self.may_pass = bounded(message), bounded(hint), may_pass
+        super().__init__(f"{self.message} {self.hint}".strip())
 
 
 class PlatformBusy(PlatformFailure):
@@ -19,8 +26,8 @@ class PlatformBusy(PlatformFailure):
         retry_after_seconds: How long it, or our limiter, asks us to wait.
     """
 
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, hint: str = "", *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, hint, may_pass=True)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -37,7 +44,10 @@ class TokenExpired(PlatformRefused):
 
 
 class PlatformLied(PlatformFailure):
-    """What was told cannot be the whole truth: nothing of it may count as complete."""
+    """What was told cannot be the whole truth: nothing of it may count as complete.
+
+    It may pass where orders moved or something else answered, not where the record says otherwise than the platform.
+    """
 
 
 class TooManyRows(PlatformFailure):
@@ -47,6 +57,6 @@ class TooManyRows(PlatformFailure):
         rows: How many it holds at least.
     """
 
-    def __init__(self, message: str, *, rows: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, hint: str = "", *, rows: int) -> None:
+        super().__init__(message, hint)
         self.rows = rows

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from domain.orders.capability import RateLimit
+from domain.orders.requests import RateLimit
 from domain.quotas import Rate
 from infra.limits import Limiter
 from infra.platforms.failures import PlatformBusy
+from infra.platforms.tokens import AccessTokens
 
 DAY_SECONDS: Final = 86_400.0
 HELD_SHARE: Final = 1 / 20
@@ -22,6 +23,8 @@ SHORTEST_WAIT_SECONDS: Final = 0.001
 PATIENCE_SECONDS: Final = 5.0
 BATCH_SHARE: Final = 1 / 4
 """How much of a burst one process takes at a time."""
+NO_QUOTA: Final = 10**12
+"""Requests of a day are counted where no quota bounds them, too: so many are never reached."""
 
 
 def rate_bucket(platform: str) -> str:
@@ -29,8 +32,13 @@ def rate_bucket(platform: str) -> str:
     return f"platform:{platform}"
 
 
+def detail_bucket(platform: str) -> str:
+    """Where requests for one order are counted, if the platform counts them by themselves."""
+    return f"platform:{platform}:details"
+
+
 def day_bucket(platform: str) -> str:
-    """Where requests to a platform are counted against its quota of a day."""
+    """Where requests to a platform within a day are counted, against its quota if it has one."""
     return f"platform:{platform}:day"
 
 
@@ -39,6 +47,9 @@ class PlatformGate:
     """What all connectors of this process to one platform share."""
 
     permits: Permits
+    details: Permits
+    """The same, or others where the platform counts requests for one order by themselves."""
+    tokens: AccessTokens = field(default_factory=AccessTokens)
     skew: timedelta | None = None
     """How far its clock is before ours; None before it told the time."""
 
@@ -52,10 +63,11 @@ class Permits:
     all of the one before are used in time: permits that expire are lost to everybody.
     """
 
-    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit) -> None:
+    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "") -> None:
         self.rate = rate
         self._limiter = limiter
         self._platform = platform
+        self._bucket = bucket or rate_bucket(platform)
         window_seconds = rate.burst / rate.per_second
         self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
         self._window_seconds = window_seconds + self.held_seconds
@@ -100,12 +112,13 @@ class Permits:
         return PlatformBusy(
             f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
             f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
-            f"workers together. It has room again in {wait_seconds:.0f} s.",
+            "workers together.",
+            f"It has room again in {wait_seconds:.0f} s.",
             retry_after_seconds=wait_seconds,
         )
 
     def _demands(self, amount: int) -> list[Rate]:
-        demands = [Rate(rate_bucket(self._platform), amount, self.rate.burst, self._window_seconds)]
-        if self.rate.per_day is not None:
-            demands.append(Rate(day_bucket(self._platform), amount, self.rate.per_day, DAY_SECONDS))
-        return demands
+        return [
+            Rate(self._bucket, amount, self.rate.burst, self._window_seconds),
+            Rate(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
+        ]

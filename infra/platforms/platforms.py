@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from domain.orders.capability import Capability, RateLimit
+from domain.orders.capability import Capability
+from domain.orders.requests import Detail, RateLimit
 from infra.http import GuardedClient
 from infra.limits import Limiter
 from infra.platforms.access import Account, Keyring
 from infra.platforms.channel import Channel
 from infra.platforms.connector import Connector
 from infra.platforms.pace import Pace
-from infra.platforms.permits import Permits, PlatformGate
+from infra.platforms.permits import Permits, PlatformGate, detail_bucket
 from infra.platforms.tape import Tape
 
 
@@ -38,14 +39,20 @@ class Platforms:
             tape: What it was told before it had to stop.
             pace: How much time it has, by default no end of it, but little patience.
         """
-        gate = self._gate(account.platform, rate or capability.rate)
+        capability = capability.versioned()
+        gate = self._gate(account.platform, rate or capability.rate, capability.detail)
         channel = Channel(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
         return Connector(channel, capability, account)
 
-    def _gate(self, platform: str, rate: RateLimit) -> PlatformGate:
+    def _gate(self, platform: str, rate: RateLimit, detail: Detail | None) -> PlatformGate:
         gate = self._gates.get(platform)
         if gate is None:
-            gate = self._gates[platform] = PlatformGate(Permits(self._limiter, platform, rate))
+            permits = Permits(self._limiter, platform, rate)
+            gate = self._gates[platform] = PlatformGate(permits, permits)
         elif gate.permits.rate != rate:
             gate.permits = Permits(self._limiter, platform, rate)
+        if detail is None or detail.rate is None:
+            gate.details = gate.permits
+        elif gate.details.rate != (apart := detail.rate.model_copy(update={"per_day": rate.per_day})):
+            gate.details = Permits(self._limiter, platform, apart, bucket=detail_bucket(platform))
         return gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -61,8 +61,8 @@ class Rows:
         if raw is None:
             if not self._capability.rows.absent_when_empty:
                 raise PlatformLied(
-                    f"{self._who} answered without a list at {self._capability.rows.list}. "
-                    "If it leaves empty lists out, say so in its record (rows.absent_when_empty)."
+                    f"{self._who} answered without a list at {self._capability.rows.list}.",
+                    "If it leaves empty lists out, say so in its record (rows.absent_when_empty).",
                 )
             raw = []
         read, first, last = self._order, asked.first, asked.last
@@ -74,9 +74,14 @@ class Rows:
         outside = sum(not first <= order.modified_at <= last for order in orders)
         return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
 
-    def order(self, text: msgspec.Raw) -> Order:
+    def order(self, text: msgspec.Raw, undated_as: datetime) -> Order:
         """An order that was asked for by its id."""
-        return self._order(text, datetime.now(UTC))[0]
+        return self._order(text, undated_as)[0]
+
+    def with_part(self, part: Order, name: str, told: bytes) -> Order:
+        """A listed order with what was told of it by itself; everything else stays the text that was sent."""
+        fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
+        return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
 
     def total(self, answer: Answer, values: Mapping[str, Any]) -> int | None:
         """How many rows the window holds, if the answer tells it."""
@@ -95,7 +100,9 @@ class Rows:
         except ValueError:
             number = -1
         if number < 0:
-            raise PlatformLied(f"{self._who} told a total of {told!r}. A total is a whole number from 0 on.")
+            raise PlatformLied(
+                f"{self._who} told a total of {told!r}; a total is a whole number from 0 on.", "Mend its record."
+            )
         return number
 
     def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
@@ -116,7 +123,9 @@ class Rows:
 
     def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
         excerpt = bytes(text)[:300].decode(errors="replace")
-        return PlatformLied(f"{self._who} told an order that cannot be read ({reason}): {excerpt!r}. Mend its record.")
+        return PlatformLied(
+            f"{self._who} told an order that cannot be read ({reason}): {excerpt!r}.", "Mend its record."
+        )
 
     @property
     def _who(self) -> str:

@@ -1,4 +1,4 @@
-"""Walks over the pages of one window, each in its direction, and what shows that a platform leads us in circles."""
+"""Walks over the pages of one window, and what shows that a platform leads us in circles."""
 
 from __future__ import annotations
 
@@ -36,31 +36,30 @@ Led = Callable[[int, str | None], Awaitable[Step]]
 """Reads a page: its place in the walk, and what the page before it said; None for the first."""
 
 
-async def forwards(read: Numbered, paging: Paging) -> AsyncIterator[Page]:
-    """From the first page to the last."""
-    watch, number = _Watch(), paging.first
-    while True:
-        step = watch.passed(await read(number - paging.first, number))
-        yield step.page
-        if not _goes_on(step, paging, number):
-            return
-        number += 1
+async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIterator[Page]:
+    """From the last page to the first: a row that leaves the window is then told twice, never skipped.
 
-
-async def backwards(read: Numbered, paging: Paging, last: int) -> AsyncIterator[Page]:
-    """From the last page to the first; what has come after the count is read before we turn round."""
-    watch, place, number = _Watch(), 0, last
+    We begin where the row after the last one would stand, and look further up as long as more may follow: a total may
+    be too small. Where nobody tells one, the end is looked for from the first page.
+    """
+    watch, place, number = _Watch(), 0, _beginning(paging, total)
     while True:
-        step = watch.passed(await read(place, number))
-        yield step.page
+        step = await read(place, number)
+        is_clamped = watch.repeats(step) and not step.has_more
+        if is_clamped:
+            number -= 1  # behind the last page it tells the last one again
+        else:
+            yield watch.passed(step).page
         place += 1
-        if not _goes_on(step, paging, number):
+        if is_clamped or not _goes_on(step, paging, total):
             break
         number += 1
-    watch = _Watch()
-    for number in range(last - 1, paging.first - 1, -1):
-        yield watch.passed(await read(place, number)).page
+    watch.turn()
+    for each in range(number - 1, paging.first - 1, -1):
+        yield watch.passed(await read(place, each)).page
         place += 1
+    if watch.is_stuck and (watch.rows >= paging.size if total is None else watch.rows < total):
+        raise _not_heeded()
 
 
 async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
@@ -76,7 +75,9 @@ async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
         if token in seen:
             raise PlatformLied(
                 f"The {what} {token[:100]!r} came twice: the platform leads in a circle. What it told so far is no "
-                "whole window; read it again."
+                "whole window.",
+                "Read it again; if it stays so, ask the platform's owner.",
+                may_pass=True,
             )
         seen.add(token)
 
@@ -95,14 +96,27 @@ def next_link(headers: Iterable[str]) -> str | None:
     return None
 
 
-def _goes_on(step: Step, paging: Paging, number: int) -> bool:
-    """A short page is the last unless the platform says otherwise: some tell fewer rows than were asked for."""
-    if step.has_more is not None:
-        return step.has_more
-    rows, total = len(step.page.orders), step.page.total
-    if total is not None and rows:
-        return (number - paging.first + 1) * paging.size < total
-    return rows >= paging.size
+def _beginning(paging: Paging, total: int | None) -> int:
+    if total is not None:
+        return paging.first + total // paging.size
+    # The second page ends most windows: it is empty. Read first, it spares the first one a second reading.
+    return paging.first if paging.more else paging.first + 1
+
+
+def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
+    """Whether more may follow. That a full page is the last one is not believed, whoever says so."""
+    rows = len(step.page.orders)
+    if step.has_more or rows >= paging.size:
+        return True
+    return rows > 0 and step.has_more is None and total is None
+
+
+def _not_heeded() -> PlatformLied:
+    return PlatformLied(
+        "Page after page tells the very same orders: the platform does not heed the page that is asked for, or says "
+        "for ever that there are more.",
+        "Mend the name of that parameter, or the path `more`, in its record.",
+    )
 
 
 class _Watch:
@@ -112,20 +126,43 @@ class _Watch:
         self._ids: frozenset[str] = frozenset()
         self._same = 0
         self._empty = 0
+        self._pages = 0
+        self._has_differed = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all of several pages told the very same orders."""
+        return self._pages > 1 and bool(self._ids) and not self._has_differed
+
+    @property
+    def rows(self) -> int:
+        """How many different orders the last page told."""
+        return len(self._ids)
+
+    def repeats(self, step: Step) -> bool:
+        """Whether a page is the one before once more."""
+        return bool(self._ids) and _ids(step) == self._ids
+
+    def turn(self) -> None:
+        """From here on pages are read the other way: what was empty does not count any more."""
+        self._same = self._empty = 0
 
     def passed(self, step: Step) -> Step:
-        ids = frozenset(order.order_id for order in step.page.orders)
+        ids = _ids(step)
         self._empty = 0 if ids else self._empty + 1
-        self._same = self._same + 1 if ids and ids == self._ids else 0
+        self._same = self._same + 1 if self.repeats(step) else 0
+        self._has_differed = self._has_differed or (self._pages > 0 and ids != self._ids)
         self._ids = ids
+        self._pages += 1
         if self._same > REPEATS_MAX:
-            raise PlatformLied(
-                "Page after page tells the very same orders: the platform does not heed the page that is asked for. "
-                "Mend the name of that parameter in its record."
-            )
+            raise _not_heeded()
         if self._empty > EMPTY_PAGES_MAX:
             raise PlatformLied(
-                f"{self._empty} pages without an order followed each other, and the platform says that there are more. "
-                "Mend the paths of the record, or ask its owner."
+                f"{self._empty} pages without an order followed each other, and the platform says that there are more.",
+                "Mend the paths of the record, or ask its owner.",
             )
         return step
+
+
+def _ids(step: Step) -> frozenset[str]:
+    return frozenset(order.order_id for order in step.page.orders)

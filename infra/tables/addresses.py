@@ -167,12 +167,16 @@ class QuarantinedMessage(Row, table=True):
     id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
     topic: str = Field(sa_type=Text)
     msg_no: str = Field(sa_type=Text)
-    # Its first megabyte.
+    # As it came, up to the largest that Pub/Sub delivers.
     raw: bytes = Field(sa_type=LargeBinary)
     raw_bytes: int = Field(sa_type=BigInteger)
     reason: str = Field(sa_type=Text)
     published_at: datetime | None = Field(default=None, sa_type=UtcTime)
     created_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
+    # The message of the log that a corrected text became. The row stays, so that a late delivery finds it here.
+    mended_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    mended_by: str | None = Field(default=None, sa_type=Text)
+    mended_as: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class LogicalDelete(Row, table=True):
@@ -197,6 +201,18 @@ class LogicalDelete(Row, table=True):
     checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
     removable_at: datetime | None = Field(default=None, sa_type=UtcTime)
     purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class AddressSetting(Row, table=True):
+    """One version of what operators set for cycles and modules; the newest is in force."""
+
+    __tablename__ = "addr_settings"
+
+    version: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    options: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False))
+    changed_at: datetime = Field(sa_type=UtcTime, sa_column_kwargs=_NOW)
+    who: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
 
 
 class AddressAction(Row, table=True):

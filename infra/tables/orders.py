@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    Text,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
@@ -13,6 +24,8 @@ from infra.tables.base import Row, UtcTime
 
 TRACKS = ("live", "history")
 _KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS))
+BACKFILL_STATES = ("running", "succeeded", "failed")
+_KNOWN_BACKFILL_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in BACKFILL_STATES))
 _UNFINISHED = text("done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL")
 
 
@@ -40,7 +53,19 @@ class OrderPlatform(Row, table=True):
     # The platform's clock minus the database's.
     skew_seconds: float | None = None
     skew_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    proposed_settle_lag: int | None = None
+    # Since when its clock cannot be read, and why; told once it has lasted.
+    clock_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    clock_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    clock_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    # Since when the platform refuses the credentials, and why; since when they are good again, when they were tried
+    # last, and whether somebody was told.
+    credentials_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    credentials_good_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_tried_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_told: bool = Field(
+        default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
+    )
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
@@ -71,6 +96,8 @@ class OrderSlice(Row, table=True):
             "done_at",
             postgresql_where=text("done_at IS NOT NULL AND swept_at IS NULL"),
         ),
+        Index("ix_order_slices_reread", "platform", "start_at", postgresql_where=text("reread_since IS NOT NULL")),
+        Index("ix_order_slices_stale", "platform", postgresql_where=text("stale_told_at IS NOT NULL")),
     )
 
     slice_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
@@ -101,8 +128,45 @@ class OrderSlice(Row, table=True):
     pages: int | None = None
     outside: int | None = None
     missed: int | None = None
+    # How old the oldest of them was, by the platform's clock, when the first reading had not been told of it.
+    late_seconds: float | None = None
     digest: bytes | None = Field(default=None, sa_type=LargeBinary)
     raw_key: str | None = Field(default=None, sa_type=Text)
+    # Of a complete slice that somebody asked for again: since when it is read, when that ended last, and why it failed.
+    reread_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    reread_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    reread_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    # When it was told that it takes too long, until it ends.
+    stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class OrderBackfill(Row, table=True):
+    """A time whose complete slices are read again: who asked, how far it is, and how it ended."""
+
+    __tablename__ = "order_backfills"
+    __table_args__ = (
+        CheckConstraint(_KNOWN_BACKFILL_STATE, name="state"),
+        Index("ix_order_backfills_platform_asked_at", "platform", text("asked_at DESC"), text("backfill_id DESC")),
+        Index("ix_order_backfills_running", "platform", postgresql_where=text("state = 'running'")),
+    )
+
+    backfill_id: str = Field(primary_key=True, sa_type=Text)
+    platform: str = Field(
+        sa_type=Text, sa_column_args=[ForeignKey("order_platforms.platform", ondelete="CASCADE")], nullable=False
+    )
+    workflow_id: str = Field(sa_type=Text)
+    asked_by: str = Field(sa_type=Text)
+    asked_at: datetime = Field(sa_type=UtcTime)
+    start_at: datetime = Field(sa_type=UtcTime)
+    end_at: datetime = Field(sa_type=UtcTime)
+    state: str = Field(sa_type=Text)
+    # Complete slices of the time when it began; those read again, and those that could not be.
+    slices: int = 0
+    read: int = 0
+    failed: int = 0
+    read_to: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
 
 
 class Order(Row, table=True):

@@ -13,20 +13,11 @@ from typing import Any
 
 from aiohttp import web
 
-from haulage.address_module import SQLITE, AddressTable, Transaction, address_module
+from haulage.address_module import SQLITE, AddressTable, Transaction, address_module, table_statements
 
-TABLES = """
-CREATE TABLE IF NOT EXISTS haulage_addresses (
-    uprn INTEGER PRIMARY KEY, address_id INTEGER NOT NULL, record TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS haulage_addresses_by_id ON haulage_addresses (address_id);
-CREATE TABLE IF NOT EXISTS haulage_deleted (
-    address_id INTEGER PRIMARY KEY, uprn INTEGER NOT NULL, record TEXT NOT NULL, deleted_seq INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS haulage_operations (
-    op_id TEXT PRIMARY KEY, result TEXT NOT NULL, applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
-CREATE TABLE IF NOT EXISTS haulage_marks (
-    uprn INTEGER PRIMARY KEY, record_seq INTEGER NOT NULL, swap_seq INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS orders_in_flight (address_id INTEGER PRIMARY KEY);
-"""
+TABLES = ";\n".join(
+    [*table_statements(SQLITE), "CREATE TABLE IF NOT EXISTS orders_in_flight (address_id INTEGER PRIMARY KEY)"]
+)
 
 
 @dataclass(frozen=True, slots=True)

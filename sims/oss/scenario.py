@@ -20,6 +20,7 @@ class Action(StrEnum):
     RESET = "reset"  # the connection is cut, nothing was done
     LOST = "lost"  # it is done, and then the connection is cut
     LATE = "late"  # it is done, and answered after `seconds`
+    CHOKE = "choke"  # 500 for a call with an operation of `uprns`, nothing was done
     # with one operation
     FAIL = "fail"  # its transaction breaks in the middle
 
@@ -34,7 +35,7 @@ class Rule(BaseModel):
     kinds: frozenset[str] = frozenset(KINDS)
     """Of FAIL: which operations."""
     uprns: frozenset[int] | None = None
-    """Of FAIL: only operations that name one of them."""
+    """Of FAIL and CHOKE: only operations that name one of them."""
     fraction: float = Field(default=1.0, ge=0, le=1)
     """How many of them."""
     skip: int = Field(default=0, ge=0)
@@ -45,6 +46,8 @@ class Rule(BaseModel):
     """When it begins, since the scenario was set."""
     to_second: float | None = None
     seconds: float = 0.5
+    status: int = Field(default=500, ge=400, le=599)
+    """Of ERROR."""
 
     def counts(self, occurrence: int, now: float) -> bool:
         """Whether it is the turn of the nth time (from 0), at this second."""

@@ -55,12 +55,18 @@ class Oss:
     def fault(self, module: str) -> Rule | None:
         """What goes wrong with the call that has just come."""
         for index, rule in enumerate(self.scenario.rules):
-            if rule.action is Action.FAIL or module not in rule.modules:
+            if rule.action in (Action.FAIL, Action.CHOKE) or module not in rule.modules:
                 continue
             turn = self._turn(index, module)
             if rule.counts(turn, self._now()) and self.scenario.rolls(index, (module, turn)):
                 return rule
         return None
+
+    def chokes(self, module: str, operations: Sequence[dict[str, Any]]) -> bool:
+        """Whether the module cannot even read these."""
+        named = {uprn for each in operations for uprn in (each["uprn"], each.get("uprn_2"))}
+        rules = (rule for rule in self.scenario.rules if rule.action is Action.CHOKE and module in rule.modules)
+        return any(rule.uprns is not None and named & rule.uprns for rule in rules)
 
     def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
         """The UPRNs of those operations that are to break this time."""
@@ -89,9 +95,15 @@ OSS = web.AppKey("oss", Oss)
 
 
 @asynccontextmanager
-async def running_oss(folder: Path, port: int = 0) -> AsyncIterator[Oss]:
-    """Serve on 127.0.0.1; port 0 picks a free one. The tables stay in the folder."""
-    oss = Oss(folder)
+async def running_oss(folder: Path, port: int = 0, *, kind: type[Oss] = Oss) -> AsyncIterator[Oss]:
+    """Serve on 127.0.0.1. The tables stay in the folder.
+
+    Args:
+        folder: Where they are.
+        port: 0 picks a free one.
+        kind: Who knows what goes wrong.
+    """
+    oss = kind(folder)
     app = web.Application(client_max_size=BODY_MAX_BYTES, middlewares=[_mischief])
     app[OSS] = oss
     app.router.add_put("/_sim/scenario", _set_scenario)
@@ -125,7 +137,9 @@ async def _mischief(request: web.Request, handler: Handler) -> web.StreamRespons
     if rule and rule.action is Action.SLOW:
         await asyncio.sleep(rule.seconds)
     if rule and rule.action is Action.ERROR:
-        return web.Response(status=500, text="ordered fault")
+        return web.Response(status=rule.status, text="ordered fault")
+    if oss.chokes(name, operations):
+        return web.Response(status=500, text="cannot digest that")
     if rule and rule.action is Action.RESET:
         return _cut(request)
     answer = await _played(request, handler, module, oss.broken(name, operations))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -59,8 +60,18 @@ class Tokens:
     """The account's tokens: each is good for so many requests."""
 
     faults: Faults
+    issues: bool = False
+    """Whether those alone are good that its token end point has given out."""
     generation: int = 1
     used: int = 0
+    issued: dict[str, float] = field(default_factory=dict)
+    """Until when each is good, by a monotonic clock."""
+
+    def issue(self) -> str:
+        """Another one, beside those given out before."""
+        token = f"access-{len(self.issued) + 1}-{random.SystemRandom().randrange(10**9)}"
+        self.issued[token] = time.monotonic() + (self.faults.token_seconds or math.inf)
+        return token
 
     @property
     def good(self) -> str:
@@ -69,11 +80,13 @@ class Tokens:
 
     def admits(self, token: str) -> bool:
         """Whether a request with this token passes, which uses it."""
-        if self.faults.token_dead or token != self.good:
+        is_good = self.issued.get(token, 0.0) > time.monotonic() if self.issues else token == self.good
+        if self.faults.token_dead or not is_good:
             return False
         self.used += 1
         if self.faults.token_requests is not None and self.used > self.faults.token_requests:
             self.generation, self.used = self.generation + 1, 0
+            self.issued.pop(token, None)
             return False
         return True
 

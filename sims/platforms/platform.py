@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -12,9 +12,10 @@ from sims.platforms.clock import MICRO
 from sims.platforms.dialects import DIALECTS
 from sims.platforms.dialects.base import Refusal, Reply, Request
 from sims.platforms.gate import Mishap, Mishaps, Throttle, Tokens
+from sims.platforms.login import Login
 from sims.platforms.market import Market
 from sims.platforms.scenario import Scenario
-from sims.platforms.texts import amazon_id, order_id
+from sims.platforms.texts import amazon_id, odd_id, order_id
 
 
 class Platform:
@@ -23,6 +24,7 @@ class Platform:
     def __init__(self, scenario: Scenario) -> None:
         self.dialect = DIALECTS[scenario.kind](scenario.milliseconds)
         self.market = Market(scenario, self.dialect.grain_us)
+        self.login = Login()
         self.set(scenario)
         self.calls: Counter[str] = Counter()
 
@@ -30,8 +32,13 @@ class Platform:
         """Go on with other changes, limits and faults; orders and clock stay."""
         self.scenario = self.market.scenario = scenario
         self.throttle = Throttle(scenario.limits)
-        self.tokens = Tokens(scenario.faults)
+        self.tokens = Tokens(scenario.faults, issues=scenario.login)
         self._mishaps = Mishaps(scenario.seed, scenario.faults)
+
+    @property
+    def credentials(self) -> Mapping[str, str]:
+        """What is good to be shown now."""
+        return self.login.credentials if self.scenario.login else self.dialect.credentials(self.tokens.good)
 
     @property
     def mishaps_happened(self) -> int:
@@ -49,13 +56,16 @@ class Platform:
 
     def _answer(self, request: Request) -> tuple[Reply, Mishap | None]:
         dialect, is_clock = self.dialect, self.dialect.is_clock(request)
-        if (not is_clock or dialect.clock_counts) and (wait := self.throttle.wait_seconds()):
+        counts = dialect.clock_counts if is_clock else not dialect.is_apart(request)
+        if counts and (wait := self.throttle.wait_seconds()):
             return dialect.error(429, "busy", "too many requests", wait), None
         call = dialect.call(request)
         if call is None:
             return dialect.error(404, "refused", f"there is nothing at {request.path}"), None
         if not is_clock and not self.tokens.admits(dialect.token(request)):
             return dialect.error(401, "expired", "invalid session"), None
+        if is_clock and self.scenario.faults.clock_down:
+            return dialect.error(500, "broken", "the clock has stopped"), None
         mishap = None if is_clock else self._mishaps.draw()
         if mishap is Mishap.ERROR:
             return dialect.error(500, "broken", "internal error"), None
@@ -71,7 +81,9 @@ class Platform:
         """What is true: a column for each property, an order in each place of them."""
         market = self.market
         market.tick()
-        name = amazon_id if self.scenario.kind == "amazon" else order_id
+        names: Mapping[str, Callable[[int], object]] = {"amazon": amazon_id, "plain": odd_id}
+        is_odd = self.scenario.kind == "amazon" or self.scenario.odd_ids
+        name = names.get(self.scenario.kind, order_id) if is_odd else order_id
         return {
             "now_us": market.now_us,
             "ids": [str(name(number)) for number in range(len(market.created))],

@@ -44,14 +44,26 @@ class Faults(_Part):
     busy_seconds: float = 1
     only_first: int | None = Field(default=None, ge=0, description="so many requests go wrong at most, then none")
     token_requests: int | None = Field(default=None, ge=1, description="requests after which a token has expired")
+    token_seconds: float | None = Field(
+        default=None, gt=0, description="how long, by a real clock, a token of the token end point is good"
+    )
+    login_errors: int = Field(default=0, ge=0, description="the first answers of the token end point are a 500")
+    login_slow_ms: int = Field(default=0, ge=0, description="how long the token end point takes")
+    login_silent: bool = Field(default=False, description="it does not say how long a token is good")
+    login_refused: bool = Field(default=False, description="it refuses the refresh token")
+    login_rotates: bool = Field(default=False, description="each refresh token is good once, and another one is given")
     token_dead: bool = Field(default=False, description="no token is good, nor are newer ones")
     repeat_token_at: int | None = Field(default=None, ge=1, description="the page of a walk that leads to itself")
     page_token_seconds: float | None = Field(
         default=None, gt=0, description="amazon: after so long, by the platform's clock, a page's token leads nowhere"
     )
     total_off: int = Field(default=0, description="how far totals are wrong")
+    clock_down: bool = Field(
+        default=False, description="the time alone cannot be asked for, where that is a call of its own"
+    )
     ignore_filter: bool = False
     ignore_page: bool = False
+    page_cap: int | None = Field(default=None, ge=1, description="plain: so many rows on a page at most, in silence")
     drop_share: float = Field(default=0, ge=0, le=1, description="share of pages that leave a row out")
     slow_ms: int = Field(default=0, ge=0)
 
@@ -71,6 +83,10 @@ class Scenario(_Part):
     crowd_share: float = Field(default=0, ge=0, le=1, description="of the orders, how many share full crowd_seconds")
     crowd_seconds: int = Field(default=600, ge=1)
     milliseconds: bool = Field(default=False, description="plain: orders have finer times than can be asked for")
+    odd_ids: bool = Field(default=False, description="plain: ids hold slashes, spaces, percent signs and more")
+    login: bool = Field(default=False, description="tokens come from the token end point alone, for a refresh token")
+    api_version: str | None = Field(default=None, description="plain, shopify: the only version that is answered")
+    version_in: Literal["path", "query", "header"] = Field(default="path", description="plain: where it is read")
     rows_max: int | None = Field(default=None, ge=1, description="rows of a query that are told; by default the kind's")
     changes: Changes = Changes()
     limits: Limits = Limits()

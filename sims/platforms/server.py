@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 from pydantic import ValidationError
 
+from sims.platforms import login
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.base import Reply, Request
 from sims.platforms.gate import Mishap
@@ -70,12 +72,26 @@ async def _play(request: web.Request) -> web.StreamResponse:
     number = request.match_info["number"]
     platform = _platform(request)
     base = f"{request.app[PLATFORMS].base}/p/{number}"
-    asked = Request(request.match_info["path"], request.query, request.headers, base)
+    if request.match_info["path"] == login.PATH and request.method == "POST":
+        return await _log_in(request, platform)
+    sent = request.rel_url.raw_path.removeprefix(f"/p/{number}/")
+    segments = [unquote(each) for each in sent.split("/")]
+    asked = Request(request.match_info["path"], request.query, request.headers, base, segments)
     if platform.scenario.faults.slow_ms:
         await asyncio.sleep(platform.scenario.faults.slow_ms / 1_000)
     reply, mishap = platform.answer(asked)
     if mishap is Mishap.RESET:
         return await _broken_off(request, reply)
+    return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
+
+
+async def _log_in(request: web.Request, platform: Platform) -> web.Response:
+    form = dict(parse_qsl((await request.read()).decode()))
+    if shown := request.headers.get("Authorization"):
+        client = BasicAuth.decode(shown)
+        form |= {"client_id": unquote_plus(client.login), "client_secret": unquote_plus(client.password)}
+    await asyncio.sleep(platform.scenario.faults.login_slow_ms / 1_000)
+    reply = platform.login.answer(form, platform.tokens, platform.scenario.faults)
     return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
 
 
@@ -135,7 +151,7 @@ async def _look(request: web.Request) -> web.Response:
         case "times":
             seen = platform.throttle.times
         case "credentials":
-            seen = platform.dialect.credentials(platform.tokens.good)
+            seen = platform.credentials
         case _:
             seen = {"now": _now(platform.market.now_us)}
     return web.Response(body=json.dumps(seen).encode(), content_type="application/json")

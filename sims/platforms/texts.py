@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -52,6 +53,22 @@ def number_of(order: int) -> int:
 def amazon_id(number: int) -> str:
     """The same in Amazon's form."""
     return f"111-{number // 10**7 + 1_000_000:07}-{number % 10**7:07}"
+
+
+def number_of_amazon(name: str) -> int:
+    """The order of an id in Amazon's form; -1 where it has none."""
+    found = re.fullmatch(r"111-(\d{7})-(\d{7})", name)
+    return (int(found[1]) - 1_000_000) * 10**7 + int(found[2]) if found else -1
+
+
+def odd_id(number: int) -> str:
+    """The same with what a path must not hold as it is."""
+    return f"№ {number}/A%2F?b=1&c#d+{number % 7}"
+
+
+def items(number: int) -> list[str]:
+    """What was bought with an order, in amounts that no float holds exactly; with some nothing."""
+    return [f'{{"sku":"SKU-{number}-{place}","price":{number % 97}.{place}0}}' for place in range(number % 6)]
 
 
 @lru_cache(maxsize=_VARIANTS)

@@ -35,10 +35,17 @@ class Shop:
         """One cycle to its end."""
         await self.orders.fetch(self.number)
 
-    def mend(self, **faults: bool) -> None:
+    def mend(self, **faults: float) -> None:
         """Let the platform answer rightly again."""
         platform = self.orders.platforms.by_number[self.number]
         platform.set(platform.scenario.model_copy(update={"faults": Faults(**faults)}))
+
+    async def let_the_day_end(self) -> None:
+        """Let a day pass on the platform's clock, and that be seen; nothing more is claimed."""
+        path = f"/v1/platforms/{self.number}/config"
+        await self.orders.ask("PATCH", path, json={"settle_lag": 10 * 86_400})
+        self.orders.platforms.by_number[self.number].market.clock.advance(86_400)
+        await self.fetch()
 
     async def newest(self) -> str:
         """The page of its newest order, as the API writes it."""

@@ -332,6 +332,27 @@ async def test_the_quarantine_says_why_something_could_not_be_read(admin_page: P
     await expect(admin_page.locator("pre").first).to_have_text('{"uprn_1": 7, "uprn_2": 7}')
 
 
+async def test_a_message_in_quarantine_is_mended(admin_page: Page, operators: Operators, troubles: Troubles) -> None:
+    """What still cannot be read is told; what can is taken in, and its page says where it came from."""
+    troubles.expect(r"422 POST /v1/addresses/quarantine/\d+/mend")
+    number = f"mend{operators.base}"
+    await operators.take_in(Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}', number)
+    await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.SWAP}")
+    await admin_page.get_by_role("link", name=number).click()
+    text = admin_page.get_by_label("Corrected text")
+    await expect(text).to_have_value('{"uprn_1": 7, "uprn_2": 7}')
+    await admin_page.get_by_role("button", name="Mend and take in").click()
+    await sign(admin_page, "Take in", "a typo")
+    await expect(admin_page.locator(".addresses > .problem")).to_contain_text("uprn_2")
+
+    await text.fill(f'{{"uprn_1": {operators.base}, "uprn_2": {operators.base + 1}}}')
+    await admin_page.get_by_role("button", name="Mend and take in").click()
+    await sign(admin_page, "Take in", "a typo")
+    await expect(admin_page.locator("main")).to_contain_text(f"message {number}")
+    await admin_page.goto(f"{ROOM}/quarantine?topic={Topic.SWAP}")
+    await expect(rows(admin_page).filter(has_text=number)).to_have_count(0)
+
+
 async def test_what_was_published_again_leaves_the_quarantine(admin_page: Page, operators: Operators) -> None:
     """It is asked first, under a name and with a reason; the others stay."""
     gone, stays = f"gone{operators.base}", f"stays{operators.base}"

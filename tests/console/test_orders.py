@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import Page, expect
+from sqlmodel import col, update
 
+from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
@@ -17,7 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-DEAD = Faults(token_dead=True)
+BROKEN = Faults(errors=1)
 SLICES = 5
 
 
@@ -83,12 +85,12 @@ async def test_a_time_line_draws_what_is_claimed_complete_failed_and_swept(admin
 @pytest.mark.parametrize("deed", ["Redo", "Split"])
 async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: str) -> None:
     """The failed set tells why; all of it is redone or split after saying what that does to how many."""
-    shop = await make_shop(orders, DEAD)
+    shop = await make_shop(orders, BROKEN)
     failed = await shop.fail()
     await admin_page.goto(f"{shop.page}?tab=slices&state=failed")
     rows = admin_page.get_by_role("table").locator("tbody tr")
     await expect(rows).to_have_count(failed)
-    await expect(rows.first).to_contain_text("platform_credentials")
+    await expect(rows.first).to_contain_text("platform_busy")
     shop.mend()
     await admin_page.get_by_label("Select all rows").check()
     await admin_page.locator(".list-actions").get_by_role("button", name=deed).click()
@@ -107,7 +109,7 @@ async def test_failed_slices_are_mended(admin_page: Page, orders: Orders, deed: 
 
 async def test_a_failed_slice_is_skipped_with_a_reason(admin_page: Page, orders: Orders) -> None:
     """Nothing happens without one; afterwards the mark moves on and the ledger tells it."""
-    shop = await make_shop(orders, DEAD)
+    shop = await make_shop(orders, BROKEN)
     failed = await shop.fail()
     await admin_page.goto(f"{shop.page}?tab=slices&state=failed")
     rows = admin_page.get_by_role("table").locator("tbody tr")
@@ -133,7 +135,7 @@ async def test_a_deed_that_comes_too_late_is_told_in_the_api_s_words(
 ) -> None:
     """Somebody else skipped the slice while the question was open."""
     troubles.expect(r"409 POST /v1/platforms/.*/split")
-    shop = await make_shop(orders, DEAD)
+    shop = await make_shop(orders, BROKEN)
     await shop.fail()
     reply = await orders.ask("GET", f"/v1/platforms/{shop.number}/slices?state=failed&limit=1")
     name = reply.body["items"][0]["slice"]
@@ -159,7 +161,9 @@ async def test_a_platform_is_paused_resumed_and_told_to_claim(admin_page: Page, 
     await expect(admin_page.get_by_text("No holes: everything that is claimed is in.")).to_be_visible()
 
     await admin_page.get_by_role("button", name="Pause").click()
-    await expect(admin_page.get_by_role("dialog")).to_contain_text("Nothing new is claimed until you resume.")
+    await expect(admin_page.get_by_role("dialog")).to_contain_text(
+        "Nothing new is claimed until you resume. The running cycle ends, too, at its next claim"
+    )
     await confirm(admin_page, f"Pause {shop.number}?", "Pause", reason="stocktaking")
     await expect(admin_page.locator(".badges")).to_contain_text("stocktaking")
     await expect(facts(admin_page, "Claims next")).to_have_text("none")
@@ -179,26 +183,70 @@ async def test_a_time_is_read_again(admin_page: Page, orders: Orders, troubles: 
     begin = await dialog.get_by_label("From").input_value()
     await dialog.get_by_label("From").fill("2025-01-01T00:00:00")
     await dialog.get_by_role("button", name="Read again").click()
-    await expect(dialog).to_contain_text("by at most 12 hours")
+    await expect(dialog).to_contain_text("send at most 12 hours at a time")
     await dialog.get_by_label("From").fill(begin)
+    await dialog.get_by_label("Your name").fill("Ada")
     await dialog.get_by_role("button", name="Read again").click()
 
     await expect(dialog).to_have_count(0)
     await eventually(lambda: len(platform.throttle.times) > asked)
+    await admin_page.get_by_role("tab", name="Backfills").click()
+    row = admin_page.get_by_role("table").locator("tbody tr")
+    await expect(row).to_contain_text("Succeeded")
+    await expect(row).to_contain_text("Ada")
+
+
+async def test_a_backfill_that_failed_is_seen(admin_page: Page, orders: Orders) -> None:
+    """At the platform, in the list of its backfills with the cause, and at the slice that could not be read."""
+    shop = await make_shop(orders)
+    await shop.fetch()
+    [first, *_] = await orders.slices(shop.number)
+    shop.mend(errors=1)
+    await orders.configure(shop.number, retries=0, interval=600)
+    times = {"start": first.start_at.isoformat(), "end": first.end_at.isoformat()}
+    reply = await orders.ask("POST", f"/v1/platforms/{shop.number}/backfill", json=times)
+    assert reply.status == 202, reply.body
+
+    await admin_page.goto(f"{shop.page}?tab=backfills")
+    await expect(admin_page.locator(".platform-card .badges")).to_contain_text("The last backfill failed")
+    row = admin_page.get_by_role("table").locator("tbody tr")
+    await expect(row).to_contain_text("platform_busy")
+    await admin_page.goto(f"{shop.page}?tab=slices&reread=failed")
+    await expect(row).to_have_count(1)
+    await expect(row).to_contain_text("Could not be read again")
+
+
+async def test_a_slice_that_takes_too_long_is_seen(admin_page: Page, orders: Orders) -> None:
+    """In the list of platforms, at its own, and in the ledger, which the badge leads to."""
+    shop = await make_shop(orders)
+    await write_ledger(shop, datetime.now(UTC).replace(microsecond=0) - timedelta(days=2), 5, {1})
+    async with orders.services.database.session() as session:
+        is_second = (col(OrderSlice.platform) == shop.number, col(OrderSlice.failed_at).is_not(None))
+        told = {"failed_at": None, "stale_told_at": datetime.now(UTC)}
+        await session.exec(update(OrderSlice).where(*is_second).values(**told))
+
+    await admin_page.goto("/console/orders")
+    await expect(admin_page.get_by_role("row").filter(has_text=shop.number)).to_contain_text("1 slice takes too long")
+    await admin_page.goto(shop.page)
+    await admin_page.locator(".platform-card").get_by_role("link", name="1 slice takes too long").click()
+    rows = admin_page.get_by_role("table").locator("tbody tr")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("Takes too long")
 
 
 async def test_a_day_is_compared_with_the_platform(admin_page: Page, orders: Orders) -> None:
     """The figures appear when it is made, with the workbook's address."""
     shop = await make_shop(orders)
     await shop.fetch()
+    await shop.let_the_day_end()
     await admin_page.goto(f"{shop.page}?tab=reports")
     await expect(admin_page.get_by_text("No day has been compared yet.")).to_be_visible()
-    await admin_page.get_by_label("Day (UTC)").fill("2026-01-01")
+    await admin_page.get_by_label("Day (the platform's zone)").fill("2026-01-01")
     await admin_page.get_by_role("button", name="Compare").click()
 
     row = admin_page.get_by_role("row").filter(has_text="2026-01-01")
     report = await eventually(lambda: _report(orders, shop))
-    await expect(row.get_by_role("cell").nth(1)).to_have_text(str(report["told"]))
+    await expect(row.get_by_role("cell").nth(2)).to_have_text(str(report["told"]))
     await expect(row.get_by_role("link", name="Open the workbook")).to_have_attribute("href", re.compile("xlsx"))
 
 

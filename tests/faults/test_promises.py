@@ -172,11 +172,11 @@ async def _plant_in_orders(
     await fleet.complete(good)
     assert platform.calls["told"] > 0
 
-    async def has_failed() -> bool:
-        failed = "SELECT count(*) AS n FROM order_slices WHERE platform = $1 AND fault IS NOT NULL"
-        return bool((await deployment.fetch(failed, bad))[0]["n"])
+    async def is_refused() -> bool:
+        refused = "SELECT credentials_fault IS NOT NULL AS is_told FROM order_platforms WHERE platform = $1"
+        return bool((await deployment.fetch(refused, bad))[0]["is_told"])
 
-    await eventually(has_failed)
+    await eventually(is_refused)
     shown = [await deployment.as_admin("GET", f"/v1/platforms/{number}") for number in (good, bad)]
     listed = await deployment.as_admin("GET", "/v1/orders", params={"platform": good, "limit": 100})
     return [json.dumps(each).encode() for each in (*shown, listed)]

@@ -4,63 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from activities.addresses import applying, loading
 from domain.addresses.cycle import ApplyOrder, Phase
-from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult, Outcome
-from infra.embedded import Stack
-from tests.support.address_world import Fault, Modules, World
+from tests.support.address_said import acks, create, delete, swap
+from tests.support.address_world import Fault, Modules, World, by_number, tuned
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-Said = tuple[Topic, str, dict[str, Any]]
 ALL_ACKS = dict.fromkeys(Module, "Y")
-
-
-@pytest.fixture
-async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
-    """An empty log and four empty modules."""
-    world = World(stack.settings().database.model_copy(update={"url": SecretStr(database_url)}))
-    await world.begin()
-    yield world
-    await world.database.close()
-
-
-def create(number: str, uprn: int, n: int = 0) -> Said:
-    """A createUpdate."""
-    return Topic.CREATE_UPDATE, number, {"uprn": uprn, "address_id": 1_000 + uprn, "record": {"n": n}}
-
-
-def swap(number: str, one: int, other: int) -> Said:
-    """A swap."""
-    return Topic.SWAP, number, {"uprn_1": one, "uprn_2": other}
-
-
-def delete(number: str, uprn: int) -> Said:
-    """A delete."""
-    return Topic.DELETE, number, {"uprn": uprn}
-
-
-def tuned(world: World, **changes: Any) -> None:
-    """Change settings."""
-    world.settings = world.settings.model_copy(update=changes)
-
-
-async def by_number(world: World) -> dict[str, dict[str, Any]]:
-    """The rows by the numbers of their messages."""
-    return {row["msg_no"]: row for row in (await world.rows()).values()}
-
-
-def acks(row: dict[str, Any]) -> dict[Module, str | None]:
-    """The four acknowledgements."""
-    return {module: row[f"{module}_ack"] for module in Module}
 
 
 @pytest.mark.parametrize(
@@ -257,8 +215,8 @@ async def test_a_restored_log_gives_no_id_again_that_modules_know(world: World) 
     assert world.modules.books[Module.OD].live == {1: (1_001, {"n": 2})}
 
 
-async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> None:
-    """A7: a swap that was given up does not undo one that came after it."""
+async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(world: World) -> None:
+    """A7: one that was given up does not undo one that came after it; nor is it told as done, for nothing does it."""
     tuned(world, retries=1)
     await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
     await world.cycle()
@@ -269,7 +227,13 @@ async def test_a_manual_retry_that_comes_too_late_is_needless(world: World) -> N
     await world.cycle()
 
     rows = await by_number(world)
-    assert (rows["old"]["proc_flag"], rows["old"]["superseded_by"]) == ("Y", rows["young"]["id"])
+    old, young = rows["old"], rows["young"]
+    assert young["proc_flag"] == "Y"
+    assert (old["proc_flag"], old["superseded_by"], old["retry_times"]) == ("N", None, 1)
+    assert [old[f"{module}_ack"] for module in Module] == ["N"] * 4
+    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed", "behind": young["id"]}
+    assert old["reason"].startswith("Message young, a later swap, was applied before")
+    assert world.effects_of()[Module.ED, str(old["id"])] == 0
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
@@ -288,7 +252,7 @@ async def test_a_worker_that_was_taken_for_dead_changes_nothing(world: World, fa
 
     asleep = asyncio.create_task(applying.apply(world.database, world.settings, Asleep(world.fuse), order))
     await asked.wait()
-    world.modules.faults = [Fault.AWAY] * 4 if fails else []
+    world.modules.broken = {(module, 1) for module in Module} if fails else set()
     await applying.apply(world.database, world.settings, world.modules, order)
     woken.set()
     await asleep

@@ -8,10 +8,11 @@ import json
 import random
 import secrets
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,20 @@ ON_MYSQL = (
     ('psycopg.connect(os.environ["MODULE_DATABASE"])', 'pymysql.connect(**json.loads(os.environ["MODULE_DATABASE"]))'),
     ("POSTGRESQL", "MYSQL"),
 )
+ON_SQLITE = (
+    ("import psycopg\n", "import sqlite3\n"),
+    ("psycopg.Connection", "sqlite3.Connection"),
+    (
+        'psycopg.connect(os.environ["MODULE_DATABASE"])',
+        'sqlite3.connect(os.environ["MODULE_DATABASE"], timeout=30, isolation_level=None, check_same_thread=False)',
+    ),
+    ("POSTGRESQL", "SQLITE"),
+)
+SMALL = "ALTER TABLE haulage_addresses ADD CONSTRAINT small CHECK (address_id < 1000)"
+SMALL_ON_SQLITE = """
+    CREATE TRIGGER small BEFORE INSERT ON haulage_addresses WHEN new.address_id >= 1000
+    BEGIN SELECT RAISE(ABORT, 'small'); END
+    """
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,8 @@ class Owned:
 
     example: str
     connect: Callable[[], Connection]
+    small: str = SMALL
+    """The statement after which no address may have a large id."""
 
     def run(self, *statements: str) -> None:
         """Change something in it."""
@@ -77,12 +94,23 @@ async def on_mysql(socket: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Own
     server = {"unix_socket": str(socket), "user": getpass.getuser()}
     name = f"test_{secrets.token_hex(6)}"
     Owned("", lambda: pymysql.connect(**server)).run(f"CREATE DATABASE {name}")
+    patch.setenv("MODULE_DATABASE", json.dumps({**server, "database": name}))
+    yield Owned(_changed(ON_MYSQL), lambda: pymysql.connect(**server, database=name))
+
+
+@asynccontextmanager
+async def on_sqlite(file: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Owned]:
+    """The example with what is said of SQLite."""
+    patch.setenv("MODULE_DATABASE", str(file))
+    yield Owned(_changed(ON_SQLITE), lambda: sqlite3.connect(file, timeout=30, isolation_level=None), SMALL_ON_SQLITE)
+
+
+def _changed(changes: Sequence[tuple[str, str]]) -> str:
     example = module_page.example()
-    for here, there in ON_MYSQL:
+    for here, there in changes:
         assert here in example
         example = example.replace(here, there)
-    patch.setenv("MODULE_DATABASE", json.dumps({**server, "database": name}))
-    yield Owned(example, lambda: pymysql.connect(**server, database=name))
+    return example
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +138,13 @@ def mariadb() -> Iterator[Path | None]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["PostgreSQL", "MySQL"])
+@pytest.fixture(params=["PostgreSQL", "MySQL", "SQLite"])
 async def owned(
-    request: pytest.FixtureRequest, stack: Stack, mariadb: Path | None, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    stack: Stack,
+    mariadb: Path | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Owned]:
     """A database with the tables of the page, and with orders."""
     if request.param == "MySQL" and not mariadb:
@@ -120,11 +152,15 @@ async def owned(
     if mariadb:
         await eventually(mariadb.exists)
     monkeypatch.setenv("MODULE_TOKEN", "s3cret")
-    async with (
-        on_mysql(mariadb, monkeypatch)
-        if mariadb and request.param == "MySQL"
-        else on_postgresql(stack, monkeypatch) as owned
-    ):
+    async with AsyncExitStack() as exits:
+        match request.param:
+            case "MySQL":
+                assert mariadb
+                owned = await exits.enter_async_context(on_mysql(mariadb, monkeypatch))
+            case "SQLite":
+                owned = await exits.enter_async_context(on_sqlite(tmp_path / "module.sqlite", monkeypatch))
+            case _:
+                owned = await exits.enter_async_context(on_postgresql(stack, monkeypatch))
         owned.run(*module_page.tables(request.param), ORDERS)
         yield owned
 
@@ -221,7 +257,7 @@ async def test_what_the_database_refuses_fails_alone(owned: Owned, tmp_path: Pat
     """The transaction of its batch is lost with it; the others are applied apart."""
     operations = [upsert(1, 1, 11, street="a"), upsert(2, 2, 2**63 - 1, street="b"), upsert(3, 3, 13, street="c")]
     async with module(owned, tmp_path) as client:
-        owned.run("ALTER TABLE haulage_addresses ADD CONSTRAINT small CHECK (address_id < 1000)")
+        owned.run(owned.small)
         results = await client.apply(IM, operations)
 
     assert outcomes(results) == ["applied", "failed", "applied"]

@@ -235,3 +235,28 @@ async def test_checks_purge_where_that_is_set(database: Database, tmp_path: Path
             ("auto_purge", 2),
         ]
         assert (await here.check(auto_purge=True)).listed == 0
+
+
+async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even of an address that was removed from the list and listed again while the clock stood still."""
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+    async def stand_still(_: LogicalDeletes) -> datetime:
+        return noon
+
+    monkeypatch.setattr(LogicalDeletes, "_now", stand_still)
+    async with bench(database, tmp_path) as here:
+        for seq in (100, 200):
+            here.oss.modules["od"].begin_orders([1])
+            for module in Module:
+                await here.client.apply(module, [upsert(seq, 1, 1)])
+                await here.client.apply(module, [delete(seq + 1, 1)])
+            async with database.session() as session:
+                await session.merge(listed(1, 1, seq + 1, Module.OD))
+            here.oss.modules["od"].end_orders([1])
+            assert await here.purge(1) == PurgeReport(purged=[1])
+            async with database.session() as session:
+                await session.delete(await session.get_one(LogicalDelete, 1))
+
+        sent = [op_id for call in here.oss.modules["od"].calls for op_id in call.op_ids if op_id.startswith("purge:")]
+        assert len(sent) == len(set(sent)) == 2

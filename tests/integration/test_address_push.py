@@ -194,7 +194,6 @@ async def test_only_the_three_topics_are_there(world: Pushed) -> None:
         {"key": "nonsense"},
         {"key": None, "headers": {"Authorization": f"Basic {SECRET}"}},
         {"key": None, "params": {"token": SECRET[:-1]}},
-        {"key": "nonsense", "params": {"token": SECRET}},
     ],
 )
 async def test_a_stranger_is_refused_before_anything_is_read(
@@ -205,6 +204,33 @@ async def test_a_stranger_is_refused_before_anything_is_read(
 
     assert {(reply.status, reply.code) for reply in (good, bad)} == {(401, "push_refused")}
     assert await numbers(database) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": "nonsense", "params": {"token": SECRET}},
+        {"key": None, "headers": {"Authorization": "Basic bm9uOnNlbnNl"}, "params": {"token": SECRET}},
+        {"key": None, "headers": {"Authorization": ""}, "params": {"token": SECRET}},
+        {"key": SECRET, "params": {"token": "nonsense"}},
+        {"params": {"token": "nonsense"}},
+        {"key": None, "params": [("token", SECRET), ("token", "nonsense")]},
+    ],
+)
+async def test_a_wrong_credential_beside_a_right_one_is_refused(
+    world: Pushed, database: Database, options: Mapping[str, Any]
+) -> None:
+    """Whichever of them is looked at first; the answer says that one is too many."""
+    reply = await world.push(envelope(create_update()), **options)
+
+    assert (reply.status, reply.code) == (401, "push_refused")
+    assert "several credentials" in reply.body["detail"]
+    assert await numbers(database) == []
+
+
+async def test_two_right_credentials_are_as_good_as_one(world: Pushed) -> None:
+    """A subscription that begins to sign its pushes keeps the secret in its address for a while."""
+    assert (await world.push(envelope(create_update()), params={"token": SECRET})).status == 204
 
 
 async def test_neither_a_project_s_key_nor_the_admin_s_is_a_pusher_s(world: Pushed) -> None:

@@ -18,7 +18,7 @@ from api.addresses import watching
 from domain.addresses.messages import Topic
 from domain.addresses.states import State
 from infra.database import Database
-from infra.settings import Settings
+from infra.settings import AddressSettings, Settings
 from infra.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
 from tests.support.address_world import World
 from tests.support.api import ApiClient, Reply, running_api
@@ -270,7 +270,9 @@ async def test_an_outage_of_the_database_ends_no_figures(office: Office, monkeyp
 
     monkeypatch.setattr(counting, "count", count)
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.01)
-    looking = asyncio.create_task(watching.show(Database(office.api_client.settings.database), 2))
+    looking = asyncio.create_task(
+        watching.show(Database(office.api_client.settings.database), AddressSettings(retries=2))
+    )
 
     async def told() -> bool:
         return bool(watching.OLDEST.labels(Topic.SWAP, State.GIVEN_UP)._value.get() == 90)

@@ -350,3 +350,17 @@ async def test_operators_and_loads_in_a_crowd_never_take_the_same_message(
     assert {entry[2] for entry in audit if entry[1] == "skip"} == given_up
     assert not given_up & taken
     assert len(audit) == skipped + retried
+
+
+async def test_a_chain_is_retried_through_the_api(operator: Operator) -> None:
+    """All that shares an address with it, and what shares one with that; the answer says how many."""
+    first, second = await operator.add(), await operator.add(retry_times=3)
+    taken = await operator.add(next_attempt_at=None)
+
+    reply = await operator.post(f"messages/{first}/retry-chain")
+
+    assert (reply.status, reply.body) == (200, {"retried": 2, "busy": 1, "left": 0})
+    assert [(await operator.row(id_))["retry_times"] for id_ in (first, second, taken)] == [0, 0, 2]
+    assert await operator.audit() == [("ann", "retry", id_, SIGNED["reason"]) for id_ in (first, second)]
+    assert (await operator.post("messages/987654/retry-chain")).code == "not_found"
+    assert (await operator.post(f"messages/{taken}/retry-chain")).code == "message_being_processed"

@@ -37,6 +37,7 @@ class Estate:
     day: str = "2026-01-01"
     message_id: int = 1
     quarantine_id: int = 1
+    backfill_id: str = "b" * 16
     purge_id: str = "0" * 24
     report: str = "20260101T000000Z"
 

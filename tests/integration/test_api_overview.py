@@ -88,6 +88,9 @@ async def lay_out(database: Database, project_id: str, number: int) -> None:
                 end = start + timedelta(minutes=1)
                 await connection.execute(_SLICE, f"shop-{number}", start, end, LONG_AGO, holder, failed_at, done_at)
         await connection.execute(
+            "UPDATE order_slices SET stale_told_at = now() WHERE platform = $1 AND holder IS NOT NULL", f"shop-{number}"
+        )
+        await connection.execute(
             "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, "
             "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
             "VALUES ($1, $2, 1, 1, 1, 1, 1, $3, 1, 1, 1)",
@@ -143,7 +146,7 @@ async def test_a_project_sees_its_own_figures_and_the_admin_all(api_client: ApiC
 
 
 async def test_what_somebody_should_look_at_is_named(api_client: ApiClient, database: Database) -> None:
-    """Queues without workers, platforms that nobody serves, types that are paused, tasks that nobody comes for."""
+    """Queues without workers, platforms nobody serves, slices that take long, types paused, tasks nobody comes for."""
     (one, key), (two, _) = await api_client.make_project("one"), await api_client.make_project("two")
     await lay_out(database, one, 1)
     await lay_out(database, two, 2)
@@ -153,8 +156,8 @@ async def test_what_somebody_should_look_at_is_named(api_client: ApiClient, data
 
     own = (await api_client.ask("GET", "/v1/overview", key=key)).body
     every = (await api_client.as_admin("GET", "/v1/overview")).body
-    assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1}
-    assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2}
+    assert concerns(own, "orders") == {"no_worker": 1, "unserved": 1, "stale": 1}
+    assert concerns(every, "orders") == {"no_worker": 1, "unserved": 2, "stale": 3}
     assert concerns(own, "tasks") == {"no_worker": 1, "overdue": 10}
     # What is paused is not overdue.
     assert concerns(every, "tasks") == {"no_worker": 1, "overdue": 10, "paused": 1}

@@ -22,6 +22,7 @@ from infra.tables.downloads import STATES
 
 TABLES = {
     "addr_audit",
+    "addr_settings",
     "addr_logical_deletes",
     "addr_sync_keys",
     "addr_sync_quarantine",
@@ -34,6 +35,7 @@ TABLES = {
     "limit_leases",
     "limit_shares",
     "limit_spending",
+    "order_backfills",
     "order_copies",
     "order_platforms",
     "order_settings",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from datetime import timedelta
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from domain.orders import places
 from domain.orders.steps import Presence, WatchOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
+from infra.tables.orders import OrderSlice
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.support.downloads import parse_csv
@@ -112,16 +114,43 @@ async def test_each_value_tells_where_it_comes_from(settings: Settings) -> None:
     assert "shop-1" in refused.body["detail"]
 
 
+async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Settings) -> None:
+    """PATCH leaves what is not sent, null takes back; a begun platform takes no other starttime."""
+    async with running_orders(settings) as orders:
+        starttime = await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS), retries=5)
+        path = "/v1/platforms/shop-1/config"
+        changed = await orders.ask("PATCH", path, json={"threads": 3, "retries": None})
+        nobody = await orders.ask("PATCH", path, json={"credentials": "no-such-file"})
+        before = await orders.ask("PATCH", path, json={"starttime": "last 6 months"})
+        await orders.ask("PATCH", path, json={"starttime": starttime})
+        await orders.fetch()
+        same = await orders.ask("PATCH", path, json={"starttime": starttime, "threads": 2})
+        kept = [
+            await orders.ask(method, path, json={"starttime": other, "credentials": "shop"})
+            for method in ("PUT", "PATCH")
+            for other in ("last 6 months", "2025-12-01T00:00:00Z")
+        ]
+        shown = await orders.ask("GET", path)
+
+    own = changed.body["own"]
+    assert (own["threads"], own["retries"], own["interval"]) == (3, None, 1_500)
+    assert changed.body["effective"]["retries"] == {"value": 3, "origin": "built_in"}
+    assert (nobody.code, "no-such-file" in nobody.body["detail"]) == ("config_invalid", True)
+    assert (before.status, same.status) == (200, 200)
+    assert [each.code for each in kept] == ["starttime_kept"] * 4
+    assert (shown.body["own"]["starttime"], shown.body["own"]["threads"]) == (starttime, 2)
+
+
 async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
     """It is announced, listed with its reason, and no later success hides it."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
         await orders.fetch()
         held = await orders.row()
         [first, *_] = sorted((await failed(orders)), key=lambda each: each["slice"])
         status = await orders.status()
         assert (await orders.events()).count("orders.slice_failed") == status["failed"]
-        assert first["fault"]["code"] == "platform_credentials"
+        assert first["fault"]["code"] == "platform_busy"
         assert held.complete_to == held.starts_at
 
         path = f"/v1/platforms/shop-1/slices/{first['slice']}"
@@ -136,11 +165,81 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
         assert again.code == "slice_not_failed"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "said"),
+    [
+        (
+            "GET",
+            "/slices/yesterday",
+            None,
+            404,
+            "under this slice: “yesterday” is no slice's id; send its start and end in UTC",
+        ),
+        ("GET", "/slices/20261132T100000Z:20261132T101000Z", None, 404, "its start and end in UTC"),
+        ("GET", "/slices/20261120T101000Z:20261120T100000Z", None, 404, "send a later end"),
+        ("GET", "/slices/20261120T100000Z:20261120T101000Z", None, 404, "/v1/platforms/shop-1/slices lists"),
+        ("POST", "/slices:redo", {"slices": ["yesterday"]}, 422, "like 20261120T100000Z:20261120T101000Z"),
+        ("POST", "/slices:redo", {"slices": ["20261120T100000Z:20261120T101000Z"]}, 202, "shop-1/slices lists"),
+        (
+            "POST",
+            "/backfill",
+            {"start": "2026-01-02T10:00:00Z", "end": "2026-01-02T09:00:00Z"},
+            422,
+            "start 2026-01-02T10:00:00+00:00 is not before end 2026-01-02T09:00:00+00:00; send a later end",
+        ),
+        (
+            "POST",
+            "/backfill",
+            {"start": "2026-01-02T10:00:00Z", "end": "2026-01-03T10:00:01Z"},
+            422,
+            "1 day, 0:00:01 apart; send at most 12 hours at a time",
+        ),
+        ("GET", "/timeline?start=2026-01-02T10:00:00Z&end=2026-01-02T10:00:00Z", None, 422, "send a later end"),
+        ("GET", "/timeline?start=2199-01-01T00:00:00Z", None, 422, "Send `end` too"),
+    ],
+)
+async def test_a_wrong_span_or_id_is_refused_with_a_way_out(
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None, status: int, said: str
+) -> None:
+    """In words, not as a pattern; a later end is asked for where the end comes first."""
+    async with running_orders(settings) as orders:
+        orders.play(Scenario(orders=0))
+        await orders.set_up()
+        reply = await orders.ask(method, f"/v1/platforms/shop-1{path}", json=body)
+    assert reply.status == status
+    assert said in str(reply.body)
+
+
+async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: Settings) -> None:
+    """By its state, and by its name; one of a second has no halves."""
+    async with running_orders(settings) as orders:
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
+        await orders.fetch()
+        [first, second, *_] = await orders.slices()
+        async with orders.services.database.session() as session:
+            row = await session.get_one(OrderSlice, second.slice_id)
+            row.end_at = row.start_at + timedelta(seconds=1)
+            session.add(row)
+        names = [str(Window(start=first.start_at, end=first.end_at)), str(Window(start=row.start_at, end=row.end_at))]
+        paths = [f"/v1/platforms/shop-1/slices/{name}" for name in names]
+        short = await orders.ask("POST", f"{paths[1]}/split")
+        await orders.ask("POST", f"{paths[0]}/split")
+        halved = await orders.ask("POST", f"{paths[0]}/redo")
+        await orders.ask("POST", f"{paths[1]}/skip", json={"reason": "the shop was closed"})
+        skipped = await orders.ask("POST", f"{paths[1]}/redo")
+
+    assert (short.code, halved.code, skipped.code) == ("slice_too_short", "slice_not_ended", "slice_not_ended")
+    assert "Redo or skip it" in short.body["detail"]
+    assert names[0] in halved.body["detail"]
+    assert "Its halves are slices of their own" in halved.body["detail"]
+    assert "given up" in skipped.body["detail"]
+
+
 @pytest.mark.parametrize("way", ["redo", "split"])
 async def test_a_failed_slice_is_completed_once_its_cause_is_mended(settings: Settings, way: str) -> None:
     """By reading it again, or in halves; then nothing is missing."""
     async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1)), retries=0)
         await orders.fetch()
         platform = orders.platforms.by_number["shop-1"]
         platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
@@ -166,34 +265,6 @@ async def test_retries_wait_longer_each_time_and_then_it_has_failed(settings: Se
         [first, *_] = await failed(orders)
         assert first["attempts"] == 3
         assert first["fault"]["code"] == "platform_busy"
-
-
-async def test_a_backfill_reads_again_and_moves_no_mark(settings: Settings) -> None:
-    """Each complete slice of the time once, however many runs of the schedule fall into it."""
-    async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
-        await orders.fetch()
-        before, first = await orders.row(), (await orders.slices())[0]
-        platform = orders.platforms.by_number["shop-1"]
-        asked = len(platform.throttle.times)
-        times = {"start": first.start_at.isoformat(), "end": first.end_at.isoformat()}
-
-        reply = await orders.ask("POST", "/v1/platforms/shop-1/backfill", json=times)
-        assert reply.status == 202, reply.body
-        ids = await eventually(lambda: _again(orders))
-        for workflow_id in ids:
-            await orders.engine.get_workflow_handle(workflow_id).result()
-
-        after = await orders.row()
-        assert len(platform.throttle.times) > asked
-        assert len(ids) <= 2
-        assert (after.claimed_to, after.complete_to) == (before.claimed_to, before.complete_to)
-
-
-async def _again(orders: Orders) -> set[str]:
-    return {
-        each.id async for each in orders.engine.list_workflows("WorkflowType = 'OrderSlice'") if ":again-" in each.id
-    }
 
 
 async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> None:
@@ -289,26 +360,6 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
     assert len(seen) == len(set(seen)) == len(stored)
     assert (strange.body["items"], hidden.status) == ([], 404)
     assert [each["order_id"] for each in everybodys.body["items"]] == [order_id for _, order_id in seen[:20]]
-
-
-async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
-    """Counts and ids, in a workbook; an order that was never fetched is missing."""
-    async with running_orders(settings) as orders:
-        await begun(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
-        await orders.fetch()
-        platform = orders.platforms.by_number["shop-1"]
-        platform.market.create(platform.market.now_us - 1_800_000_000, late_us=0)
-        day = {"day": "2026-01-01"}
-        reply = await orders.ask("POST", "/v1/platforms/shop-1/reports", json=day)
-        assert reply.status == 202, reply.body
-        await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
-
-        report = (await orders.ask("GET", "/v1/platforms/shop-1/reports/2026-01-01")).body
-        book = await orders.services.objects.get(places.report_key("shop-1", "2026-01-01"))
-
-    assert (report["told"] - report["stored"], report["only_here"]) == (report["missing"], 0)
-    assert report["missing"] >= 1
-    assert book.startswith(b"PK")
 
 
 async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:

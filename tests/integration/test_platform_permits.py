@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from domain.orders.capability import RateLimit
+from domain.orders.requests import RateLimit
 from domain.orders.windows import Window
 from infra.database import Database
 from infra.http import GuardedClient
@@ -49,7 +49,7 @@ async def _credentials(renew: bool) -> Credentials:
 
 
 async def _read(connector: Connector, window: Window) -> int:
-    return sum([len(page.orders) async for page in connector.pages(window)])
+    return sum([len(page.orders) async for page in connector.pages(window, await connector.count(window))])
 
 
 def most_within(times: list[float], seconds: float) -> int:
@@ -98,6 +98,19 @@ async def test_a_quota_of_a_day_is_spent_once(limiters: list[Limiter]) -> None:
         assert (end.retry_after_seconds or 0) > 80_000
     assert 0 < taken <= 50
     assert await limiters[0].count(day_bucket("7")) == 50
+
+
+async def test_requests_of_a_day_are_counted_without_a_quota(limiters: list[Limiter]) -> None:
+    """So that an operator sees what a day costs before there is one; a quota that is set later counts them."""
+    open_ended = RateLimit(per_second=1_000, burst=100)
+    permits = [Permits(limiter, "7", open_ended) for limiter in limiters]
+    for mine in permits:
+        for _ in range(5):
+            await mine.take()
+    counted = await limiters[0].count(day_bucket("7"))
+    assert counted >= 5 * len(permits)
+    with pytest.raises(PlatformBusy, match="a day"):
+        await Permits(limiters[0], "7", RateLimit(per_second=1_000, burst=100, per_day=counted)).take()
 
 
 async def test_a_long_wait_is_told_and_a_short_one_waited_for(limiters: list[Limiter]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -89,6 +90,19 @@ async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, s
     assert (end["status"], end["reason"], job["status"]) == ("Failed", "file_unavailable", "Failed")
     assert f"answered {status}" in end["message"]
     assert len(repository.asked) == 2
+
+
+async def test_what_was_cancelled_is_cancelled_where_its_file_is_not_there_either(settings: Settings) -> None:
+    """Whoever cancelled it is not told of a fault that is nobody's any more; the others are."""
+    repository = Repository([404] * 2)
+    async with fetching(settings, repository, window_seconds=4) as transfers:
+        unwanted, wanted = await transfers.join_many(["agent-1", "agent-2"])
+        answer = await transfers.ask("POST", f"/v1/transfers/{quote(unwanted)}/cancel")
+        ends = [await transfers.ended(task_id) for task_id in (unwanted, wanted)]
+
+    assert answer.body["status"] == "Pending"
+    assert [(end["status"], end["reason"]) for end in ends] == [("Failed", "cancelled"), ("Failed", "file_unavailable")]
+    assert "before it had arrived" in ends[0]["message"]
 
 
 async def test_a_repository_that_has_the_file_a_moment_later(settings: Settings) -> None:

@@ -80,6 +80,30 @@ async def test_a_retry_may_be_of_one_reason_and_is_made_once(settings: Settings)
     assert transfers.sends[("nouser-1", "")] in {2, 3}
 
 
+async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(settings: Settings) -> None:
+    """One job sends the targets again; who came beside is told so."""
+    scenario = QUICK.model_copy(update={"rules": RULES})
+    async with running_transfers(settings, scenario, window_seconds=2, timeout_seconds=4) as transfers:
+        job_id = await ended_job(transfers, ["nouser-1"])
+        path = f"/v1/transfers/jobs/{quote(job_id)}/retry"
+        replies = await asyncio.gather(*(transfers.ask("POST", path, json={}) for _ in range(4)))
+
+        assert sorted(reply.status for reply in replies) == [202, 409, 409, 409]
+        [accepted] = [reply.body["job_id"] for reply in replies if reply.status == 202]
+        assert (await transfers.job_ended(accepted))["counts"]["Failed"] == 1
+        assert {reply.code for reply in replies if reply.status == 409} == {"nothing_failed"}
+        assert transfers.sends[("nouser-1", "")] == 2
+
+
+async def test_nothing_has_failed_while_the_window_is_open(settings: Settings) -> None:
+    """It is there, and has not begun."""
+    async with running_transfers(settings, window_seconds=4) as transfers:
+        task = await transfers.ask("GET", f"/v1/transfers/{quote(await transfers.join('agent-1'))}")
+        refused = await retry(transfers, task.body["job_id"], 409)
+
+    assert "has not begun to send" in str(refused["detail"])
+
+
 async def _is_over(transfers: Transfers, ids: list[str]) -> bool:
     engine = transfers.worker.services.engine
     descriptions = [await engine.get_workflow_handle(each).describe() for each in ids]

@@ -58,13 +58,14 @@ def plant(defect: Defect, folder: Path) -> None:
     """Put a defect into a copy of the tree.
 
     Raises:
-        ValueError: The text that it replaces is not there once.
+        ValueError: A text that it replaces is not there once.
     """
-    path = folder / defect.file
-    text = path.read_text()
-    if (found := text.count(defect.text)) != 1:
-        raise ValueError(f"{defect.name}: {defect.file} has {defect.text!r} {found} times, not once")
-    path.write_text(text.replace(defect.text, defect.planted))
+    for change in defect.changes:
+        path = folder / change.file
+        text = path.read_text()
+        if (found := text.count(change.text)) != 1:
+            raise ValueError(f"{defect.name}: {change.file} has {change.text!r} {found} times, not once")
+        path.write_text(text.replace(change.text, change.planted))
 
 
 async def attempt(defect: Defect, places: asyncio.Semaphore) -> Outcome:

@@ -23,7 +23,7 @@ from activities.addresses.searching import Filter
 from activities.addresses.steering import By
 from domain.addresses.cycle import ApplyOrder, Phase, Plan
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
 from domain.addresses.queues import Step
 from infra.database import Database
 from infra.modules import ModuleFailure
@@ -118,7 +118,7 @@ class Modules:
         fault = self.faults.pop(0) if self.faults else None
         if fault in (Fault.AWAY, Fault.LATE):
             self.on_the_way += [Effect(module, each) for each in operations if fault is Fault.LATE]
-            return [_failed(each) for each in operations]
+            return [_away(each) if fault is Fault.AWAY else _failed(each) for each in operations]
         results = [self._one(module, each) for each in operations]
         self.fuse.burn()
         return [_failed(each) for each in operations] if fault is Fault.LOST else results
@@ -168,6 +168,10 @@ class Modules:
             self.effects.append(Effect(module, operation))
             self.results[module, operation.op_id] = result
         return result
+
+
+def _away(operation: Operation) -> OperationResult:
+    return Away(op_id=operation.op_id, outcome=Outcome.FAILED, error="It is away.")
 
 
 def _failed(operation: Operation) -> OperationResult:
@@ -291,6 +295,10 @@ class World:
         query = f"SELECT id FROM im_infi_addr_sync_log WHERE cycle_id = '{cycle_id}' AND {loading.OWNED}"  # noqa: S608
         return {row["id"] for row in await self.fetch(query)}
 
+    async def time_passes(self) -> None:
+        """Until everything that waits for its time is due."""
+        await self.fetch("UPDATE im_infi_addr_sync_log SET next_attempt_at = now() WHERE next_attempt_at > now()")
+
     async def retry(self) -> None:
         """What an operator does with all that has failed and is in no cycle."""
         await steering.retry_many(self.database, Filter(), steering.RETRIED_MAX, By("ann", "all is well"))
@@ -298,3 +306,13 @@ class World:
     def effects_of(self) -> Counter[tuple[Module, str]]:
         """How often each message took effect in each module."""
         return Counter((effect.module, effect.operation.op_id) for effect in self.modules.effects)
+
+
+def tuned(world: World, **changes: Any) -> None:
+    """Change settings."""
+    world.settings = world.settings.model_copy(update=changes)
+
+
+async def by_number(world: World) -> dict[str, dict[str, Any]]:
+    """The rows by the numbers of their messages."""
+    return {row["msg_no"]: row for row in (await world.rows()).values()}

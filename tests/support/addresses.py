@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,15 +85,21 @@ class Addresses:
 
 @asynccontextmanager
 async def running_addresses(
-    settings: Settings, folder: Path, *, modules: Oss | None = None, **changes: Any
+    settings: Settings,
+    folder: Path,
+    *,
+    modules: Oss | None = None,
+    calls: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Addresses]:
     """Start API, worker and modules over the test's own parts; `changes` replace settings of addresses.
 
     Args:
         modules: Those that run already; by default others are started.
+        calls: Settings of every module that are to be others.
     """
     async with nullcontext(modules) if modules else running_oss(folder) as modules:
-        addresses = module_settings(modules.base, folder, batch=500, retries=0)
+        addresses = module_settings(modules.base, folder, **{"batch": 500, "retries": 0, **(calls or {})})
         addresses = addresses.model_copy(update={"pause_seconds": 1.0, **changes})
         settings = settings.model_copy(update={"addresses": addresses})
         async with running_api(settings) as api_client, running_worker(settings, [places.QUEUE]) as working:

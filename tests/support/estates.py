@@ -8,11 +8,12 @@ from typing import Any
 
 from api.routes import Route
 from domain import projects
+from domain.orders.marks import Marks
 from domain.orders.windows import Window
 from infra.services import Services
 from infra.tables.addresses import AddressMessage, LogicalDelete, QuarantinedMessage
 from infra.tables.base import Row
-from infra.tables.orders import Order, OrderSlice
+from infra.tables.orders import Order, OrderBackfill, OrderPlatform, OrderSlice
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver
 from tests.support.api import ApiClient
@@ -26,6 +27,7 @@ PLATFORM = f"{MARK}-shop"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = Window(start=DAY, end=DAY + timedelta(hours=1))
 SIGNATURE = "ab" * 32
+BACKFILL = "b" * 16
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Estate:
     held_id: str
     lease: int
     slice: str
+    backfill_id: str
     day: str
     message_id: str
     quarantine_id: str
@@ -75,6 +78,7 @@ class Estate:
             queued_id=self.queued_id.replace(self.task_type, "nobodys"),
             held_id=self.held_id.replace(self.task_type, "nobodys"),
             slice=str(Window(start=DAY, end=DAY + timedelta(minutes=1))),
+            backfill_id="0" * 16,
             day="2020-01-01",
             message_id="999999",
             quarantine_id="999999",
@@ -128,6 +132,7 @@ class Builder:
             held_id=held["task_id"],
             lease=held["lease"],
             slice=str(HOUR),
+            backfill_id=BACKFILL,
             day="2026-01-01",
             message_id=message_id,
             quarantine_id=quarantine_id,
@@ -193,8 +198,17 @@ class Builder:
         await self._operate(f"{path}/pause", {})
         first = {"platform": PLATFORM, "start_at": HOUR.start, "end_at": HOUR.end, "track": "live"}
         order = {"platform": PLATFORM, "shop": MARK, "order_id": f"{MARK}-1", "modified_at": DAY, "asked_at": DAY}
+        marks = Marks(starts_at=DAY, history_to=DAY, live_from=DAY, claimed_to=HOUR.end, complete_to=HOUR.end)
+        async with self.services.database.session() as session:
+            row = await session.get_one(OrderPlatform, PLATFORM)
+            row.sqlmodel_update(marks.model_dump())
+            session.add(row)
+        again = {"start_at": HOUR.start, "end_at": HOUR.end, "asked_by": MARK, "asked_at": DAY, "finished_at": DAY}
         await self._write(
             OrderSlice.model_validate({**first, "claimed_at": DAY, "reason": MARK}),
+            OrderBackfill.model_validate(
+                {**again, "platform": PLATFORM, "backfill_id": BACKFILL, "workflow_id": BACKFILL, "state": "succeeded"}
+            ),
             Order.model_validate({**order, "version": 1, "revision": 1, "digest": b"1", "raw": f'{{"id":"{MARK}-1"}}'}),
         )
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sims.pubsub.server import PubSubSim
     from sims.receiver import Receiver
     from sims.source import Source
+    from tests.support.address_world import World
     from tests.support.addresses import Addresses
     from tests.support.api import ApiClient
     from tests.support.deployment import Deployments
@@ -101,6 +102,17 @@ async def empty_database_url(stack: Stack) -> AsyncIterator[str]:
     """The address of a database of the test's own without any table."""
     async with parts.own_database(stack) as url:
         yield url
+
+
+@pytest.fixture
+async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
+    """An empty log of address messages, and four empty modules in plain Python."""
+    from tests.support.address_world import World
+
+    world = World(stack.settings().database.model_copy(update={"url": SecretStr(database_url)}))
+    await world.begin()
+    yield world
+    await world.database.close()
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def delete(seq: int, uprn: int, address_id: int | None = None) -> ours.Operation
 def purge(seq: int, uprn: int, address_id: int, attempt: int = 1) -> ours.Operation:
     """A purge of what the delete `seq` left."""
     return ours.Operation(
-        op_id=ours.purge_id(address_id, attempt), seq=seq, kind=ours.Kind.PURGE, uprn=uprn, address_id=address_id
+        op_id=ours.purge_id(address_id, str(attempt)), seq=seq, kind=ours.Kind.PURGE, uprn=uprn, address_id=address_id
     )
 
 

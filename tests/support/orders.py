@@ -34,7 +34,7 @@ from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows import webhooks
 from workflows.orders import OrderCycle, schedules
-from workflows.orders.cycle import attributes
+from workflows.orders.attributes import attributes
 
 LAG_SECONDS = 60
 QUEUES = (places.QUEUE, places.PLATFORM_QUEUES, webhooks.QUEUE)
@@ -73,8 +73,7 @@ class Orders:
         platform = self.platforms.add(number, scenario)
         folder = self.api_client.settings.orders.credentials_folder
         folder.mkdir(parents=True, exist_ok=True)
-        accepted = platform.dialect.credentials(platform.tokens.good)
-        (folder / f"{CREDENTIALS}.json").write_text(json.dumps(accepted))
+        (folder / f"{CREDENTIALS}.json").write_text(json.dumps(platform.credentials))
         return platform
 
     async def set_up(self, number: str = NUMBER, *, kind: str = "plain", **fields: Any) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
-from domain.orders.capability import Capability, Order, RateLimit
+from domain.orders.capability import Capability, Order
 from domain.orders.platforms import KNOWN
+from domain.orders.requests import RateLimit
 from domain.orders.windows import Window
 from domain.quotas import Rate, Slot, Verdict
 from infra.http import GuardedClient
@@ -42,6 +43,13 @@ class OpenLimiter(Limiter):
         return [Verdict(allowed=True, remaining=rate.limit, reset_seconds=1.0) for rate in rates]
 
 
+class Again(Protocol):
+    """Makes another connector."""
+
+    def __call__(self, tape: Tape, other: Capability | None = None, /) -> Connector:
+        """It reads the same account."""
+
+
 @dataclass
 class RunningConnector:
     """One platform, and how it is read."""
@@ -50,8 +58,8 @@ class RunningConnector:
     platform: Platform
     connector: Connector
     limiter: OpenLimiter
-    again: Callable[[Tape], Connector]
-    """Another connector, which goes on from what one was told."""
+    again: Again
+    """Another connector, which goes on from what one was told, perhaps by another record."""
     renewals: list[bool] = field(default_factory=list)
 
     def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> Window:
@@ -64,9 +72,9 @@ class RunningConnector:
         bounds = (int(moment.timestamp()) * MICRO for moment in (window.start, window.end))
         return checker.truth(self.platform.ledger(), from_us=next(bounds), until_us=next(bounds))
 
-    async def read(self, window: Window, *, opposite: bool = False) -> list[Page]:
+    async def read(self, window: Window) -> list[Page]:
         """All pages of one pass."""
-        return [page async for page in self.connector.pages(window, opposite=opposite)]
+        return [page async for page in self.connector.pages(window, await self.connector.count(window))]
 
 
 @asynccontextmanager
@@ -80,7 +88,7 @@ async def running_connector(
 
         async def keyring(renew: bool) -> Credentials:
             renewals.append(renew)
-            return Credentials.model_validate(platform.dialect.credentials(platform.tokens.good))
+            return Credentials.model_validate(platform.credentials)
 
         address = address or platforms.url(NUMBER)
         account = Account(NUMBER, "shop-1", address)
@@ -88,8 +96,8 @@ async def running_connector(
         known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN}
         every = Platforms(http, limiter)
 
-        def again(tape: Tape) -> Connector:
-            return every.connector(record or known[kind], account, keyring, rate=QUICK, tape=tape)
+        def again(tape: Tape, other: Capability | None = None) -> Connector:
+            return every.connector(other or record or known[kind], account, keyring, rate=QUICK, tape=tape)
 
         yield RunningConnector(address, platform, again(Tape()), limiter, again, renewals)
 

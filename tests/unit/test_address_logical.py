@@ -47,7 +47,7 @@ def test_a_module_may_find_orders_when_it_removes() -> None:
 
 def test_a_purge_names_the_delete_that_it_follows() -> None:
     """So that modules see whether the address was written since."""
-    purge = LISTED.purge(7)
+    purge = LISTED.purge("7")
 
     assert (purge.op_id, purge.seq, purge.uprn, purge.address_id) == ("purge:11:7", 60, 1, 11)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Kind, Lookup, Module, Operation, OperationResult, Outcome
+from domain.addresses.operations import Away, Kind, Lookup, Module, Operation, OperationResult, Outcome
 from domain.addresses.sides import hindrances
 from domain.addresses.verdicts import Listing, judge
 from domain.addresses.waiting import Asking, Neighbour, Reason, held
@@ -108,13 +108,17 @@ def answer(outcome: Outcome, **fields: Any) -> OperationResult:
     return OperationResult(op_id="5", outcome=outcome, **fields)
 
 
+AWAY = Away(op_id="5", outcome=Outcome.FAILED, error="It is away.")
+APPLIED = answer(Outcome.APPLIED)
+MISSES = answer(Outcome.MISSING, missing=[2])
+
+
 @pytest.mark.parametrize(
     ("result", "ack", "trace"),
     [
         (answer(Outcome.APPLIED), "Y", None),
         (answer(Outcome.LOGICAL, logical_address_id=11), "Y", None),
         (answer(Outcome.ALREADY, was=Outcome.APPLIED), "Y", None),
-        (answer(Outcome.STALE), "Y", None),
         (answer(Outcome.MISSING, missing=[1, 2]), "N", "There is no address with UPRN 1 or 2."),
         (answer(Outcome.REFUSED, error="no"), "N", "no"),
         (answer(Outcome.FAILED, error="away"), "N", "away"),
@@ -126,7 +130,42 @@ def test_each_answer_is_an_acknowledgement_or_a_trace(result: OperationResult, a
 
     assert (verdict.acks, verdict.traces.get(Module.IM)) == ({Module.IM: ack}, trace)
     assert (verdict.reason is None) == (ack == "Y")
-    assert verdict.stale == (result.outcome is Outcome.STALE)
+    assert not verdict.stale
+
+
+@pytest.mark.parametrize("kind", [Kind.UPSERT, Kind.DELETE])
+def test_a_write_that_something_younger_made_needless_is_told_so(kind: Kind) -> None:
+    """Nobody acknowledges what was not applied."""
+    verdict = judge(operation(kind), Reason(), {Module.IM: answer(Outcome.STALE), Module.ED: AWAY})
+
+    assert verdict.stale
+    assert verdict.acks == {Module.ED: "N"}
+    assert verdict.reason == Reason(kind=Why.FAILED, module=Module.ED, unsure=[Module.ED])
+
+
+def test_nothing_stands_for_a_swap() -> None:
+    """One that came too late in a module is not done there, whatever was applied instead."""
+    verdict = judge(operation(Kind.SWAP), Reason(), {Module.IM: answer(Outcome.STALE), Module.ED: MISSES})
+
+    assert (verdict.stale, verdict.overtaken) == (False, True)
+    assert verdict.acks == {Module.IM: "N", Module.ED: "N"}
+    assert verdict.traces[Module.IM] == "A later swap of one of its addresses was applied here before."
+    assert verdict.reason == Reason(kind=Why.OVERTAKEN, module=Module.IM, missing=[2])
+
+
+@pytest.mark.parametrize(
+    ("answers", "counts"),
+    [
+        pytest.param({Module.ED: AWAY}, False, id="away"),
+        pytest.param({Module.ED: AWAY, Module.IM: APPLIED}, False, id="away-from-one"),
+        pytest.param({Module.ED: AWAY, Module.IM: MISSES}, False, id="another-misses-a-side"),
+        pytest.param({Module.IM: OperationResult(op_id="5", outcome=Outcome.FAILED)}, True, id="no-answer"),
+        pytest.param({Module.IM: APPLIED}, False, id="applied"),
+    ],
+)
+def test_to_find_a_module_away_is_no_failure(answers: dict[Module, OperationResult], counts: bool) -> None:
+    """It says nothing about the message."""
+    assert judge(operation(Kind.SWAP), Reason(), answers).counts == counts
 
 
 def test_a_missing_side_says_more_than_a_failure() -> None:

@@ -52,7 +52,13 @@ def parsed(data: bytes) -> list[list[str]]:
 )
 def test_cells(cell: bytes, expected: bytes) -> None:
     """Each kind of JSON value has one form."""
-    assert csv.lines([(cell,)]) == expected + b"\r\n"
+    assert csv.lines([(cell, b"1")]) == expected + b",1\r\n"
+
+
+def test_nothing_is_no_empty_line() -> None:
+    """Readers pass over those: alone in its row, nothing is a text without characters."""
+    assert csv.lines([[b"1"], [b"null"], [b'"a"']]) == b'1\r\n""\r\n"a"\r\n'
+    assert csv.lines([[b"null", b"null"]]) == b",\r\n"
 
 
 def test_head_is_guarded_and_marked() -> None:

@@ -65,6 +65,14 @@ def test_columns_are_the_keys_in_order_of_appearance() -> None:
         (b'{"success": false, "error": "quota"}', "source_refused", "a failure in its envelope: “quota”"),
         (b'{"success": false, "data": []}', "source_refused", "a failure in its envelope."),
         (b'{"code": 101, "message": "too often", "data": []}', "source_refused", "code 101 in its envelope: “too"),
+        (b'{"data": []}garbage', "source_not_json", "trailing characters (byte 13)"),
+        (b'{"error": "db down", "data": []}', "source_refused", "an error in its envelope: “db down”"),
+        (b'{"errors": [{"m": 1}], "data": []}', "source_refused", "an error in its envelope"),
+        (b'{"success": "false", "data": []}', "source_refused", "a failure in its envelope."),
+        (b'{"ok": 0, "data": []}', "source_refused", "a failure in its envelope."),
+        (b'{"status": "fail", "data": []}', "source_refused", "status fail in its envelope."),
+        (b'{"errcode": 1, "data": []}', "source_refused", "errcode 1 in its envelope."),
+        (b'{"resultCode": "FAIL", "data": []}', "source_refused", "resultCode FAIL in its envelope."),
         (b'{"error": {"id": 7}}', "source_refused", 'an error in its envelope: “{"id":7}”'),
         (b'{"status": 403, "msg": "denied", "data": []}', "source_refused", "status 403 in its envelope: “denied”"),
         (b'{"status": 1, "msg": "x", "data": {"total": 1, "data": []}}', "source_refused", "status 1"),
@@ -112,6 +120,20 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
     """Bytes that are no page are a fault, never another error."""
     with suppress(SourceFault, NewColumns):
         PageReader(["a"]).read(body)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        b'"error": null, "errors": [], "code": 0, "msg": "no more data"',
+        b'"success": true, "ok": 1, "status": "OK", "resultCode": "SUCCESS"',
+        b'"errcode": "0", "errmsg": "ok", "error": "", "status": 200',
+        b'"error": 0, "err": "none", "ret": 0, "detail": "page 7 of 6"',
+    ],
+)
+def test_an_end_that_is_no_failure_is_an_end(around: bytes) -> None:
+    """Envelopes hold the same fields when all is well."""
+    assert first_look(b'{"data": [], %b}' % around).rows == 0
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:

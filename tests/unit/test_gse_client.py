@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from domain.transfers.gse import AGENT_RUNNING, Agent, Place, Verdict
-from infra.gse import GseClient, GseFailure, GseRefused, GseUnavailable, GseUnknown
+from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 from infra.settings import GseSettings
 from sims.gse.scenario import Action, Call
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client
@@ -71,6 +71,16 @@ async def test_a_termination_names_its_targets() -> None:
         assert (await client.results(task_id)).downloads["host-2", ""].verdict is Verdict.RUNNING
 
 
+@pytest.mark.parametrize("odd", [b"NaN", b"-Infinity", b'"half \\ud83d of it"'])
+async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
+    """No JSON has NaN, and no text half a character; the answer is read all the same."""
+    record = b'{"error_code": 0, "error_msg": %b, "content": {"type": "download", "dest_agent_id": "a"}}'
+    body = b'{"code": 0, "data": {"result": [%b]}}' % (record % odd)
+    async with running_peer(told(body)) as server, GseClient(gse_settings(server.url)) as client:
+        results = await client.results("task")
+    assert results.downloads[("a", "")].error_code == 0
+
+
 async def test_agent_states_come_in_pages() -> None:
     """More agents than a call takes are asked for in several."""
     async with running_gse_client() as (world, client):
@@ -106,8 +116,8 @@ async def test_agent_states_come_in_pages() -> None:
         ({"code": 1650300, "message": "busy"}, "200 OK", GseUnavailable),  # a stage may rewrite the status
         ({"code": 1642902, "message": "slow down"}, "429 Too Many Requests", GseUnavailable),
         ({"code": 1642902, "message": "slow down"}, "200 OK", GseUnavailable),
-        ({"code": 1640101, "message": "who?"}, "401 Unauthorized", GseRefused),
-        ({"code": 1640302, "message": "no"}, "403 Forbidden", GseRefused),
+        ({"code": 1640101, "message": "who?"}, "401 Unauthorized", GseForbidden),
+        ({"code": 1640302, "message": "no"}, "403 Forbidden", GseForbidden),
         ({"code": 1640001, "message": "what?"}, "200 OK", GseRefused),
         (b"not found", "404 Not Found", GseRefused),
         ({"code": 1641301, "message": "large"}, "413 Content Too Large", GseRefused),

@@ -133,7 +133,6 @@ async def test_dripping(script: Script) -> None:
         ([b""], "broke off"),
         ([OK + b"Content-Length: 10\r\n\r\n"], "broke off"),
         ([OK + b"Transfer-Encoding: chunked\r\n\r\nzzz\r\n"], "valid HTTP"),
-        ([answer(b"rows", "Content-Encoding: br")], "encoding 'br'"),
     ],
 )
 async def test_broken_answers(pieces: list[bytes], said: str) -> None:
@@ -142,6 +141,15 @@ async def test_broken_answers(pieces: list[bytes], said: str) -> None:
     assert (fault.record.code, fault.transient) == ("source_unreachable", True)
     assert said in fault.record.message
     assert fault.record.message.startswith("127.0.0.1:")
+    assert fault.record.hint
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
+async def test_an_encoding_that_was_not_asked_for(encoding: str) -> None:
+    """It would be the same again."""
+    fault = await fault_of(says(answer(b"rows", f"Content-Encoding: {encoding}")))
+    assert (fault.record.code, fault.transient) == ("source_encoding", False)
+    assert f"encoding {encoding!r}" in fault.record.message
     assert fault.record.hint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
-from infra.modules import ModuleFailure, Modules, client
+from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
+from infra.http import GuardedClient
+from infra.modules import ModuleFailure, Modules, channels, client
 from infra.modules.breaker import Breaker
-from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
-from sims.oss.scenario import Action
+from infra.settings import AddressSettings, GuardSettings, ModuleSettings, ModulesSettings
+from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says
 from tests.support.module_tables import delete, purge, swap, upsert
 from tests.support.modules import call_fault, module_settings, running_modules
+from tests.support.waiting import eventually
 
 ED = Module.ED
 
@@ -250,6 +253,68 @@ async def test_a_module_that_fails_in_a_row_is_left_alone(tmp_path: Path) -> Non
         assert outcomes(others) == ["applied"] * 3
 
 
+@pytest.mark.parametrize(
+    ("rule", "changes"),
+    [
+        (call_fault(Action.ERROR), {}),
+        (call_fault(Action.ERROR, status=503, times=1), {}),
+        (call_fault(Action.ERROR, status=429, times=1), {}),
+        (call_fault(Action.RESET), {}),
+        (call_fault(Action.SLOW, seconds=5), {"timeout_seconds": 0.1}),
+        (call_fault(Action.FAIL), {"base_url": ""}),
+        (call_fault(Action.FAIL), {"credentials": "nobody"}),
+        (call_fault(Action.FAIL), {"base_url": "http://127.0.0.1:9"}),
+    ],
+    ids=["answers-500", "503", "429", "cut", "silent", "not-set", "no-credentials", "nobody-there"],
+)
+async def test_a_module_that_answers_nobody_is_away(tmp_path: Path, rule: Rule, changes: dict[str, Any]) -> None:
+    """That says nothing about the operations."""
+    async with running_modules(tmp_path, rule, retries=0, batch=500, **changes) as (_, client):
+        results = await client.apply(ED, three())
+
+    assert [type(each) for each in results] == [Away] * 3
+    assert outcomes(results) == ["failed"] * 3
+
+
+async def test_an_open_breaker_says_nothing_about_operations(tmp_path: Path) -> None:
+    """They were not even sent."""
+    async with running_modules(
+        tmp_path, call_fault(Action.RESET), retries=0, breaker_failures=2, breaker_seconds=60
+    ) as (oss, client):
+        for _ in range(3):
+            results = await client.apply(ED, three())
+        oss.set(Scenario())
+        results = await client.apply(ED, three())
+
+    assert "is left alone for 60 s" in results[0].error
+    assert [type(each) for each in results] == [Away] * 3
+
+
+@pytest.mark.parametrize("spoilt", [frozenset({7}), frozenset({1, 64}), frozenset({30, 31, 50})])
+async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, spoilt: frozenset[int]) -> None:
+    """The others of its batch are applied; it failed by itself, for the module answers others."""
+    operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 65)]
+    rule = call_fault(Action.CHOKE, uprns=spoilt)
+    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, client):
+        results = await client.apply(ED, operations)
+
+        assert [each.op_id for each in results] == [each.op_id for each in operations]
+        assert {each.op_id for each in results if each.outcome is not Outcome.APPLIED} == set(map(str, spoilt))
+        assert not any(isinstance(each, Away) for each in results)
+        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 65)} - spoilt)
+
+
+async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> None:
+    """A module that can read nothing of it is not called once for each."""
+    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
+    rule = call_fault(Action.CHOKE, uprns=frozenset(range(1, 401)))
+    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
+        results = await caller.apply(ED, operations)
+
+        assert outcomes(results) == ["failed"] * 400
+        assert len(oss.modules["ed"].calls) < 2 * client.HALVINGS_MAX
+
+
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     """If that fails, too, the time begins anew; if not, all is as before."""
     clock = [0.0]
@@ -269,3 +334,33 @@ def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:
     assert breaker.admits()
     breaker.succeeded()
     assert [breaker.admits(), breaker.admits()] == [True, True]
+
+
+async def test_an_address_that_an_operator_gave_must_be_allowed(tmp_path: Path) -> None:
+    """Unlike one of the environment: the socket is not even made, and the sentence says what to do."""
+    async with running_oss(tmp_path) as oss:
+        given = module_settings(oss.base, tmp_path, batch=500)
+        host = oss.base.removeprefix("http://")
+        for allow, expected in (([], "failed"), ([host], "applied")):
+            guard = GuardedClient(GuardSettings(allow=allow))
+            environment = AddressSettings(credentials_folder=tmp_path)
+            async with Modules(environment, guard.open_socket) as known:
+                results = await known.under(given).apply(ED, three())
+                assert outcomes(results) == [expected] * 3
+                assert ("HAULAGE_GUARD__ALLOW" in results[0].error) == (expected == "failed")
+            assert bool(oss.modules["ed"].calls) == (expected == "applied")
+
+
+async def test_settings_change_while_calls_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call goes on by what it began with; what nobody uses any more is closed."""
+    monkeypatch.setattr(channels, "KEPT_MAX", 2)
+    slow = call_fault(Action.LATE, times=1, seconds=0.5)
+    async with running_modules(tmp_path, slow, batch=500) as (oss, client):
+        first = asyncio.create_task(client.apply(ED, three()))
+        await eventually(lambda: bool(oss.modules["ed"].calls))
+        for batch in range(1, 6):
+            changed = module_settings(oss.base, tmp_path, batch=batch)
+            assert outcomes(await client.under(changed).apply(ED, [upsert(10 + batch, 9, 9)])) == ["applied"]
+
+        assert outcomes(await first) == ["applied"] * 3
+        assert len(client._channels._open) <= 3

@@ -65,6 +65,22 @@ def test_each_value_comes_from_the_nearest_level() -> None:
     }
 
 
+def test_what_is_built_in_keeps_within_what_a_kind_allows() -> None:
+    """Else a platform that allows less could not be set up: its own values are set only afterwards."""
+    narrow = CAPABILITY.model_copy(
+        update={
+            "query": CAPABILITY.query.model_copy(update={"window_max_seconds": 300}),
+            "paging": CAPABILITY.paging.model_copy(update={"rows_max": 120}),
+        }
+    )
+    settings, origins = config.effective(1, Options(), Options(), narrow)
+
+    config.check("1", settings, narrow, NOW)
+    assert (settings.interval, settings.max_rows_per_slice) == (295, 120)
+    assert (origins["interval"], origins["max_rows_per_slice"]) == (Origin.KIND, Origin.KIND)
+    assert config.effective(1, Options(), Options(), CAPABILITY)[1]["interval"] is Origin.BUILT_IN
+
+
 def test_what_is_built_in_is_the_seed() -> None:
     """10 minutes, 5 minutes, 3 retries, 10 seconds, 4 threads, 5 seconds of overlap, 3 minutes to settle."""
     settings = in_force()

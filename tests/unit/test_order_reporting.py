@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pandas as pd
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from activities.orders import reporting
 from activities.orders.reporting import Line
 from domain.orders.steps import Report
+from domain.orders.windows import Window
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -24,6 +25,8 @@ def test_ids_beyond_a_sheet_stand_on_the_next(monkeypatch: pytest.MonkeyPatch) -
         day=date(2026, 3, 1),
         made_at=NOON,
         complete_to=NOON,
+        window=Window(start=NOON - timedelta(hours=12), end=NOON),
+        zone_minutes=480,
         told=45,
         stored=0,
         missing=45,
@@ -37,4 +40,7 @@ def test_ids_beyond_a_sheet_stand_on_the_next(monkeypatch: pytest.MonkeyPatch) -
     assert [len(sheets[name]) for name in ("missing", "missing 2", "missing 3", "only here")] == [20, 20, 5, 0]
     ids = [order_id for name, sheet in sheets.items() if "missing" in name for order_id in sheet["order_id"]]
     assert ids == list(told)
+    hours = sheets["hours"]
+    assert list(hours.loc[hours["platform"] > 0, "hour"]) == [20], "noon in Greenwich is evening in Beijing"
+    assert "2026-03-01T20:00:00+08:00" in set(sheets["missing"]["modified_at"])
     assert list(sheets["only here"].columns) == ["order_id", "modified_at", "version"]

@@ -11,6 +11,7 @@ from domain.orders.capability import Capability
 from domain.orders.platforms import SHOPIFY
 from infra.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, channel, walks
 from sims.platforms import checker
+from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Kind, Limits
 from tests.support.platforms import KINDS, SMALL_PAGES, list_orders, newest_copies, running_connector
@@ -137,7 +138,7 @@ async def test_pages_without_orders_do_not_go_on_for_ever() -> None:
         return walks.Step(Page(place, [], b"{}", datetime.now(UTC), None, 0, 0), has_more=True)
 
     with pytest.raises(PlatformLied, match="101 pages without an order"):
-        async for _ in walks.forwards(endless, PLAIN.paging):
+        async for _ in walks.numbered(endless, PLAIN.paging, 0):
             pass
     assert read == list(range(1, 102))
 
@@ -169,7 +170,7 @@ async def test_a_link_to_another_host_is_not_followed(link: str, monkeypatch: py
         monkeypatch.setattr(walks, "next_link", lambda headers: link.format(port=port))
         with pytest.raises(PlatformLied, match="Only its own address"):
             await here.read(here.window(600))
-        assert here.platform.stats()["requests"] == 1
+        assert here.platform.calls["told"] == 2, "the count and one page"
 
 
 @pytest.mark.parametrize(
@@ -223,4 +224,12 @@ async def test_nobody_answers() -> None:
     """A platform that is down is busy, as far as we know."""
     async with running_connector(**ORDERS, address="http://127.0.0.1:9") as here:
         with pytest.raises(PlatformBusy, match="No connection"):
+            await here.read(here.window(600))
+
+
+async def test_a_success_without_a_body_is_a_bad_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be told rightly the next time: nobody has to mend a right or an address for it."""
+    async with running_connector(**ORDERS) as here:
+        monkeypatch.setattr(here.platform, "answer", lambda _: (Reply(b"", 204), None))
+        with pytest.raises(PlatformLied, match="not even an empty one"):
             await here.read(here.window(600))

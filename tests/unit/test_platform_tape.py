@@ -34,7 +34,7 @@ async def test_each_page_is_asked_for_once_however_often_a_reading_stops(kind: K
         while not done:
             connector, pages = here.again(stored(tape)), pages + 1
             seen = []
-            async for page in connector.pages(window):
+            async for page in connector.pages(window, await connector.count(window)):
                 seen.append(page)
                 if len(seen) == pages:
                     break
@@ -49,10 +49,10 @@ async def test_orders_that_leave_between_two_attempts_take_no_other_with_them(se
     changes = Changes(per_page=0.7, created_share=0, in_window_share=1)
     async with running_connector(seed=seed, changes=changes, **CROWDED) as here:
         window = here.window(1_200, until_seconds_ago=600)
-        walk = here.connector.pages(window)
+        walk = here.connector.pages(window, await here.connector.count(window))
         first = [await anext(walk) for _ in range(3)]
         connector = here.again(stored(here.connector.tape))
-        pages = [page async for page in connector.pages(window)]
+        pages = [page async for page in connector.pages(window, await connector.count(window))]
         known = checker.truth(here.platform.ledger())
         findings = checker.check(here.truth(window), newest_copies(pages), known=known)
         assert [page.body for page in pages[:3]] == [page.body for page in first]
@@ -63,10 +63,10 @@ async def test_a_token_that_has_expired_is_refused() -> None:
     """By the platform itself: what was kept leads nowhere, and the reading must begin again."""
     async with running_connector(kind="amazon", faults=Faults(page_token_seconds=60), **CROWDED) as here:
         window = here.window(3_600)
-        await anext(here.connector.pages(window))
+        await anext(here.connector.pages(window, await here.connector.count(window)))
         here.platform.market.clock.advance(61)
         with pytest.raises(PlatformRefused, match="NextToken has expired"):
-            [page async for page in here.again(stored(here.connector.tape)).pages(window)]
+            [page async for page in here.again(stored(here.connector.tape)).pages(window, None)]
         assert await here.read(window)
 
 
@@ -74,14 +74,14 @@ async def test_an_attempt_stops_before_it_is_ended() -> None:
     """What it was told by then is on its tape; so is when it asked."""
     async with running_connector(**CROWDED) as here:
         window = here.window(1_200)
-        walk = here.connector.pages(window)
+        walk = here.connector.pages(window, await here.connector.count(window))
         page = await anext(walk)
         here.connector._channel._pace.until = 0.0  # its time is over
         with pytest.raises(PlatformSlow):
             await anext(walk)
         again = here.again(stored(here.connector.tape))
         here.platform.market.clock.advance(1_000)
-        assert (await anext(again.pages(window))).asked_at == page.asked_at
+        assert (await anext(again.pages(window, await again.count(window)))).asked_at == page.asked_at
 
 
 async def test_the_time_of_an_attempt_is_shared_out() -> None:

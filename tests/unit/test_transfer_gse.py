@@ -127,6 +127,7 @@ def test_a_code_that_comes_as_a_text(code: object, read: int, verdict: Verdict) 
     assert record is not None
     assert (record.error_code, record.verdict) == (read, verdict)
     assert ("'broken'" in record.message) == (code == "broken")
+    assert ("1000000000000" in record.message) == (code == 10**12)
 
 
 @given(JSON)

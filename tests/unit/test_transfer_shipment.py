@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.transfers.cadence import Cadence
-from domain.transfers.gse import Agent, Record, Results, Side
+from domain.transfers.gse import Agent, Place, Record, Results, Side
+from domain.transfers.request import sound_folder
 from domain.transfers.shipment import REFUSALS_MAX, Item, Rules, Sending, Shipment
 from domain.transfers.states import End, Reason, State, summary
 from infra.tables.transfers import STATES
@@ -54,6 +55,20 @@ def test_success_is_success_at_any_progress() -> None:
 
     assert (shipment.items[0].state, shipment.items[0].progress) == (State.SUCCESS, 100)
     assert shipment.live == []
+
+
+def test_what_is_dropped_may_have_arrived_where_gse_never_said_whether_it_began() -> None:
+    """Nobody can give up a GSE task whose id was never told."""
+    shipment = Shipment(items(3), RULES)
+    never_sent, unsure, failed = shipment.items
+    shipment.began_not(shipment.begin([unsure], SOURCE), 5)
+    sending = begin(shipment, [failed], "gse-1")
+    shipment.take(sending, Results.of([Record(Side.DOWNLOAD, "0:2", "", TRANSFER_ERROR)]), 1)
+    shipment.drop(shipment.items)
+
+    assert {(item.state, item.reason) for item in shipment.items} == {(State.FAILED, Reason.CANCELLED)}
+    assert "may still arrive" in unsure.message
+    assert all("may still arrive" not in item.message for item in (never_sent, failed))
 
 
 def test_a_missing_record_says_nothing() -> None:
@@ -129,17 +144,73 @@ def test_a_target_that_goes_on_after_a_failure_is_not_sent_again() -> None:
 
 
 def test_a_task_that_gse_forgot_is_sent_again() -> None:
-    """Not at the first word: a gateway may err."""
+    """Neither at the first word nor within a moment: a gateway may err."""
     shipment, sending = begun(1)
     for _ in range(REFUSALS_MAX - 1):
         shipment.refused(sending, "no such task", 1)
     shipment.take(sending, Results.of([down(0, RUNNING)]), 1)
-    for _ in range(REFUSALS_MAX - 1):
-        shipment.refused(sending, "no such task", 1)
+    for _ in range(REFUSALS_MAX + 3):
+        shipment.refused(sending, "no such task", 2)
     assert shipment.due(1e9) == []
 
-    shipment.refused(sending, "no such task", 1)
-    assert [item.key for item in shipment.due(6)] == [0]
+    shipment.refused(sending, "no such task", 2 + RULES.silence_seconds)
+    assert [item.key for item in shipment.due(100)] == [0]
+
+
+def test_the_time_runs_out_with_what_is_known() -> None:
+    """That it has not arrived is not claimed, and why nobody knows is told."""
+    shipment = Shipment(items(3), RULES)
+    never_begun, unheard, running = shipment.items
+    shipment.began_not(shipment.begin([never_begun], SOURCE), 5, "GSE answered 500.")
+    lost = begin(shipment, [unheard], "gse-1")
+    begin(shipment, [running], "gse-2")
+    shipment.unheard(lost, "GSE answered 502.")
+    shipment.end_late()
+
+    assert {item.state for item in shipment.items} == {State.TIMEOUT}
+    assert all("it may still do so" in item.message for item in shipment.items)
+    assert "GSE answered 500." in never_begun.message
+    assert "GSE answered 502." in unheard.message
+
+
+def test_a_beginning_that_came_right_is_no_cause_of_the_end() -> None:
+    """GSE was busy, then took it, and it never ended: only that is told, with the code that GSE told last."""
+    shipment = Shipment(items(1), RULES)
+    [item] = shipment.items
+    shipment.began_not(shipment.begin([item], SOURCE), 5, "GSE answered 429.")
+    sending = begin(shipment, [item], "gse-1")
+    shipment.take(sending, Results.of([down(0, RUNNING)]), 6)
+    shipment.end_late()
+
+    assert (item.state, item.reason, item.code) == (State.TIMEOUT, Reason.DEADLINE, RUNNING)
+    assert "429" not in item.message
+
+
+def test_a_record_of_another_file_says_nothing() -> None:
+    """GSE may tell of an older task of the same agent: another folder or another name is another file."""
+    ours = Place("/data/app", "3a7b")
+
+    def told(code: int, folder: str = "", name: str = "") -> Record:
+        content = {"type": "download", "dest_agent_id": "0:0", "dest_file_dir": folder, "dest_file_name": name}
+        record = Record.read({"error_code": code, "content": content})
+        assert record
+        return record
+
+    for stranger in (told(OK, "/elsewhere", "3a7b"), told(OK, "/data/app", "old.conf"), told(NO_USER, "", "old.conf")):
+        assert Results.of([told(RUNNING), stranger], ours).downloads[("0:0", "")].error_code == RUNNING
+    for same in (told(OK), told(OK, "/data/app/", "3a7b"), told(OK, "\\data\\app", "/data/app/3a7b")):
+        assert Results.of([same], ours).downloads[("0:0", "")].error_code == OK
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 1e30, -5, None, "fast"])
+def test_no_number_of_a_record_is_too_large_to_keep(number: object) -> None:
+    """One odd speed must not hold up the others of its shard."""
+    content = {"type": "download", "dest_agent_id": "0:0", "speed": number, "progress": number, "size": number}
+    record = Record.read({"error_code": RUNNING, "content": content})
+    assert record
+    assert 0 <= record.speed < 2**63
+    assert 0 <= record.size < 2**63
+    assert 0 <= record.progress <= 100
 
 
 def test_what_was_written_down_is_gone_on_from() -> None:
@@ -259,3 +330,20 @@ def test_a_job_in_one_word(counts: dict[State, int], state: State, partial: bool
 def test_every_state_can_be_stored() -> None:
     """The table's check knows all of them, and no others."""
     assert set(STATES) == {state.value for state in State}
+
+
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [
+        ("/d", "/d"),
+        ("/d/", "/d"),
+        ("//d///e//", "/d/e"),
+        ("/", "/"),
+        ("C:\\d\\", "C:\\d"),
+        ("C:/", "C:/"),
+        ("c:\\d\\e", "c:\\d\\e"),
+    ],
+)
+def test_a_folder_is_one_folder_however_it_is_written(folder: str, meant: str) -> None:
+    """Otherwise one file would be sent to one place twice."""
+    assert sound_folder(folder) == meant

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.worlds.flaws import Flaw
+from tests.worlds.pairwise import pairs_of
 from tests.worlds.transfers.expecting import expect_target
 from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.judging import judge_world
 from tests.worlds.transfers.naming import Names
-from tests.worlds.transfers.options import OPTIONS, pairs_of, pairwise_rows, plain_row
+from tests.worlds.transfers.options import OPTIONS, pairwise_rows, plain_row
 from tests.worlds.transfers.seen import Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
 from tests.worlds.transfers.world import DISTINCT_WISHES_MAX, File, Host, Wish, World, draw_world, list_smaller
 from tests.worlds.verdict import Ending

@@ -70,11 +70,13 @@ def draw_flaws(
     if family is not None:
         first = dice.pick(sorted(family), seed, "family")
         names = [first, *(name for name in names if kinds[name].group is not kinds[first].group)]
-    return tuple(
-        Flaw(
-            name=name,
-            passes=dice.pick(kinds[name].passes, seed, name, "passes"),
-            dial=dice.stream(seed, name, "dial").randrange(DIAL_STEPS),
-        )
-        for name in names
+    return tuple(draw_flaw(seed, name, kinds[name]) for name in names)
+
+
+def draw_flaw(seed: int, name: str, kind: Kind) -> Flaw:
+    """Draw how a flaw is in a world."""
+    return Flaw(
+        name=name,
+        passes=dice.pick(kind.passes, seed, name, "passes"),
+        dial=dice.stream(seed, name, "dial").randrange(DIAL_STEPS),
     )

@@ -79,6 +79,8 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
         seeds: Which of them.
         notes: Where they are noted, for a run that is broken off and taken up again.
     """
+    if notes is not None:
+        notes.parent.mkdir(parents=True, exist_ok=True)
     known = {each.seed: each for each in _read(notes)}
     found = [known[seed] for seed in seeds if seed in known]
     turns, began = asyncio.Semaphore(system.at_once), time.monotonic()

@@ -28,6 +28,13 @@ class Ending(StrEnum):
         return self in (Ending.SILENT, Ending.NEEDLESS, Ending.WRONG_CAUSE, Ending.LATE)
 
 
+WORST_FIRST = (
+    *(Ending.LATE, Ending.SILENT, Ending.WRONG_CAUSE, Ending.NEEDLESS),
+    *(Ending.FAILED, Ending.WARNED, Ending.INVISIBLE, Ending.UNKNOWN, Ending.EQUAL),
+)
+"""A world of several parts ends as its worst part did."""
+
+
 @dataclass(frozen=True)
 class Expectation:
     """What may come out of a world, known before it is played."""

@@ -85,7 +85,7 @@ class AddressCycle:
             return []
         queued: Queued = await workflow.execute_activity_method(
             CycleSteps.waiting,
-            QueueOrder(cycle_id=plan.cycle_id),
+            QueueOrder(cycle_id=plan.cycle_id, config_version=plan.config_version),
             start_to_close_timeout=_STEP_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_PATIENTLY,
@@ -110,7 +110,7 @@ class AddressCycle:
         self._tell(phase, plan.cycle_id)
         applied: Applied = await workflow.execute_activity_method(
             CycleSteps.apply,
-            ApplyOrder(cycle_id=plan.cycle_id, phase=phase, step=step),
+            ApplyOrder(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
             start_to_close_timeout=_APPLY_TIMEOUT,
             heartbeat_timeout=_HEARTBEAT_TIMEOUT,
             retry_policy=_PATIENTLY,

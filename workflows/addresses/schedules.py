@@ -48,6 +48,14 @@ async def find_checks(client: Client, hours: float) -> ScheduleHandle:
     return await schedules.find(client, places.CHECKS, _checks(hours))
 
 
+async def follow(client: Client, pause_seconds: float, check_hours: float) -> None:
+    """Bring both schedules to these intervals, where they have others; a paused one stays paused."""
+    for name, wanted in ((places.SCHEDULE, _cycles(pause_seconds)), (places.CHECKS, _checks(check_hours))):
+        found = (await (await schedules.find(client, name, wanted)).describe()).schedule.spec.intervals
+        if [each.every for each in found] != [each.every for each in wanted.spec.intervals]:
+            await schedules.ensure(client, name, wanted)
+
+
 def _cycles(pause_seconds: float) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(

@@ -11,36 +11,42 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import (
-    RetryPolicy,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDReusePolicy,
+from temporalio.common import RetryPolicy, SearchAttributeKey, WorkflowIDReusePolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    TimeoutType,
+    WorkflowAlreadyStartedError,
 )
-from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import TimeoutError as EngineTimeout
 from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import OrderSteps, PlatformSteps
-    from domain.orders import places
+    from activities.orders.troubles import CREDENTIALS_CODE, SETBACK_TYPE
+    from domain.orders import backfills, places
+    from domain.orders.backfills import BackfillOrder
+    from domain.orders.retrying import Setback
     from domain.orders.steps import (
         Claimed,
         ClaimOrder,
         ClockReading,
         CycleOrder,
         CycleStatus,
+        Failure,
         Job,
         Named,
         Sliced,
         SliceOrder,
     )
     from domain.orders.windows import Window
-    from infra import temporal
     from workflows.orders import alarms
+    from workflows.orders.attributes import attributes
+    from workflows.orders.backfill import OrderBackfill
     from workflows.orders.slice import OrderSlice
+    from workflows.outcomes import fault_of
 
-ROOM = "orders"
 FAILURES_STOP = 3
 """So many slices in a row that fail end the claiming of this run: the next one tries again in a minute."""
 
@@ -51,6 +57,7 @@ _STEP_SECONDS = timedelta(seconds=30)
 # The clock is a request that may have to wait for its turn.
 _CLOCK_SECONDS = timedelta(seconds=60)
 _FRESH_SECONDS = timedelta(seconds=10)
+_ELSEWHERE_SECONDS = timedelta(seconds=30)
 _BACKFILL_SECONDS = 600
 
 
@@ -62,29 +69,29 @@ class OrderCycle:
     def __init__(self, order: CycleOrder) -> None:
         self._order = order
         self._running: dict[Window, asyncio.Task[None]] = {}
-        self._elsewhere: set[Window] = set()
+        self._elsewhere: dict[Window, datetime] = {}
+        """Slices whose workflow somebody else has running, and when that was seen."""
+        self._ended_by_hand: set[Window] = set()
         self._status = CycleStatus()
         self._failures_in_row = 0
         self._is_news = False
         self._skew: float | None = None
+        self._clock_trouble = ""
         self._skew_at = workflow.now()
 
     @workflow.run
     async def run(self, order: CycleOrder) -> CycleStatus:
         """Read this as the story."""
-        try:
-            claimed = await self._claimed(self._scheduled_at())
-        except ActivityError as error:
-            return self._tell(f"The platform's clock could not be read: {error.cause}")
+        claimed = await self._claimed(self._scheduled_at())
         if claimed.rereads:
             for job in claimed.jobs:
-                await self._start(claimed.project_id, job, once=True)
+                await self._read_again(claimed.project_id, job)
             return self._tell(f"{len(claimed.jobs)} slices of this time are read again")
         while True:
             for job in claimed.jobs:
                 self._keep_going(claimed.project_id, job)
             if not self._running:
-                return self._tell("nothing is left to claim")
+                return self._over(claimed)
             await self._some_news(claimed)
             if self._failures_in_row >= FAILURES_STOP:
                 await self._drained()
@@ -107,28 +114,54 @@ class OrderCycle:
         order = ClaimOrder(
             platform=self._order.platform,
             skew_seconds=await self._skew_seconds(),
+            heeds_pause=self._order.heeds_pause,
             scheduled_at=scheduled_at,
-            again_suffix=f"again-{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}",
-            running=sorted({*self._running, *self._elsewhere}, key=str),
+            running=sorted({*self._running, *self._left_alone()}, key=str),
         )
         return await workflow.execute_activity_method(
             OrderSteps.claim, order, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
         )
 
-    async def _skew_seconds(self) -> float:
+    def _left_alone(self) -> set[Window]:
+        """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
+        seen_after = workflow.now() - _ELSEWHERE_SECONDS
+        self._elsewhere = {window: seen for window, seen in self._elsewhere.items() if seen > seen_after}
+        return {*self._elsewhere, *self._ended_by_hand}
+
+    async def _skew_seconds(self) -> float | None:
         """How far the platform's clock is before ours; looked at every few seconds, not at every claim."""
         if self._skew is None or workflow.now() - self._skew_at > _FRESH_SECONDS:
             try:
                 reading = await self._clock()
-            except ActivityError:
+            except ActivityError as error:
                 if self._skew is None:
-                    raise
+                    await self._without_clock(error)
                 # A platform that does not answer for a while has no other clock afterwards.
                 return self._skew
             self._skew, self._skew_at = reading.clock.skew_seconds, workflow.now()
             if reading.alarm is not None:
                 await alarms.tell([reading.alarm])
         return self._skew
+
+    async def _without_clock(self, error: ActivityError) -> None:
+        """Note why; who was not there to look is told of by the watch."""
+        cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
+            fault = Setback.model_validate(cause.details[0]).fault
+        elif isinstance(cause, EngineTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
+            fault = None
+        else:
+            fault = fault_of(error)
+        self._clock_trouble = fault.sentence if fault else "No worker serves the platform."
+        if fault:
+            is_refused = fault.code == CREDENTIALS_CODE
+            told = await workflow.execute_activity_method(
+                OrderSteps.credentials_failed if is_refused else OrderSteps.clock_failed,
+                Failure(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
+                start_to_close_timeout=_STEP_SECONDS,
+                retry_policy=_PATIENTLY,
+            )
+            await alarms.tell(told.alarms)
 
     async def _clock(self) -> ClockReading:
         return await workflow.execute_activity_method(
@@ -148,35 +181,58 @@ class OrderCycle:
         """Start a slice and wait for its end; one that somebody else has started is left to them."""
         handle = await self._start(project_id, job)
         try:
-            sliced = None if handle is None else await handle
+            if handle is None:
+                self._elsewhere[job.window] = workflow.now()
+            else:
+                self._count(await handle)
         except ChildWorkflowError:
             # Somebody ended it by hand: this run does not start it again.
-            sliced = None
+            self._ended_by_hand.add(job.window)
         del self._running[job.window]
-        if sliced is None:
-            self._elsewhere.add(job.window)
-        else:
-            self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
-            self._status = self._status.model_copy(
-                update={
-                    "finished": self._status.finished + (sliced.fault is None),
-                    "failed": self._status.failed + (sliced.fault is not None),
-                }
-            )
         self._is_news = True
 
-    async def _start(
-        self, project_id: str, job: Job, *, once: bool = False
-    ) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
+    def _count(self, sliced: Sliced) -> None:
+        self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
+        self._status = self._status.model_copy(
+            update={
+                "finished": self._status.finished + (sliced.fault is None),
+                "failed": self._status.failed + (sliced.fault is not None),
+            }
+        )
+
+    async def _read_again(self, project_id: str, job: Job) -> None:
+        """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
+        suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
+        order = BackfillOrder(
+            platform=self._order.platform,
+            project_id=project_id,
+            backfill_id=workflow.uuid4().hex,
+            window=job.window,
+            asked_by=backfills.SCHEDULE,
+            asked_at=workflow.now(),
+        )
+        with suppress(WorkflowAlreadyStartedError):
+            await workflow.start_child_workflow(
+                OrderBackfill.run,
+                order,
+                id=places.backfill_id(self._order.platform, job.window, suffix),
+                task_queue=places.QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                cancellation_type=ChildWorkflowCancellationType.ABANDON,
+                search_attributes=attributes(project_id, "running"),
+                static_summary=f"read {job.window} again",
+            )
+
+    async def _start(self, project_id: str, job: Job) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
         """Start a slice's workflow, which lives on whatever becomes of this one; None where it runs already."""
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE if once else WorkflowIDReusePolicy.ALLOW_DUPLICATE
         with suppress(WorkflowAlreadyStartedError):
             return await workflow.start_child_workflow(
                 OrderSlice.run,
                 SliceOrder(platform=self._order.platform, project_id=project_id, job=job),
                 id=places.slice_id(self._order.platform, job.window, job.suffix),
                 task_queue=places.QUEUE,
-                id_reuse_policy=reuse,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
                 search_attributes=attributes(project_id, "running"),
@@ -200,20 +256,19 @@ class OrderCycle:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
+    def _over(self, claimed: Claimed) -> CycleStatus:
+        """Nothing goes any more; a run that could claim nothing without a clock has failed."""
+        if claimed.is_paused:
+            return self._tell("the platform is paused")
+        if self._skew is None:
+            message = f"The platform's clock could not be read, so that nothing new was claimed. {self._clock_trouble}"
+            self._tell(message)
+            raise ApplicationError(message, type="clock_unread", non_retryable=True)
+        return self._tell("nothing is left to claim")
+
     def _tell(self, details: str) -> CycleStatus:
         """Show where the cycle stands in the Web UI."""
         self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"
         workflow.set_current_details(f"{details}: {figures}")
         return self._status
-
-
-def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
-    """What the room's workflows are found by in the engine."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(temporal.ROOM, ROOM),
-            SearchAttributePair(temporal.PROJECT, project_id),
-            SearchAttributePair(temporal.STATE, state),
-        ]
-    )

@@ -19,7 +19,8 @@ from temporalio.client import (
 from domain.orders import places
 from domain.orders.steps import CycleOrder, WatchOrder
 from infra import schedules
-from workflows.orders.cycle import OrderCycle, attributes
+from workflows.orders.attributes import attributes
+from workflows.orders.cycle import OrderCycle
 from workflows.orders.watch import OrderWatch
 
 CYCLE_SECONDS: Final = 60
@@ -51,7 +52,7 @@ def _cycles(platform: str, project_id: str) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             OrderCycle.run,
-            CycleOrder(platform=platform),
+            CycleOrder(platform=platform, heeds_pause=True),
             id=places.schedule_id(platform),
             task_queue=places.QUEUE,
             typed_search_attributes=attributes(project_id),

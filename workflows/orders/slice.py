@@ -5,7 +5,7 @@ A slice that is too large replaces itself by its halves, which the cycle takes u
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders.steps import (
         Ending,
         FailOrder,
+        Failure,
         Named,
         Purpose,
         Read,
@@ -63,7 +64,7 @@ class OrderSlice:
     async def run(self, order: SliceOrder) -> Sliced:
         """Read this as the story."""
         while True:
-            settings = await self._settings()
+            settings, began = await self._settings(), workflow.now()
             try:
                 return self._ended(await self._read(settings))
             except ActivityError as error:
@@ -71,6 +72,8 @@ class OrderSlice:
                     raise
                 setback = self._setback_of(error)
             self._place = setback.place
+            if setback.trouble is Trouble.EXPIRED:
+                await self._without_credentials(setback.fault, began)
             pause = self._ladder.pause_after(setback, settings.retries, settings.retryintv)
             self._tell("failed" if pause is None else "pausing", pause, setback.fault)
             if pause is None:
@@ -118,10 +121,20 @@ class OrderSlice:
             summary=f"attempt {self._attempt}, by configuration {settings.version}",
         )
 
+    async def _without_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
+        told = await workflow.execute_activity_method(
+            OrderSteps.credentials_failed,
+            Failure(platform=self._order.platform, fault=fault, asked_at=asked_at),
+            start_to_close_timeout=_STEP_SECONDS,
+            retry_policy=_PATIENTLY,
+        )
+        await alarms.tell(told.alarms)
+
     async def _failed(self, fault: FaultRecord) -> Sliced:
         told = await workflow.execute_activity_method(
             OrderSteps.fail,
             FailOrder(
+                reader=workflow.info().workflow_id,
                 platform=self._order.platform,
                 window=self._order.job.window,
                 purpose=self._order.job.purpose,

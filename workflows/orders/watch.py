@@ -1,4 +1,4 @@
-"""The plan of the watch: knock at every platform's desk; where nobody answers in time, a person is told."""
+"""The plan of the watch: a person is told of platforms that nobody serves, and of what takes too long or is lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
+    from activities.orders.scanning import OrderScan
     from activities.orders.steps import PlatformSteps
     from activities.orders.watching import OrderWatching
     from domain.orders import places
@@ -39,6 +40,10 @@ class OrderWatch:
             OrderWatching.note, presence, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
         )
         await alarms.tell(told.alarms)
+        found = await workflow.execute_activity_method(
+            OrderScan.scan, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+        await alarms.tell(found.alarms)
         return presence
 
 

@@ -39,9 +39,7 @@ def attributes() -> TypedSearchAttributes:
     return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, ROOM)])
 
 
-# The sandbox would cost a third of what a worker spends on a group. What is determined by history alone stands in
-# `domain`, which it lets through in any case; histories are replayed in tests.
-@workflow.defn(sandboxed=False)
+@workflow.defn
 class TaskLane:
     """The tasks of one position of a type, from the first to the last."""
 

@@ -23,8 +23,14 @@ class Amazon(Dialect):
         self._stamp = texts.stamp("T", 0, "Z")
 
     def call(self, request: Request) -> Call | None:
-        """Orders; anything else has at least a Date."""
+        """Orders, or the items of one; anything else has at least a Date."""
+        if self.is_apart(request):
+            return self._items
         return self._orders if request.path == "/orders/v0/orders" else None
+
+    def is_apart(self, request: Request) -> bool:
+        """Items have a rate of their own."""
+        return len(request.segments) == 5 and request.segments[4] == "orderItems"
 
     def is_clock(self, request: Request) -> bool:
         """The root tells the time by its header."""
@@ -72,6 +78,17 @@ class Amazon(Dialect):
         rows = self.rows(market, numbers, self._row)
         before = self._stamp(last_us)
         return Reply(b'{"payload":{"Orders":[%b],%b"LastUpdatedBefore":"%b"}}' % (rows, token, before))
+
+    def _items(self, market: Market, request: Request) -> Reply:
+        """Two on a page."""
+        name, place = request.segments[3], self.whole(request.query, "NextToken", 0)
+        known = texts.number_of_amazon(name)
+        if request.segments[:3] != ["orders", "v0", "orders"] or not 0 <= known < len(market.created):
+            raise Refusal(self.error(404, "refused", f"there is no order {name}"))
+        rows, following = texts.items(known), place + 2
+        token = f',"NextToken":"{following}"' if following < len(rows) else ""
+        listed = ",".join(rows[place:following])
+        return Reply(f'{{"payload":{{"AmazonOrderId":"{name}","OrderItems":[{listed}]{token}}}}}'.encode())
 
     def _opened(self, market: Market, token: str) -> list[int]:
         try:

@@ -37,6 +37,8 @@ class Request:
     query: Query
     headers: Mapping[str, str]
     base: str
+    segments: Sequence[str] = ()
+    """The path as it was sent, taken apart at its slashes: one that was sent as %2F parts nothing."""
 
 
 class Refusal(Exception):
@@ -82,6 +84,10 @@ class Dialect(ABC):
 
     def is_clock(self, request: Request) -> bool:
         """Whether only the time is asked for."""
+        return False
+
+    def is_apart(self, request: Request) -> bool:
+        """Whether a call is counted by itself, against a rate that this stand-in does not keep."""
         return False
 
     def bounds(self, market: Market, first_us: int, last_us: int) -> Range:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import datetime
+from functools import partial
 
 from domain.orders.capability import (
     Access,
     Capability,
     Clock,
-    Direction,
     Paging,
     PagingKind,
     Query,
-    RateLimit,
     Rows,
     Signing,
     Total,
 )
 from domain.orders.moments import Form, Moments, Resolution
+from domain.orders.requests import Detail, RateLimit
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.base import Call, Dialect, Refusal, Reply, Request, json_reply
@@ -25,6 +27,8 @@ from sims.platforms.market import Market
 
 SIZE_MAX = 1_000
 ORDERS, CLOCK = "/orders", "/time"
+VERSION_PARAMETER, VERSION_HEADER = "v", "X-Api-Version"
+_VERSION = r"/(v\d+)(?=/)"
 _FORM = (
     '{"id":%(id)d,"status":"%(status)b","created_at":"%(created)b","updated_at":"%(modified)b",'
     '"version":%(version)d,%(rest)b}'
@@ -35,7 +39,6 @@ PLAIN = Capability(
     query=Query(path=ORDERS, start="from", end="to", parameters={"sort": "-updated_at"}),
     paging=Paging(
         kind=PagingKind.NUMBER,
-        direction=Direction.BACKWARD,
         parameter="page",
         size_parameter="page_size",
         size=SIZE_MAX,
@@ -49,10 +52,18 @@ PLAIN = Capability(
 )
 """What a connector is told of it."""
 
+WHOLE = Detail(path="/orders/{id}", row="$.order")
+ITEMS = Detail(path="/orders/{id}/items", row="$.items", into="items", next="$.next", next_parameter="after")
+"""Calls for one order, that a connector may be told of."""
+
 PLAIN_MILLISECONDS = PLAIN.model_copy(
     update={"rows": PLAIN.rows.model_copy(update={"moments": Moments(told=Resolution.MILLISECOND)})}
 )
 """The same where orders have finer times than can be asked for."""
+
+
+def _unversioned(path: str, separator: str = "/") -> str:
+    return re.sub(rf"^/v\d+{separator}", "/", path)
 
 
 class Plain(Dialect):
@@ -63,12 +74,56 @@ class Plain(Dialect):
         self._row = texts.row(_FORM, texts.stamp("T", 0, "Z", milliseconds=milliseconds))
 
     def call(self, request: Request) -> Call | None:
-        """Orders, or the time."""
-        return {ORDERS: self._orders, CLOCK: self._clock}.get(request.path)
+        """Orders, one of them or its items, or the time; each of one version, where the scenario says so."""
+        found: Call | None = {ORDERS: self._orders, CLOCK: self._clock}.get(_unversioned(request.path))
+        segments = _unversioned("/" + "\0".join(request.segments), "\0")[1:].split("\0")
+        match segments:
+            case ["orders", name]:
+                found = partial(self._order, name)
+            case ["orders", name, "items"]:
+                found = partial(self._items, name)
+        return found and partial(self._of_version, found)
+
+    def _of_version(self, call: Call, market: Market, request: Request) -> Reply:
+        wanted, where = market.scenario.api_version, market.scenario.version_in
+        named = re.match(_VERSION, request.path)
+        sent = {
+            "path": named[1] if named else "",
+            "query": request.query.get(VERSION_PARAMETER, ""),
+            "header": request.headers.get(VERSION_HEADER, ""),
+        }
+        if sent != {"path": "", "query": "", "header": "", where: wanted or ""}:
+            raise Refusal(self.error(404, "refused", f"this platform answers version {wanted}, named by its {where}"))
+        return call(market, request)
+
+    def _order(self, name: str, market: Market, request: Request) -> Reply:
+        return Reply(b'{"order":%b}' % self._told(market, self._number_of(name, market)))
+
+    def _items(self, name: str, market: Market, request: Request) -> Reply:
+        """Two on a page."""
+        rows, place = texts.items(self._number_of(name, market)), self.whole(request.query, "after", 0)
+        following = str(place + 2) if place + 2 < len(rows) else ""
+        return Reply(f'{{"items":[{",".join(rows[place : place + 2])}],"next":"{following}"}}'.encode())
+
+    def _number_of(self, name: str, market: Market) -> int:
+        odd = re.match(r"№ (\d+)/", name)
+        if market.scenario.odd_ids:
+            number = int(odd[1]) if odd and texts.odd_id(int(odd[1])) == name else -1
+        else:
+            number = texts.number_of(int(name)) if name.isdigit() else -1
+        if not 0 <= number < len(market.created):
+            raise Refusal(self.error(404, "refused", f"there is no order {name!r}"))
+        return number
+
+    def _told(self, market: Market, number: int) -> bytes:
+        row = self._row(market, number)
+        if not market.scenario.odd_ids:
+            return row
+        return row.replace(b"%d" % texts.order_id(number), json.dumps(texts.odd_id(number)).encode(), 1)
 
     def is_clock(self, request: Request) -> bool:
         """A call of its own."""
-        return request.path == CLOCK
+        return _unversioned(request.path) == CLOCK
 
     def token(self, request: Request) -> str:
         """A bearer token."""
@@ -87,13 +142,14 @@ class Plain(Dialect):
         first_us = self._time(query["from"]) if "from" in query else 0
         last_us = self._time(query["to"]) if "to" in query else 1 << 60
         page, size = self.whole(query, "page", 1), self.whole(query, "page_size", 100, SIZE_MAX)
+        size = min(size, market.scenario.faults.page_cap or size)
         window = self.bounds(market, first_us, last_us)
         offset = 0 if market.scenario.faults.ignore_page else (page - 1) * size
         cap = self.cap(market)
         if cap is not None:
             size = max(0, min(size, cap - offset))
         tell = market.descending if query.get("sort", "").startswith("-") else market.ascending
-        rows = self.rows(market, tell(window, offset, size), self._row)
+        rows = self.rows(market, tell(window, offset, size), self._told)
         return Reply(b'{"total":%d,"page":%d,"orders":[%b]}' % (self.told_total(market, window), page, rows))
 
     def _time(self, text: str) -> int:

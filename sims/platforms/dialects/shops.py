@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
@@ -21,7 +22,8 @@ from sims.platforms.dialects.base import (
 )
 from sims.platforms.market import Market, Range
 
-_ADMIN: Final = "/admin/api/2025-01"
+_ADMIN: Final = "/admin/api"
+_VERSION: Final = "2025-01"
 _UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
 _NAIVE: Final = "%Y-%m-%dT%H:%M:%S"
 
@@ -40,11 +42,18 @@ class Shopify(Dialect):
     def call(self, request: Request) -> Call | None:
         """Orders, their count, or the shop itself."""
         calls: dict[str, Call] = {
-            f"{_ADMIN}/orders.json": self._orders,
-            f"{_ADMIN}/orders/count.json": self._count,
-            f"{_ADMIN}/shop.json": lambda market, request: json_reply({"shop": {"id": 1}}),
+            "orders.json": self._orders,
+            "orders/count.json": self._count,
+            "shop.json": lambda market, request: json_reply({"shop": {"id": 1}}),
         }
-        return calls.get(request.path)
+        version, _, rest = request.path.removeprefix(f"{_ADMIN}/").partition("/")
+        found = calls.get(rest)
+        return found and partial(self._of_version, version, found)
+
+    def _of_version(self, version: str, call: Call, market: Market, request: Request) -> Reply:
+        if version != (market.scenario.api_version or _VERSION):
+            raise Refusal(self.error(404, "refused", f"there is no version {version}"))
+        return call(market, request)
 
     def token(self, request: Request) -> str:
         """In a header."""

@@ -1,15 +1,22 @@
-"""Orders to be recorded: cycles, slices, a report and a watch, one of each way that they can take."""
+"""Orders to be recorded: cycles, slices, backfills, a report and a watch, one of each way that they can take."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import ScheduleActionExecutionStartWorkflow, ScheduleBackfill, ScheduleOverlapPolicy
+from temporalio.client import (
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleBackfill,
+    ScheduleOverlapPolicy,
+    WorkflowFailureError,
+)
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import places
@@ -20,8 +27,8 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders import OrderCycle, OrderReport, OrderSlice, OrderWatch
-from workflows.orders.cycle import attributes
+from workflows.orders import OrderBackfill, OrderCycle, OrderReport, OrderSlice, OrderWatch
+from workflows.orders.attributes import attributes
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,6 +42,7 @@ async def record(recorder: Recorder) -> None:
     """Fetch in every way and keep the histories."""
     await _record_cycles(recorder)
     await _record_slices(recorder)
+    await _record_backfills(recorder)
     await _record_report(recorder)
     await _record_watch(recorder)
 
@@ -54,6 +62,8 @@ async def record_continued(recorder: Recorder) -> None:
         )
         await cycle.result()
     await recorder.keep(cycle.id, OrderCycle.__name__, "continued", run_id=cycle.first_execution_run_id)
+    backfill_id, first_run = await _backfill(recorder, "long", hours=2)
+    await recorder.keep(backfill_id, OrderBackfill.__name__, "continued", run_id=first_run)
     [waited, *_] = await _slices(recorder, "waits", 9)
     workflow_id = places.slice_id("waits", waited)
     runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
@@ -66,8 +76,26 @@ async def _record_cycles(recorder: Recorder) -> None:
     await _cycle(recorder, "good", "claimed")
     await _cycle(recorder, "good", "nothing-left")
     await _reread(recorder, "good")
-    await _set_up(recorder, "dead", Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True)))
+    broken = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
+    await _set_up(recorder, "dead", broken, retries=0)
     await _cycle(recorder, "dead", "slice-after-slice-failed")
+    await _record_refused_credentials(recorder)
+
+
+async def _record_refused_credentials(recorder: Recorder) -> None:
+    """A cycle whose slices wait until the platform takes the credentials again."""
+    number = "locked"
+    refusing = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(token_dead=True))
+    await _set_up(recorder, number, refusing, interval=3_600)
+    cycle = asyncio.create_task(_cycle(recorder, number, "credentials-refused"))
+
+    async def is_noted() -> bool:
+        told = await _admin(recorder, "GET", f"/v1/platforms/{number}")
+        return told["credentials_failed_since"] is not None
+
+    await eventually(is_noted)
+    recorder.platforms.by_number[number].set(refusing.model_copy(update={"faults": Faults()}))
+    await cycle
 
 
 async def _record_slices(recorder: Recorder) -> None:
@@ -80,7 +108,8 @@ async def _record_slices(recorder: Recorder) -> None:
     split = (await _slices(recorder, "large", 200, "split"))[-1]
     await _keep_slice(recorder, "large", split, "", "split")
     [failed] = await _slices(recorder, "dead", 1, "failed")
-    await _keep_slice(recorder, "dead", failed, "", "refused")
+    await _keep_slice(recorder, "dead", failed, "", "failed")
+    await _keep_slice(recorder, "locked", (await _slices(recorder, "locked", 9))[-1], "", "waited-for-credentials")
     flaky = Scenario(orders=30, span_seconds=SPAN_SECONDS, faults=Faults(errors=1, only_first=4))
     await _set_up(recorder, "flaky", flaky, interval=3_600)
     await _cycle(recorder, "flaky", "after-retries")
@@ -91,11 +120,51 @@ async def _record_slices(recorder: Recorder) -> None:
     await _keep_slice(recorder, "busy", (await _slices(recorder, "busy", 9))[-1], "", "told-to-wait")
 
 
+async def _record_backfills(recorder: Recorder) -> None:
+    succeeded, _ = await _backfill(recorder, "good", hours=1)
+    await recorder.keep(succeeded, OrderBackfill.__name__, "succeeded")
+    platform = recorder.platforms.by_number["good"]
+    platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1)}))
+    failed, _ = await _backfill(recorder, "good", hours=2)
+    await recorder.keep(failed, OrderBackfill.__name__, "failed")
+    platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=1_000)}))
+    cancelled, _ = await _backfill(recorder, "good", hours=1, cancelled=True)
+    await recorder.keep(cancelled, OrderBackfill.__name__, "cancelled")
+    platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+
+
+async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: bool = False) -> tuple[str, str]:
+    """Read the first hours of a platform again; the workflow's id, and that of its first run."""
+    times = {"start": START.isoformat(), "end": (START + timedelta(hours=hours)).isoformat()}
+    record = await _admin(recorder, "POST", f"/v1/platforms/{number}/backfill", times)
+    handle = recorder.engine.get_workflow_handle(record["workflow_id"])
+    first_run = (await handle.describe()).run_id
+    if cancelled:
+
+        async def is_reading() -> bool:
+            told = await _admin(recorder, "GET", f"/v1/platforms/{number}/slices?reread=running")
+            return bool(told["items"])
+
+        await eventually(is_reading)
+        await handle.cancel()
+
+    async def is_over() -> bool:
+        told = await _admin(recorder, "GET", f"/v1/platforms/{number}/backfills/{record['backfill_id']}")
+        return bool(told["state"] != "running")
+
+    await eventually(is_over)
+    with suppress(WorkflowFailureError):
+        await handle.result()
+    return record["workflow_id"], first_run
+
+
 async def _record_report(recorder: Recorder) -> None:
     workflow_id = places.report_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
         OrderReport.run,
-        ReportOrder(platform="good", day=START.date()),
+        ReportOrder(
+            platform="good", day=START.date(), window=Window(start=START, end=START + timedelta(seconds=SPAN_SECONDS))
+        ),
         id=workflow_id,
         task_queue=places.QUEUE,
     )

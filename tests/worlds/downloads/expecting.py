@@ -85,7 +85,10 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
         lambda facts: facts.world.rows > (facts.world.page_size if facts.has_total else 0),
     ),
     "all_at_once": ({REPEATS, WRONG_SIZE, ENDLESS}, _has_rows_and_no_total),
-    "error_past_the_end": ({STATUS}, _has_rows_and_no_total),
+    "error_past_the_end": (
+        {STATUS},
+        lambda facts: not facts.has_total and (facts.world.rows > 0 or facts.world.has("goes_on_for_ever")),
+    ),
     "one_row_more": ({WRONG_SIZE}, lambda facts: facts.world.rows > facts.world.page_size),
     "deep_error": ({STATUS}, lambda facts: not facts.has_total or facts.is_deep),
     "deep_nothing": (
@@ -136,7 +139,8 @@ def expected(world: World) -> Expectation:
 def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
     """Words of warnings that allow a difference."""
     smallest = world.rows % world.page_size or world.page_size
-    if REPEATS in causes and (smallest < SMALL or world.has("filtered")):
+    repeats = REPEATS in causes or world.has("cached")
+    if repeats and (smallest < SMALL or world.has("filtered")):
         yield "have the same rows"
     if BAD_TOTAL in causes:
         yield "whether more follow could not be seen"

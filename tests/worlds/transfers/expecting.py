@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.worlds.flaws import Flaw, See
@@ -10,18 +10,20 @@ from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.gse import RETRYABLE_CODES, RUNNING, UPLOAD_CODES, WORD, code_of, words_of
 from tests.worlds.transfers.naming import Goal, Names
 from tests.worlds.transfers.repository import is_spoiled
+from tests.worlds.transfers.world import World
 
 ANY = "*"
 CANCELLED = f"Failed/cancelled/{ANY}"
 LATE = f"Timeout/deadline/{ANY}"
 NEVER_TOLD = f"Failed/never_told/{ANY}"
 NO_FILE = (f"Failed/file_unavailable/{ANY}", f"Timeout/file_unavailable/{ANY}")
+RUNS_OUT = f"Timeout/deadline/{RUNNING}"
 NO_CODE = -1
 GSE_CODE = "Failed/gse_code/{code}"
 CAUSES: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("fails", "fails_for_now", "unknown_code", "code_is_a_word"), (GSE_CODE,)),
     **dict.fromkeys(("old_agent", "container_gone", "flaps"), (GSE_CODE,)),
-    "runs_for_ever": ("Timeout/deadline/115",),
+    "runs_for_ever": (RUNS_OUT,),
     "fails_then_runs_for_ever": ("Timeout/deadline/{code}",),
     **dict.fromkeys(("never_told", "empty_at_first"), (NEVER_TOLD,)),
     **dict.fromkeys(("upload_fails", "upload_cannot"), ("Failed/upload_failed/{code}",)),
@@ -48,12 +50,15 @@ class TargetExpectation:
     """Whether anybody but the host can know that its file is not right."""
     may_have_it: bool = False
     """Whether the file may be there although another end is told, because GSE tells nobody."""
+    may_be_lost: bool = False
+    """Whether it may be there although it was cancelled, if that says so: GSE did not tell that it had begun."""
 
 
 def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpectation:
     """Say what may become of a goal, with or without a cancellation."""
     parts = [_expect_of_flaw(names, flaw, goal) for flaw in names.world.flaws]
     causes = {cause for part in parts for cause in part.causes} | ({CANCELLED} if is_cancelled else set())
+    causes |= set(_list_unusual_ends(names.world, goal, causes))
     blocked = names.world.group(Group.TERMINATE) is not None
     return TargetExpectation(
         causes=frozenset(causes),
@@ -61,6 +66,7 @@ def expect_target(names: Names, goal: Goal, *, is_cancelled: bool) -> TargetExpe
         is_visible=all(part.is_visible for part in parts),
         # What GSE is not made to give up may arrive after all.
         may_have_it=blocked or any(part.may_have_it for part in parts),
+        may_be_lost=any(flaw.name in {"create_lost", "create_unreadable"} for flaw in names.world.flaws),
     )
 
 
@@ -84,6 +90,16 @@ def _expect_of_flaw(names: Names, flaw: Flaw, goal: Goal) -> TargetExpectation:
         may_have_it=flaw.name
         in {"never_told", "empty_at_first", "flaps", "create_lost", "results_down", "task_forgotten"},
     )
+
+
+def _list_unusual_ends(world: World, goal: Goal, causes: Collection[str]) -> Iterator[str]:
+    """List what comes of flaws together, or of one that is spent on another wish for the same host."""
+    for flaw in world.flaws:
+        if flaw.name == "upload_fails" and flaw.passes and RUNS_OUT in causes:
+            yield f"Timeout/deadline/{code_of(flaw)}"
+        is_shared = sum(goal.host in wish.hosts for wish in world.wishes) > 1
+        if flaw.name == "fails_then_runs_for_ever" and world.is_struck(goal.host) and is_shared:
+            yield RUNS_OUT
 
 
 def _list_causes(flaw: Flaw) -> Iterator[str]:

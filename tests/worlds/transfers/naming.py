@@ -116,7 +116,7 @@ class Names:
             content=file.content,
             project=wish.options["project"],
             user=wish.options["user"],
-            folder=self.folder(wish),
+            folder=self.folder(wish).removesuffix("/"),
             agent_id=self.agent_id(found),
             container_id=self.container_id(found),
             host=host,

@@ -144,8 +144,9 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
 
 
 def _draw_pace(world: World) -> float:
-    """What flaps must be seen while it does, and what is cancelled must be under way."""
-    if world.has("flaps") or dice.share(world.seed, "slow") < 0.2:
+    """What flaps must be seen while it does, and what is cancelled must be under way; three tries must fit in."""
+    fails_first = any(flaw.passes for flaw in world.flaws)
+    if world.has("flaps") or (fails_first and world.group(Group.TERMINATE)) or dice.share(world.seed, "slow") < 0.2:
         return SLOW_SECONDS
     return 2 * SLOW_SECONDS if world.group(Group.TERMINATE) else dice.pick((0.05, 0.3), world.seed, "pace")
 

@@ -7,7 +7,7 @@ import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { API, MODULES, ackOf, attempt, messageLink, stateBadge, topicWord, unsureSentence, uprnLink, uprns, why } from "./pieces.js";
-import { retryOne, skipOne } from "./steering.js";
+import { retryChain, retryOne, skipOne } from "./steering.js";
 
 const EVERY_MS = 3000;
 const ACK_TONES = { yes: "ok", no: "bad", unsure: "wait", not_asked: "off" };
@@ -36,7 +36,9 @@ function buttons(message, draw) {
     return h("button", { type: "button", class: danger ? "danger" : "primary", on: { click } }, t(`addresses.${word}`));
   };
   if (message.state === "done") return [];
-  return [message.state === "waiting" ? null : button("retry", false, retryOne), button("skip", true, skipOne)].filter(Boolean);
+  const skip = button("skip", true, skipOne);
+  if (message.state === "waiting") return [skip];
+  return [button("retry", false, retryOne), message.uprn_2 ? button("retryChain", false, retryChain) : null, skip].filter(Boolean);
 }
 
 function parts(message) {

@@ -11,7 +11,7 @@ export const ROOM = "/console/addresses";
 export const API = "/v1/addresses";
 export const MODULES = ["ed", "im", "wfm", "od"];
 export const TOPICS = ["swapDeleteInfinityAddress", "createUpdateInfinityAddress", "deleteInfinityAddress"];
-export const KINDS = ["missing", "behind", "refused", "failed"];
+export const KINDS = ["missing", "behind", "overtaken", "refused", "failed"];
 /** States of what is not done, in the order in which messages go through them. */
 export const OPEN_STATES = ["waiting", "processing", "failed", "given_up"];
 /** States from which an operator may have messages tried again, or skip many. */

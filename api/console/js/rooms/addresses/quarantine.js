@@ -1,10 +1,11 @@
-// The quarantine: what could not be read, and why; it goes when it was published again.
+// The quarantine: what could not be read, and why; it is mended here, or goes when it was published again.
 
 import { get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { API, ROOM, TOPICS, postExact, signFirst, topicWord } from "./pieces.js";
+import { go } from "../../router.js";
+import { API, ROOM, TOPICS, attempt, messageLink, postExact, signFirst, topicWord } from "./pieces.js";
 
 /** @param {Place} place */
 export async function quarantinePage(place) {
@@ -37,7 +38,7 @@ export async function unreadablePage(place) {
   const each = await get(`${API}/quarantine/${place.params.id}`);
   return [
     h("p", {}, h("a", { href: `${ROOM}/quarantine` }, t("addresses.backToQuarantine"))),
-    h("section", { class: "card lead" }, h("p", {}, each.reason), h("p", { class: "quiet" }, t("addresses.publishAgain"))),
+    h("section", { class: "card lead" }, h("p", {}, each.reason), h("p", { class: "quiet" }, each.mended_as ? becameMessage(each) : t("addresses.publishAgain"))),
     h("h2", {}, t("common.details")),
     h(
       "section",
@@ -46,14 +47,43 @@ export async function unreadablePage(place) {
         [t("addresses.msgNo"), copyable(each.msg_no)],
         [t("addresses.topicTitle"), h("code", {}, each.topic)],
         [t("addresses.size"), bytes(each.raw_bytes)],
+        [t("addresses.kept"), each.kept_bytes < each.raw_bytes && bytes(each.kept_bytes)],
+        [t("addresses.mendedAt"), each.mended_at && when(each.mended_at)],
         [t("addresses.published"), each.published_at && when(each.published_at)],
         [t("addresses.received"), when(each.created_at)],
       ]),
     ),
     h("h2", {}, t("addresses.payload")),
+    each.truncated && h("p", { class: "quiet" }, t("addresses.onlyBeginning")),
     each.text === null ? h("p", { class: "quiet" }, t("addresses.notText")) : h("pre", { class: "json", tabindex: "0" }, each.text),
     fold("Base64", h("pre", { class: "json wrap", tabindex: "0" }, each.raw)),
+    !each.mended_as && mendForm(each),
   ];
+}
+
+function becameMessage(each) {
+  return h("span", {}, t("addresses.mendedBy", { who: each.mended_by }), " ", messageLink(each.mended_as));
+}
+
+/** Where a corrected text is written; it begins as the message came, where that is text and shown whole. */
+function mendForm(each) {
+  const text = h("textarea", { name: "text", required: true, rows: 8, spellcheck: "false", ".value": each.truncated ? "" : (each.text ?? "") });
+  return h(
+    "form",
+    { class: "card", on: { submit: (event) => mend(event, each, text.value) } },
+    h("label", { class: "field" }, h("span", {}, t("addresses.mendLabel")), text, h("small", { class: "quiet" }, t("addresses.mendHint"))),
+    h("button", { type: "submit", class: "primary" }, t("addresses.mend")),
+  );
+}
+
+async function mend(event, each, text) {
+  event.preventDefault();
+  const signed = await signFirst({ title: t("addresses.mendTitle", { id: each.id }), text: t("addresses.mendText"), action: t("addresses.mendAction") });
+  if (!signed) return;
+  const message = await attempt(() => postExact(`quarantine/${each.id}/mend`, { ...signed, text }, {}));
+  if (!message) return;
+  say(t("addresses.mendDone", { id: message.id }));
+  go(`${ROOM}/messages/${message.id}`);
 }
 
 async function discard(items) {

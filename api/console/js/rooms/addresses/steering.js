@@ -14,6 +14,15 @@ export async function retryOne(message) {
   return now;
 }
 
+/** Have a message tried again, and all failed ones that are linked to it. @returns {Promise<Object|null>} the message as it is then */
+export async function retryChain(message) {
+  const signed = await signFirst({ title: t("addresses.chainTitle", { id: String(message.id) }), text: t("addresses.chainText"), action: t("addresses.retryChain") });
+  if (!signed) return null;
+  const { retried } = await post(`${API}/messages/${message.id}/retry-chain`, signed);
+  say(t("addresses.retryManyDone", { n: retried }));
+  return get(`${API}/messages/${message.id}`);
+}
+
 /** Give one message up; where modules have it, knowingly. @returns {Promise<Object|null>} the message as it is then */
 export async function skipOne(message) {
   const question = { title: t("addresses.skipOneTitle", { id: String(message.id) }), action: t("addresses.skip"), danger: true };

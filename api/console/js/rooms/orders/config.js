@@ -22,6 +22,7 @@ const KEYS = {
   burst: "count",
   daily_quota: "count",
   credentials: "text",
+  api_version: "text",
 };
 
 /**

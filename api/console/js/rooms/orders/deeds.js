@@ -40,12 +40,13 @@ function askTimes(platform, known) {
   const end = new Date(known.complete_to ?? Date.now());
   const begin = new Date(end - 3_600_000);
   const submit = async (values) => {
-    await post(api(platform, "/backfill"), { start: typedMoment(values.start), end: typedMoment(values.end) });
+    await post(api(platform, "/backfill"), { start: typedMoment(values.start), end: typedMoment(values.end), who: values.who });
     dialog.close("yes");
   };
   const later = h("button", { type: "button", on: { click: () => dialog.close("") } }, t("common.cancel"));
   const field = (name, label) => ({ name, label, kind: "datetime-local", required: true, attributes: { step: 1 } });
-  const fields = [field("start", t("orders.from")), field("end", t("orders.to"))];
+  const who = { name: "who", label: t("orders.backfill.who"), attributes: { maxlength: 200 } };
+  const fields = [field("start", t("orders.from")), field("end", t("orders.to")), who];
   const values = { start: typedAs(begin), end: typedAs(end) };
   const content = form({ fields, submit, values, action: t("orders.deed.backfill.name"), extra: [later] });
   const dialog = h("dialog", { class: "ask", "aria-label": t("orders.deed.backfill.title") }, h("h2", {}, t("orders.deed.backfill.title")), h("p", {}, t("orders.deed.backfill.text")), content);

@@ -22,6 +22,13 @@ export const apiSlice = (number, slice, deed = "") => api(number, `/slices/${enc
 /** A slice's state as a badge. */
 export const sliceBadge = (state) => badge(t(`orders.state.${state}`), TONES[state]);
 
+/** How it stands with a complete slice that was asked for again, as a badge; nothing where it never was. */
+export function rereadBadge(reread) {
+  if (!reread) return null;
+  const tones = { running: "run", succeeded: "ok", failed: "bad" };
+  return badge(t(`orders.reread.${reread.state}`), tones[reread.state]);
+}
+
 /** A window of time in one line: the day once where it is the same. */
 export function windowText({ start, end }) {
   const [from, to] = [new Date(start), new Date(end)];

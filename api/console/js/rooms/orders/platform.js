@@ -6,8 +6,9 @@ import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking, newest } from "../../looking.js";
 import { projectName } from "../../projects.js";
-import { go } from "../../router.js";
+import { go, link } from "../../router.js";
 import { workflowLink } from "../../session.js";
+import { backfillBadge, backfills } from "./backfills.js";
 import { configEditor } from "./config.js";
 import { backfill, pauseOrResume, trigger } from "./deeds.js";
 import { api, href, moment, typedAs, windowText } from "./names.js";
@@ -76,7 +77,8 @@ export async function platformPage(place) {
       { id: "holes", label: t("orders.holes"), content: holes },
       { id: "slices", label: t("orders.slices"), content: () => sliceList(place, platform, read) },
       { id: "config", label: t("orders.config"), content: () => configEditor(platform, read) },
-      { id: "reports", label: t("orders.reports"), content: () => reports(place, platform) },
+      { id: "backfills", label: t("orders.backfill.title"), content: () => backfills(place, platform) },
+      { id: "reports", label: t("orders.reports"), content: () => reports(place, platform, known.zone_minutes) },
     ],
     place,
   );
@@ -86,9 +88,13 @@ export async function platformPage(place) {
 function standing(known) {
   const badges = [
     known.unserved_since && badge(t("orders.unserved"), "bad"),
+    known.clock_fault && badge(t("orders.clockUnread"), "bad"),
+    known.credentials_fault && badge(t("orders.refused"), "bad"),
+    known.stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.stale }), "bad")) : null,
     known.paused ? badge(t("orders.paused"), "wait") : badge(t("orders.running"), "ok"),
     known.failed ? badge(t("orders.failedN", { n: known.failed }), "bad") : null,
     known.open ? badge(t("orders.openN", { n: known.open }), "run") : null,
+    backfillBadge(known.backfill),
   ];
   const note = known.paused && known.note ? h("span", { class: "quiet" }, "“", known.note, "”") : null;
   return h("p", { class: "badges" }, badges.filter(Boolean), note);
@@ -109,6 +115,8 @@ function figures(known) {
     [t("orders.account"), `${known.kind} · ${known.shop}`],
     [t("orders.address"), h("span", { class: "path" }, known.base_url)],
     known.unserved_since ? [t("orders.unservedSince"), moment(known.unserved_since)] : null,
+    known.credentials_fault && [t("orders.refusedSince"), h("span", {}, moment(known.credentials_failed_since), " · ", known.credentials_fault.message, " ", known.credentials_fault.hint)],
+    known.clock_fault && [t("orders.clockUnreadSince"), h("span", {}, moment(known.clock_failed_since), " · ", known.clock_fault.message, " ", known.clock_fault.hint)],
     known.workflow_id && [t("orders.workflow"), workflowLink(known.workflow_id)],
   ].filter(Boolean));
 }

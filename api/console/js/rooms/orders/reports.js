@@ -10,11 +10,17 @@ const SHOWN = 14;
 const LOOK_MS = 1000;
 const LOOKS = 120;
 
-/** The tab; a comparison that is under way when the page is left goes on. */
-export async function reports(place, platform) {
+/**
+ * The tab; a comparison that is under way when the page is left goes on.
+ *
+ * @param {Place} place
+ * @param {string} platform
+ * @param {number} zoneMinutes - how far the platform's zone is before UTC: its days are compared
+ */
+export async function reports(place, platform, zoneMinutes) {
   const trouble = h("div");
   const button = h("button", { class: "primary" }, t("orders.report.make"));
-  const day = h("input", { type: "date", name: "day", required: true, max: today(), ".value": today(-1) });
+  const day = h("input", { type: "date", name: "day", required: true, max: dayThere(zoneMinutes, -1), ".value": dayThere(zoneMinutes, -1) });
   const making = h("p", { role: "status", class: "quiet" });
   const list = days(place, platform);
   let left = false;
@@ -63,6 +69,7 @@ function days(place, platform) {
     caption: t("orders.reports"),
     columns: [
       { title: t("orders.report.day"), cell: (report) => report.day },
+      { title: t("orders.report.comparedTo"), cell: (report) => when(report.window.end) },
       { title: t("orders.report.told"), cell: (report) => number(report.told), numeric: true },
       { title: t("orders.report.stored"), cell: (report) => number(report.stored), numeric: true },
       { title: t("orders.report.missing"), cell: (report) => (report.missing ? badge(number(report.missing), "bad") : badge("0", "ok")), numeric: true },
@@ -81,6 +88,7 @@ function days(place, platform) {
   });
 }
 
-function today(days = 0) {
-  return new Date(Date.now() + days * 86_400_000).toISOString().slice(0, 10);
+/** The day that it is in a zone, so many days from now. */
+function dayThere(zoneMinutes, days) {
+  return new Date(Date.now() + zoneMinutes * 60_000 + days * 86_400_000).toISOString().slice(0, 10);
 }

@@ -1,14 +1,14 @@
 // One slice: what the ledger has of it, and what can be done about it.
 
 import { get } from "../../api.js";
-import { busy, copyable, facts, number, problemBox } from "../../components/index.js";
+import { badge, busy, copyable, facts, number, problemBox } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { link } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { deedsOf, steer } from "./deeds.js";
-import { apiSlice, href, moment, sliceBadge, windowText } from "./names.js";
+import { apiSlice, href, moment, rereadBadge, sliceBadge, windowText } from "./names.js";
 
 const EVERY_MS = 3000;
 
@@ -21,7 +21,7 @@ export async function slicePage(place) {
   const draw = ifChanged((slice) => {
     place.actions(...deedsOf(slice).map((deed) => button(deed, slice)));
     place.setTitle(`${platform} · ${windowText(slice.window)}`);
-    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(slice));
+    clear(card, h("p", { class: "badges" }, sliceBadge(slice.state), rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null, h("span", {}, t(`orders.says.${slice.state}`))), fault(slice), ledger(slice));
   });
   const read = newest(() => get(path), draw);
   const again = () => read().then(() => clear(trouble), (problem) => clear(trouble, problemBox(problem)));
@@ -46,8 +46,9 @@ export async function slicePage(place) {
 
 function fault(slice) {
   if (slice.reason) return h("p", {}, t("orders.skippedFor", { reason: slice.reason }));
-  if (!slice.fault) return null;
-  return h("div", { class: "problem" }, h("p", { class: "problem-title" }, slice.fault.message), h("p", {}, slice.fault.hint), h("p", { class: "quiet" }, h("code", {}, slice.fault.code)));
+  const fault = slice.fault ?? slice.reread?.fault;
+  if (!fault) return null;
+  return h("div", { class: "problem" }, h("p", { class: "problem-title" }, fault.message), h("p", {}, fault.hint), h("p", { class: "quiet" }, t(fault.retryable ? "orders.retryHelps" : "orders.retryNeeds"), " ", h("code", {}, fault.code)));
 }
 
 function ledger(slice) {
@@ -59,8 +60,10 @@ function ledger(slice) {
     [t("orders.claimedAt"), moment(slice.claimed_at)],
     [t("orders.finishedAt"), slice.finished_at && moment(slice.finished_at)],
     [t("orders.sweptAt"), slice.swept_at && moment(slice.swept_at)],
+    slice.stale_told_at && [t("orders.staleToldAt"), moment(slice.stale_told_at)],
+    slice.reread && [t("orders.rereadAt"), moment(slice.reread.since ?? slice.reread.ended_at)],
     [t("orders.settingsVersion"), slice.settings_version === null ? null : String(slice.settings_version)],
     [t("orders.rawKey"), slice.raw_key && copyable(slice.raw_key)],
     [t("orders.workflow"), workflowLink(slice.workflow_id)],
-  ]);
+  ].filter(Boolean));
 }

@@ -1,11 +1,11 @@
 // The ledger of slices: by state and time, with what failed and why, to redo, split or skip one or many.
 
 import { Problem, get } from "../../api.js";
-import { dataList, number, twins } from "../../components/index.js";
+import { badge, dataList, number, twins } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { deedsOf, steer } from "./deeds.js";
-import { SLICE_STATES, api, href, sliceBadge, typedMoment, windowText } from "./names.js";
+import { SLICE_STATES, api, href, rereadBadge, sliceBadge, typedMoment, windowText } from "./names.js";
 
 const EVERY_MS = 5000;
 const PAGE = 50;
@@ -23,6 +23,8 @@ export function sliceList(place, platform, done) {
     caption: t("orders.slices"),
     filters: [
       { name: "state", label: t("orders.stateTitle"), kind: "select", options: SLICE_STATES.map((value) => ({ value, label: t(`orders.state.${value}`) })) },
+      { name: "reread", label: t("orders.rereadTitle"), kind: "select", options: ["running", "succeeded", "failed"].map((value) => ({ value, label: t(`orders.reread.${value}`) })) },
+      { name: "stale", label: t("orders.duration"), kind: "select", options: [{ value: "true", label: t("orders.stale") }] },
       { name: "start", label: t("orders.endsAfter"), kind: "moment" },
       { name: "end", label: t("orders.beginsBefore"), kind: "moment" },
     ],
@@ -34,8 +36,8 @@ export function sliceList(place, platform, done) {
       { title: t("orders.swept"), cell: swept },
       { title: t("orders.whatHappened"), cell: happened },
     ],
-    load: async ({ state, start, end }, cursor) => {
-      const page = await get(path, { state, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
+    load: async ({ state, reread, stale, start, end }, cursor) => {
+      const page = await get(path, { state, reread, stale, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
       return { items: page.items, next: page.next_cursor };
     },
     key: (slice) => slice.slice,
@@ -48,7 +50,7 @@ export function sliceList(place, platform, done) {
 }
 
 function state(slice) {
-  return h("span", { class: "two-lines" }, sliceBadge(slice.state), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
+  return h("span", { class: "two-lines" }, h("span", {}, sliceBadge(slice.state), " ", slice.reread?.state === "succeeded" ? null : rereadBadge(slice.reread), slice.stale_told_at ? badge(t("orders.stale"), "bad") : null), slice.track === "history" ? h("small", { class: "quiet" }, t("orders.history")) : null);
 }
 
 function told(slice) {
@@ -63,6 +65,7 @@ function swept(slice) {
 
 function happened(slice) {
   if (slice.reason) return h("span", {}, t("orders.skippedFor", { reason: slice.reason }));
-  if (!slice.fault) return "";
-  return h("span", { class: "two-lines fault-cell" }, h("span", {}, slice.fault.message), h("small", { class: "quiet" }, slice.fault.code));
+  const fault = slice.fault ?? slice.reread?.fault;
+  if (!fault) return "";
+  return h("span", { class: "two-lines fault-cell" }, h("span", {}, fault.message), h("small", { class: "quiet" }, fault.code));
 }

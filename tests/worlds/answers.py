@@ -1,7 +1,8 @@
-"""Answers: what becomes of a page on its way, by the flaw that bends it."""
+"""Answers over HTTP: what becomes of one on its way, by the flaw that bends it, and how it is sent."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import Callable, Mapping
@@ -9,6 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+from aiohttp import web
+
+TRICKLE_SECONDS = 0.3
 HTML = b"<html><body>Please log in</body></html>"
 REASONS = (
     {"success": False, "error": "quota exceeded"},
@@ -124,7 +128,7 @@ def _gzip_in_members(answer: Answer, _: Bending) -> None:
 
 
 def _gzip_cut(answer: Answer, how: Bending) -> None:
-    answer.body = gzip.compress(answer.body)[: -9 - (how.attempt if how.passes else 0)]
+    answer.body = gzip.compress(answer.body)[: -9 - (7 * how.attempt if how.passes else 0)]
     answer.headers["Content-Encoding"] = "gzip"
 
 
@@ -149,3 +153,26 @@ BENDS: Mapping[str, Bend] = {
     "gzip_in_members": _gzip_in_members,
     "gzip_cut": _gzip_cut,
 }
+
+
+async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
+    """Send an answer, cut off or slowly where it says so."""
+    if answer.pause_seconds:
+        await asyncio.sleep(answer.pause_seconds)
+    if answer.cut_at is None and not answer.is_trickle:
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    if answer.is_chunked:
+        response.enable_chunked_encoding()
+    else:
+        response.content_length = len(answer.body)
+    await response.prepare(request)
+    if answer.is_trickle:
+        for at in range(len(answer.body)):
+            await response.write(answer.body[at : at + 1])
+            await asyncio.sleep(TRICKLE_SECONDS)
+        return response
+    await response.write(answer.body[: answer.cut_at])
+    if request.transport:
+        request.transport.close()
+    return response

@@ -1,0 +1,195 @@
+"""Configuring: what cycles and modules go by, checked before it is in force, and kept by version with who set it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from pydantic import AwareDatetime, Field
+from sqlalchemy import text
+from sqlmodel import col, select, tuple_
+
+from activities.addresses import configuration
+from activities.addresses.configuration import Version
+from api import paging
+from api.addresses.answers import Signed
+from api.addresses.room import routes
+from api.models import Answer
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.addresses import config
+from domain.addresses.config import Options
+from domain.addresses.operations import Module
+from domain.faults import Invalid
+from infra.database import Session
+from infra.settings import AddressSettings
+from infra.tables.addresses import AddressSetting
+from workflows.addresses import schedules
+
+# Two changes at a time would each keep what the other one replaced.
+_ONE_AT_A_TIME: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
+_PROBLEMS = {"config_invalid": Invalid}
+
+
+class Change(Signed):
+    """What is to be set, by whom and why."""
+
+    options: Options
+
+
+class ModuleInForce(Answer):
+    """What is in force for a module."""
+
+    base_url: str
+    credentials: str = Field(description="the name of its file, never what it holds")
+    timeout_seconds: float
+    concurrency: int
+    batch: int
+    retries: int
+    retry_pause_seconds: float
+    breaker_failures: int
+    breaker_seconds: float
+
+
+class SettingsInForce(Answer):
+    """What is in force for cycles."""
+
+    threshold: int
+    minimum_share: float
+    pause_seconds: float
+    retries: int
+    retry_pause_seconds: float
+    run_messages: int
+    runs: int
+    check_hours: float
+    auto_purge: bool
+    modules: dict[Module, ModuleInForce]
+
+    @classmethod
+    def of(cls, settings: AddressSettings) -> Self:
+        """These of all settings."""
+        modules = {
+            module: ModuleInForce.model_validate(getattr(settings.modules, module), from_attributes=True)
+            for module in Module
+        }
+        names = cls.model_fields.keys() - {"modules"}
+        return cls(**{name: getattr(settings, name) for name in names}, modules=modules)
+
+
+class Config(Answer):
+    """What is in force, and what of it was set."""
+
+    version: int = Field(description="grows with every change; 0 while nothing was set")
+    effective: SettingsInForce
+    own: Options = Field(description="what this version sets; all else is as the environment of the API has it")
+
+
+class ListedVersion(Answer):
+    """One version, and who set it."""
+
+    version: int
+    changed_at: AwareDatetime
+    who: str
+    reason: str
+    options: Options = Field(description="all that it sets")
+
+
+@routes.get("/v1/addresses/config", access=Access.ADMIN)
+async def show_config(call: Call) -> Config:
+    """Show what cycles and modules go by.
+
+    What no version sets is as the environment says (`HAULAGE_ADDRESSES__…`): that should be the same for all processes.
+    """
+    async with call.services.database.session() as session:
+        return _shown(call, await configuration.newest(session))
+
+
+@routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
+async def set_config(call: Call, body: Change) -> Config:
+    """Set what operators say, whole: what you leave out is as the environment says. `PATCH` changes single values.
+
+    It is in force for the next cycle, on every worker; a cycle that has begun ends as it began. The same again is no
+    new version.
+    """
+    return await _changed(call, body, lambda _: body.options)
+
+
+@routes.patch("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
+async def change_config(call: Call, body: Change) -> Config:
+    """Change some of what operators say: what you leave out stays, and null is as the environment says.
+
+    It is in force for the next cycle, on every worker; a cycle that has begun ends as it began.
+    """
+    return await _changed(call, body, lambda before: config.changed(before, body.options))
+
+
+@routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
+async def browse_versions(call: Call, query: PageQuery) -> Page[ListedVersion]:
+    """List what was in force, the newest first, with who set it, when and why."""
+    place = (AddressSetting.changed_at, AddressSetting.version)
+    statement = select(AddressSetting).order_by(*(col(each).desc() for each in place)).limit(query.limit + 1)
+    if query.after:
+        statement = statement.where(tuple_(*place) < (query.after[0], paging.number(query.after[1])))
+    async with call.services.database.session() as session:
+        rows = (await session.exec(statement)).all()
+    return paging.page(
+        rows,
+        query.limit,
+        lambda row: ListedVersion.model_validate(row, from_attributes=True),
+        lambda row: (row.changed_at, str(row.version)),
+    )
+
+
+async def _changed(call: Call, body: Change, change: Callable[[Options], Options]) -> Config:
+    async with call.services.database.session() as session:
+        await session.execute(_ONE_AT_A_TIME)
+        before = await configuration.newest(session)
+        options = change(before.options)
+        _check(call, options)
+        version = await _entered(session, body, options, before)
+    settings = configuration.effective(call.services.settings.addresses, version.options)
+    # Sent again, a change whose answer was lost on the way to the engine gets there, too.
+    await schedules.follow(call.services.engine, settings.pause_seconds, settings.check_hours)
+    return _shown(call, version)
+
+
+async def _entered(session: Session, body: Change, options: Options, before: Version) -> Version:
+    if options.model_dump(exclude_none=True) == before.options.model_dump(exclude_none=True):
+        return before
+    said = options.model_dump(mode="json", exclude_none=True)
+    row = AddressSetting(options=said, who=body.who, reason=body.reason)  # type: ignore[call-arg] # by the database
+    session.add(row)
+    await session.flush()
+    return Version(row.version or 0, options)
+
+
+def _check(call: Call, options: Options) -> None:
+    """Refuse addresses that the guard denies, and credentials that can be seen not to be there."""
+    environment = call.services.settings.addresses
+    for module in Module:
+        said, field = options.of(module), f"options.modules.{module}"
+        if said.base_url is not None and said.base_url != getattr(environment.modules, module).base_url:
+            try:
+                call.services.http.check(said.base_url)
+            except Invalid as refusal:
+                told = refusal.record
+                raise Invalid("config_invalid", told.message, told.hint, field=f"{field}.base_url") from None
+        if said.credentials and _is_missing(environment.credentials_folder, said.credentials):
+            raise Invalid(
+                "config_invalid",
+                f"There are no credentials {said.credentials!r}: HAULAGE_ADDRESSES__CREDENTIALS_FOLDER has no file "
+                f"{said.credentials}.json.",
+                "Put the file there first, for the API and the workers, or name one that is there.",
+                field=f"{field}.credentials",
+            )
+
+
+def _is_missing(folder: Path, name: str) -> bool:
+    """Where this process can see the credentials, they are there; elsewhere only workers can tell."""
+    return folder.is_dir() and not (folder / f"{name}.json").is_file()
+
+
+def _shown(call: Call, version: Version) -> Config:
+    settings = configuration.effective(call.services.settings.addresses, version.options)
+    return Config(version=version.version, effective=SettingsInForce.of(settings), own=version.options)

@@ -1,0 +1,204 @@
+"""Backfills: the complete slices of a time read again, and the record of each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from secrets import token_hex
+from typing import Final, Self
+
+from pydantic import AwareDatetime, Field, model_validator
+from sqlmodel import col, select, tuple_
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.orders import backfilling, configuration, ledger
+from api import moments, paging
+from api.models import Answer, Request
+from api.moments import BodyMoment
+from api.orders.room import PlatformPath, routes
+from api.paging import Page, PageQuery
+from api.routes import Access, Call
+from domain.faults import Conflict, FaultRecord, Invalid, Missing
+from domain.orders import places, windows
+from domain.orders.backfills import BackfillOrder, BackfillState
+from domain.orders.windows import Window
+from infra.database import Session
+from infra.tables.orders import OrderBackfill
+from workflows.orders import OrderBackfill as OrderBackfillWorkflow
+from workflows.orders.attributes import attributes
+
+BACKFILL_MAX: Final = timedelta(hours=12)
+
+
+class Times(Request):
+    """A time to read again, and who wants it."""
+
+    start: BodyMoment
+    end: BodyMoment
+    who: str = Field(
+        default="",
+        max_length=200,
+        description="your name, for the record; left out, it says whether the console or the admin key asked",
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        moments.require_order(self.start, self.end)
+        if self.end - self.start > BACKFILL_MAX:
+            raise ValueError(
+                f"start {self.start.isoformat()} and end {self.end.isoformat()} are {self.end - self.start} apart; "
+                f"send at most {BACKFILL_MAX.total_seconds() / 3600:.0f} hours at a time."
+            )
+        return self
+
+    @property
+    def window(self) -> Window:
+        """The whole seconds that hold the time."""
+        start, last = windows.floor(self.start), windows.floor(self.end)
+        return Window(start=start, end=last if last == self.end else last + windows.SECOND)
+
+
+class BackfillPath(PlatformPath):
+    """Names one backfill of a platform."""
+
+    backfill_id: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+
+
+class BackfillsWanted(PageQuery):
+    """Which backfills to list."""
+
+    state: BackfillState | None = None
+
+
+class ShownBackfill(Answer):
+    """The record of a backfill."""
+
+    platform: str
+    backfill_id: str
+    asked_by: str = Field(description="the name that was sent, or where the request came from")
+    asked_at: AwareDatetime
+    window: Window = Field(description="the time that is read again")
+    state: BackfillState = Field(description="`failed` if any of its slices could not be read again")
+    slices: int = Field(description="complete slices of the time when it began")
+    read: int = Field(description="of them, how many were read again")
+    failed: int = Field(description="of them, how many could not be; each of them says why in its `reread`")
+    read_to: AwareDatetime | None = Field(description="up to here every slice was tried; null before the first")
+    finished_at: AwareDatetime | None
+    fault: FaultRecord | None = Field(description="the cause of the first slice that failed")
+    workflow_id: str = Field(description="where Temporal shows it")
+
+
+@routes.post(
+    "/v1/platforms/{platform}/backfill",
+    access=Access.ADMIN,
+    status=HTTPStatus.ACCEPTED,
+    problems={"not_found": Missing, "window_invalid": Invalid, "backfill_running": Conflict},
+)
+async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill:
+    """Read the complete slices of a time again; no mark moves.
+
+    The answer is the record of the backfill, which says how far it is and how it ended. A time that is being read again
+    already has one record: it is answered once more.
+    """
+    window = body.window
+    async with call.services.database.session() as session:
+        platform = (await configuration.standing(session, path.platform)).row
+        if not await ledger.count_rereadable(session, path.platform, window.start, window.end):
+            raise Invalid(
+                "window_invalid",
+                f"No slice of {window.start.isoformat()} to {window.end.isoformat()} is complete, so that none can be "
+                "read again.",
+                "Choose a time before `complete_to`; slices that are open are read by themselves, failed ones by redo.",
+            )
+    order = BackfillOrder(
+        platform=path.platform,
+        project_id=platform.project_id,
+        backfill_id=token_hex(8),
+        window=window,
+        asked_by=body.who.strip() or ("the console" if call.caller.until else "the admin key"),
+        asked_at=datetime.now(UTC),
+    )
+    workflow_id = places.backfill_id(path.platform, window)
+    try:
+        await call.services.engine.start_workflow(
+            OrderBackfillWorkflow.run,
+            order,
+            id=workflow_id,
+            task_queue=places.QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=attributes(platform.project_id, "running"),
+            static_summary=f"read {window} again",
+        )
+    except WorkflowAlreadyStartedError:
+        return await _running(call, workflow_id)
+    # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.
+    async with call.services.database.session() as session:
+        await backfilling.enter(session, order, workflow_id)
+    return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
+
+
+@routes.get(
+    "/v1/platforms/{platform}/backfills",
+    access=Access.ADMIN,
+    problems={"not_found": Missing, "cursor_invalid": Invalid},
+)
+async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWanted) -> Page[ShownBackfill]:
+    """List the backfills of a platform, newest first."""
+    newest = (col(OrderBackfill.asked_at).desc(), col(OrderBackfill.backfill_id).desc())
+    statement = select(OrderBackfill).where(OrderBackfill.platform == path.platform).order_by(*newest)
+    if query.state is not None:
+        statement = statement.where(OrderBackfill.state == query.state)
+    if query.after:
+        statement = statement.where(tuple_(OrderBackfill.asked_at, OrderBackfill.backfill_id) < query.after)
+    async with call.services.database.session() as session:
+        await configuration.standing(session, path.platform)
+        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+    return paging.page(rows, query.limit, shown_backfill, lambda row: (row.asked_at, row.backfill_id))
+
+
+@routes.get("/v1/platforms/{platform}/backfills/{backfill_id}", access=Access.ADMIN, problems={"not_found": Missing})
+async def read_backfill(call: Call, path: BackfillPath) -> ShownBackfill:
+    """See how far a backfill is, or how it ended."""
+    async with call.services.database.session() as session:
+        row = await session.get(OrderBackfill, path.backfill_id)
+    if row is None or row.platform != path.platform:
+        raise Missing(
+            "not_found",
+            f"Platform {path.platform} has no backfill {path.backfill_id}.",
+            f"GET /v1/platforms/{path.platform}/backfills lists those that there are.",
+        )
+    return shown_backfill(row)
+
+
+async def newest_backfill(session: Session, platform: str) -> ShownBackfill | None:
+    """The backfill that was asked for last, if there is one."""
+    newest = (col(OrderBackfill.asked_at).desc(), col(OrderBackfill.backfill_id).desc())
+    statement = select(OrderBackfill).where(OrderBackfill.platform == platform).order_by(*newest).limit(1)
+    row = (await session.exec(statement)).one_or_none()
+    return None if row is None else shown_backfill(row)
+
+
+def shown_backfill(row: OrderBackfill) -> ShownBackfill:
+    """Show a record as callers see it."""
+    other = {"window", "fault"}
+    same = {name: getattr(row, name) for name in ShownBackfill.model_fields if name not in other}
+    fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
+    return ShownBackfill(window=Window(start=row.start_at, end=row.end_at), fault=fault, **same)
+
+
+async def _running(call: Call, workflow_id: str) -> ShownBackfill:
+    """The record of the backfill of the same time that is under way."""
+    statement = select(OrderBackfill).where(
+        OrderBackfill.workflow_id == workflow_id, OrderBackfill.state == BackfillState.RUNNING
+    )
+    async with call.services.database.session() as session:
+        row = (await session.exec(statement.order_by(col(OrderBackfill.asked_at).desc()).limit(1))).one_or_none()
+    if row is None:
+        raise Conflict(
+            "backfill_running",
+            "This time is being read again since a moment, and has no record yet.",
+            "GET …/backfills lists it in a second.",
+        )
+    return shown_backfill(row)

@@ -1,0 +1,233 @@
+"""Messages in quarantine are kept whole, mended, and taken into the log once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlmodel import col, select
+
+from activities.addresses import inbox
+from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses.intake import Taken
+from domain.addresses.messages import Topic
+from infra.database import Database
+from infra.pubsub import Message
+from infra.settings import Settings
+from infra.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
+from tests.support.api import ApiClient, Reply, running_api
+from tests.support.pubsub import create_update, delete, swap
+
+pytestmark = pytest.mark.stack
+
+SIGNED = {"who": "ann", "reason": "the publisher forgot a quote"}
+LIMIT = 1024 * 1024
+PUBLISHED = "2026-11-20T12:00:00Z"
+
+
+@dataclass(frozen=True)
+class Mender:
+    """The API as an operator uses it, the inbox and the log behind it."""
+
+    api_client: ApiClient
+    database: Database
+    box: Inbox
+
+    async def quarantined(self, raw: bytes, msg_no: str = "1", topic: Topic = Topic.CREATE_UPDATE) -> int:
+        """The id of a message that was just put into quarantine."""
+        message = Message(message_id=msg_no, data=raw, publish_time=PUBLISHED)
+        assert await self.box.take_in([Incoming(topic, message)]) == Taken(unreadable=1)
+        async with self.database.session() as session:
+            newest = select(QuarantinedMessage.id).order_by(col(QuarantinedMessage.id).desc()).limit(1)
+            id_ = (await session.exec(newest)).one()
+        assert id_ is not None
+        return id_
+
+    async def mend(self, id_: int, text: str, **changes: Any) -> Reply:
+        """What an operator sends."""
+        path = f"/v1/addresses/quarantine/{id_}/mend"
+        body = io.BytesIO(json.dumps(SIGNED | {"text": text} | changes).encode())
+        return await self.api_client.as_admin("POST", path, data=body, headers={"Content-Type": "application/json"})
+
+    async def show(self, id_: int) -> dict[str, Any]:
+        """A message in quarantine."""
+        reply = await self.api_client.as_admin("GET", f"/v1/addresses/quarantine/{id_}")
+        assert reply.status == 200
+        shown: dict[str, Any] = reply.body
+        return shown
+
+    async def listed(self, **query: str) -> list[int]:
+        """The ids of a list."""
+        reply = await self.api_client.as_admin("GET", "/v1/addresses/quarantine", params=query)
+        return [each["id"] for each in reply.body["items"]]
+
+    async def log(self) -> list[AddressMessage]:
+        """What is in the log."""
+        async with self.database.session() as session:
+            return list(await session.exec(select(AddressMessage).order_by(col(AddressMessage.id))))
+
+    async def actions(self) -> list[AddressAction]:
+        """What was done, by whom."""
+        async with self.database.session() as session:
+            return list(await session.exec(select(AddressAction)))
+
+
+@pytest.fixture
+async def mender(settings: Settings, database: Database) -> AsyncIterator[Mender]:
+    """An API whose messages may have a megabyte."""
+    addresses = settings.addresses.model_copy(update={"message_max_bytes": LIMIT})
+    async with running_api(settings.model_copy(update={"addresses": addresses})) as api_client:
+        yield Mender(api_client, database, Inbox(database, LIMIT))
+
+
+async def test_a_mended_message_is_taken_into_the_log(mender: Mender) -> None:
+    """As a message of its topic, with the very text that was sent, and a trace of who mended what."""
+    id_ = await mender.quarantined(b'{"uprn": 7, "address_id": 70, "record": {"a": 1.10}', "4711")
+    text = '{"uprn": 7, "address_id": 70, "record": {"a": 1.10}}'
+
+    reply = await mender.mend(id_, text)
+
+    assert reply.status == 200
+    assert (reply.body["payload"], reply.body["state"], reply.body["msg_no"]) == (text, "waiting", f"mended:{id_}")
+    [row] = await mender.log()
+    assert (row.id, row.topic, row.uprn_1, row.address_id) == (reply.body["id"], Topic.CREATE_UPDATE, 7, 70)
+    assert row.published_at
+    assert row.published_at.isoformat() == "2026-11-20T12:00:00+00:00"
+    [action] = reply.body["actions"]
+    said = f"{SIGNED['reason']} (quarantine {id_}, message 4711)"
+    assert (action["who"], action["action"], action["reason"]) == ("ann", "mend", said)
+    shown = await mender.show(id_)
+    assert (shown["mended_as"], shown["mended_by"]) == (row.id, "ann")
+    assert shown["mended_at"]
+    assert (await mender.listed(), await mender.listed(mended="true")) == ([], [id_])
+    figures = await mender.api_client.as_admin("GET", "/v1/addresses/figures")
+    assert figures.body["quarantined"] == 0
+
+
+async def test_a_message_is_mended_once(mender: Mender) -> None:
+    """However many operators send it at the same time; who comes later is told what it became."""
+    id_ = await mender.quarantined(b"?")
+    text = json.dumps(create_update(7))
+
+    replies = await asyncio.gather(*(mender.mend(id_, text) for _ in range(5)))
+    late = await mender.mend(id_, json.dumps(create_update(8)))
+
+    assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409]
+    assert {reply.code for reply in [*replies, late] if reply.status != 200} == {"already_mended"}
+    [row] = await mender.log()
+    assert f"message {row.id} of the log" in late.body["detail"]
+    assert len(await mender.actions()) == 1
+
+
+async def test_a_late_delivery_of_what_was_mended_changes_nothing(mender: Mender) -> None:
+    """It is neither a second message nor another thing to mend, and a discard leaves the trace alone."""
+    id_ = await mender.quarantined(b"?")
+    await mender.mend(id_, json.dumps(create_update(7)))
+
+    again = Message(message_id="1", data=b"?", publish_time=PUBLISHED)
+    await mender.box.take_in([Incoming(Topic.CREATE_UPDATE, again)])
+    discarded = await mender.api_client.as_admin(
+        "POST", "/v1/addresses/quarantine/discard", json=SIGNED | {"ids": [id_]}
+    )
+
+    assert discarded.body == {"discarded": 0}
+    assert (await mender.listed(), await mender.listed(mended="true"), len(await mender.log())) == ([], [id_], 1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "text", "reason"),
+    [
+        (Topic.DELETE, "", "The message is empty"),
+        (Topic.DELETE, "{", "The message is no JSON"),
+        (Topic.DELETE, '{"uprn": 0}', "uprn is 0. It must be a whole number"),
+        (Topic.SWAP, json.dumps(swap(4, 4)), "uprn_1 and uprn_2 are both 4"),
+        (Topic.CREATE_UPDATE, json.dumps(delete(4)), "address_id is not there"),
+        (Topic.DELETE, r'{"uprn": 4, "x": "\u0000"}', "which no module can keep"),
+        (Topic.DELETE, json.dumps({"uprn": 4, "x": "x" * LIMIT}), "At most 1,048,576 are allowed"),
+    ],
+)
+async def test_what_still_cannot_be_read_is_refused(mender: Mender, topic: Topic, text: str, reason: str) -> None:
+    """With the sentence of the reader, and nothing has changed: it may be tried again."""
+    id_ = await mender.quarantined(b"?", topic=topic)
+
+    reply = await mender.mend(id_, text)
+
+    assert (reply.status, reply.code) == (422, "message_unreadable")
+    assert reason in reply.body["detail"]
+    assert (await mender.log(), await mender.actions(), await mender.listed()) == ([], [], [id_])
+    good = swap(4, 5) if topic is Topic.SWAP else create_update(4) if topic is Topic.CREATE_UPDATE else delete(4)
+    assert (await mender.mend(id_, json.dumps(good))).status == 200
+
+
+async def test_an_event_that_was_taken_in_is_not_taken_in_again(mender: Mender) -> None:
+    """The publisher had sent it once more in the meantime: then this one is to be discarded."""
+    id_ = await mender.quarantined(b"?", topic=Topic.SWAP)
+    known = Message(message_id="9", data=json.dumps(swap(1, 2, event_id="e")).encode(), publish_time=PUBLISHED)
+    await mender.box.take_in([Incoming(Topic.SWAP, known)])
+
+    reply = await mender.mend(id_, json.dumps(swap(1, 2, event_id="e")))
+
+    assert (reply.status, reply.code) == (409, "event_known")
+    assert "message number 9" in reply.body["detail"]
+    assert (len(await mender.log()), await mender.listed()) == (1, [id_])
+
+
+async def test_only_an_operator_with_a_name_mends(mender: Mender) -> None:
+    """What is not there is told as such."""
+    id_ = await mender.quarantined(b"?")
+    text = json.dumps(create_update(7))
+
+    assert (await mender.mend(id_ + 1, text)).code == "not_found"
+    assert (await mender.mend(id_, text, who=" ")).status == 422
+    _, key = await mender.api_client.make_project()
+    stranger = await mender.api_client.ask(
+        "POST", f"/v1/addresses/quarantine/{id_}/mend", key=key, json=SIGNED | {"text": text}
+    )
+    assert stranger.status == 404
+    assert await mender.log() == []
+
+
+async def test_all_of_a_large_message_is_kept(mender: Mender) -> None:
+    """Its beginning is shown, without half a character; the rest has an address of its own."""
+    raw = b"x" + "é".encode() * LIMIT
+    id_ = await mender.quarantined(raw)
+
+    shown = await mender.show(id_)
+    whole = await mender.api_client.session.get(
+        f"{mender.api_client.address}/v1/addresses/quarantine/{id_}/raw",
+        headers={"Authorization": f"Bearer {mender.api_client.settings.api.admin_key.get_secret_value()}"},
+    )
+
+    assert (shown["raw_bytes"], shown["kept_bytes"], shown["truncated"]) == (len(raw), len(raw), True)
+    assert base64.b64decode(shown["raw"]) == raw[:LIMIT]
+    assert shown["text"] == raw[: LIMIT - 1].decode()
+    assert await whole.read() == raw
+    assert whole.headers["Content-Disposition"].startswith("attachment")
+
+
+async def test_where_a_message_is_cut_that_is_told(mender: Mender) -> None:
+    """Beyond what Pub/Sub delivers."""
+    raw = b"x" * (inbox.RAW_MAX_BYTES + 1)
+    shown = await mender.show(await mender.quarantined(raw))
+
+    assert (shown["raw_bytes"], shown["kept_bytes"], shown["truncated"]) == (len(raw), len(raw) - 1, True)
+    short = await mender.show(await mender.quarantined(b"\xff", "2"))
+    assert (short["kept_bytes"], short["truncated"], short["text"], short["raw"]) == (1, False, None, "/w==")
+
+
+async def test_messages_without_a_number_are_kept_one_by_one(mender: Mender) -> None:
+    """Whatever was sent as a number: nothing that is refused is lost, and nothing holds up the others."""
+    sent = [("", b"1"), ("", b"2"), ("", b"1"), ("a\0b", b"3"), ("\ud800", b"4"), ("x" * 65, b"5")]
+    group = [Incoming(Topic.DELETE, Message(message_id=msg_no, data=raw)) for msg_no, raw in sent]
+
+    await mender.box.take_in(group)
+
+    async with mender.database.session() as session:
+        kept = (await session.exec(select(QuarantinedMessage.raw))).all()
+    assert sorted(kept) == [b"1", b"2", b"3", b"4", b"5"]

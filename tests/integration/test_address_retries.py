@@ -1,0 +1,203 @@
+"""What costs a message a try and what does not, and what wakes those that wait or were given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from activities.addresses import applying, loading, steering
+from activities.addresses.steering import By
+from domain.addresses.cycle import ApplyOrder, Phase
+from domain.addresses.operations import Module, Operation, OperationResult
+from tests.support.address_said import create, swap
+from tests.support.address_world import Fault, Modules, World, by_number, tuned
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
+
+BY = By("ann", "the address is there now")
+BEHIND = 20
+
+
+async def settled(world: World) -> None:
+    """Cycles until there is nothing to do."""
+    while await world.cycle() and world.cycles[-1].plan.loaded:
+        pass
+
+
+async def test_one_hopeless_swap_takes_nobody_with_it(world: World) -> None:
+    """Those behind it wait without losing a try, and go on when it is given up."""
+    await world.publish([create(f"c{uprn}", uprn) for uprn in range(1, BEHIND + 2)])
+    await world.publish([swap("hopeless", 1, 99)])
+    await world.publish([swap(f"s{uprn}", 1, uprn) for uprn in range(2, BEHIND + 2)])
+
+    await settled(world)
+
+    rows = await by_number(world)
+    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
+    behind = [rows[f"s{uprn}"] for uprn in range(2, BEHIND + 2)]
+    assert {(row["proc_flag"], row["retry_times"]) for row in behind} == {("Y", 0)}
+    # Each swap hands the address of UPRN 1 on to the next one.
+    live = world.modules.books[Module.ED].live
+    assert {uprn: live[uprn][0] - 1_000 for uprn in range(1, BEHIND + 2)} == {
+        1: BEHIND + 1,
+        **{uprn: uprn - 1 for uprn in range(2, BEHIND + 2)},
+    }
+
+
+async def test_modules_that_are_away_cost_no_try(world: World) -> None:
+    """However long: what waited for them is applied when they are back."""
+    await world.publish([create("a", 1), create("b", 2)])
+    for _ in range(3 * world.settings.retries):
+        world.modules.faults = [Fault.AWAY] * 100
+        await world.cycle()
+        await world.time_passes()
+    rows = await by_number(world)
+    assert {(row["proc_flag"], row["retry_times"]) for row in rows.values()} == {("N", 0)}
+
+    world.modules.faults = []
+    await settled(world)
+
+    assert {row["proc_flag"] for row in (await world.rows()).values()} == {"Y"}
+
+
+async def test_a_swap_is_given_up_only_when_all_modules_could_be_asked(world: World) -> None:
+    """Whom nobody could ask may have begun with it: given up like that, it would hold up what comes behind it."""
+    await world.publish([create("a", 1), create("b", 2)])
+    await settled(world)
+    await world.publish([swap("hopeless", 1, 99), swap("next", 1, 2)])
+    for _ in range(3 * world.settings.retries):
+        # Nobody who is asked which sides it has answers but the first.
+        world.modules.faults = [None, Fault.AWAY, Fault.AWAY, Fault.AWAY] * 2
+        await world.cycle()
+        world.modules.faults = []
+        await world.time_passes()
+    rows = await by_number(world)
+    assert (rows["hopeless"]["retry_times"], rows["hopeless"]["wait_reason"]["kind"]) == (0, "missing")
+
+    await settled(world)
+
+    rows = await by_number(world)
+    assert (rows["hopeless"]["proc_flag"], rows["hopeless"]["retry_times"]) == ("N", world.settings.retries)
+    assert "unsure" not in rows["hopeless"]["wait_reason"]
+    assert rows["next"]["proc_flag"] == "Y"
+
+
+async def test_a_module_that_is_away_is_not_asked_without_a_pause(world: World) -> None:
+    """What was loaded is not due before the next look: a run comes to its end."""
+    await world.publish([create("a", 1)])
+    world.modules.faults = [Fault.AWAY] * 100
+    await world.cycle()
+    await world.cycle()
+
+    assert [cycle.plan.loaded for cycle in world.cycles] == [1, 0]
+
+
+async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: World) -> None:
+    """Nobody has to know of it."""
+    await world.publish([create("a", 1), swap("s", 1, 2)])
+    await settled(world)
+    assert (await by_number(world))["s"]["retry_times"] == world.settings.retries
+
+    await world.publish([create("c", 3)])
+    await settled(world)
+    assert (await by_number(world))["s"]["proc_flag"] == "N"
+
+    await world.publish([create("b", 2)])
+    await settled(world)
+
+    assert (await by_number(world))["s"]["proc_flag"] == "Y"
+    live = world.modules.books[Module.ED].live
+    assert {uprn: address_id for uprn, (address_id, _) in live.items()} == {1: 1_002, 2: 1_001, 3: 1_003}
+
+
+async def test_who_queues_goes_on_when_its_head_is_skipped(world: World) -> None:
+    """One that stopped halfway holds the others until a person decides; they lose no try by it."""
+    await world.publish([create("a", 1), create("b", 2), create("c", 3)])
+    await settled(world)
+    await world.publish([swap("head", 1, 2), swap("next", 2, 3)])
+    world.modules.broken = {(Module.OD, 1)}
+    for _ in range(5):
+        await world.cycle()
+        await world.time_passes()
+    rows = await by_number(world)
+    assert (rows["head"]["retry_times"], rows["next"]["retry_times"]) == (world.settings.retries, 0)
+    assert rows["next"]["wait_reason"] == {"kind": "behind", "behind": rows["head"]["id"]}
+    await world.cycle()
+    world.modules.broken = set()
+
+    assert await steering.skip(world.database, rows["head"]["id"], BY, though_touched=True)
+    await world.cycle()
+
+    assert (await by_number(world))["next"]["proc_flag"] == "Y"
+
+
+async def test_a_chain_is_tried_again_by_one_action(world: World) -> None:
+    """All that its addresses link, in the order of receipt, and nothing else."""
+    await world.publish([create("a", 1), create("d", 4), create("x", 8)])
+    await world.publish([swap("s", 1, 2), swap("t", 2, 3), swap("u", 3, 4), swap("other", 8, 9)])
+    await settled(world)
+    rows = await by_number(world)
+    retries = world.settings.retries
+    assert {rows[each]["retry_times"] for each in ("s", "t", "u", "other")} == {retries}
+
+    changed = await steering.retry_chain(world.database, rows["u"]["id"], BY)
+
+    rows = await by_number(world)
+    assert (changed.changed, changed.busy) == (3, 0)
+    assert [rows[each]["retry_times"] for each in ("s", "t", "u", "other")] == [0, 0, 0, retries]
+    noted = await world.fetch("SELECT who, action, log_id, reason FROM addr_audit ORDER BY log_id")
+    assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]
+
+
+async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:
+    """It sends what it had been told to send; meanwhile the message is done, and a younger one of its address, too."""
+    await world.publish([create("old", 1, n=1)])
+    plan = await loading.load(world.database, world.settings, "cycle")
+    order = ApplyOrder(cycle_id="cycle", phase=Phase.WRITE, step=plan.writes[0])
+    asked, woken = asyncio.Event(), asyncio.Event()
+
+    class Asleep(Modules):
+        async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+            asked.set()
+            await woken.wait()
+            return await world.modules.apply(module, operations)
+
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, Asleep(world.fuse), order))
+    await asked.wait()
+    # Whoever takes over cannot reach two of the modules: the message fails, and a younger one makes it needless.
+    world.modules.faults = [None, Fault.AWAY, None, Fault.AWAY]
+    await applying.apply(world.database, world.settings, world.modules, order)
+    world.modules.faults = []
+    await world.publish([create("young", 1, n=2)])
+    await settled(world)
+    before = await by_number(world)
+    woken.set()
+    await asleep
+
+    rows = await by_number(world)
+    assert rows["young"] == before["young"]
+    assert (rows["old"]["proc_flag"], rows["old"]["superseded_by"]) == ("Y", rows["young"]["id"])
+    assert rows["old"]["cycle_id"] == before["old"]["cycle_id"]
+    assert [book.live for book in world.modules.books.values()] == [{1: (1_001, {"n": 2})}] * 4
+    assert max(world.effects_of().values()) == 1
+
+
+@pytest.mark.parametrize("retries", [1, 3])
+async def test_a_swap_that_was_overtaken_is_not_tried_for_ever(world: World, retries: int) -> None:
+    """It waits for a person at once: no further try can succeed."""
+    tuned(world, retries=retries)
+    await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
+    await settled(world)
+    await world.publish([swap("young", 1, 3)])
+    await settled(world)
+    await world.publish([create("b", 2)])
+    await settled(world)
+
+    old = (await by_number(world))["old"]
+    assert (old["proc_flag"], old["retry_times"], old["wait_reason"]["kind"]) == ("N", retries, "overtaken")
+    assert old["wait_reason"]["behind"] == (await by_number(world))["young"]["id"]
+    await world.time_passes()
+    await world.cycle()
+    assert world.cycles[-1].plan.loaded == 0

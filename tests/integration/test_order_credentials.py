@@ -1,0 +1,167 @@
+"""Credentials that a platform refuses: told once, nothing more is claimed, all goes on by itself; many slices."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.testing import ActivityEnvironment
+
+from activities.orders.steps import OrderSteps
+from domain.faults import FaultRecord
+from domain.orders.steps import FailOrder, Purpose
+from domain.orders.windows import Window
+from infra.settings import Settings
+from infra.tables.orders import OrderSlice
+from sims.platforms.scenario import Faults, Scenario
+from tests.support.orders import CREDENTIALS, NUMBER, Orders, count_findings, running_orders, since
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+FAULT = FaultRecord(code="platform_busy", message="It was busy.")
+
+
+async def begun(orders: Orders, faults: Faults, interval: int) -> None:
+    """A platform with an hour of orders, paused and not yet fetched; its administrator is told of what goes wrong."""
+    platform = orders.play(Scenario(orders=300, span_seconds=SPAN_SECONDS, faults=faults))
+    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+    await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=interval, retries=0)
+
+
+async def open_rows(orders: Orders) -> list[OrderSlice]:
+    """Slices that are neither read nor given up."""
+    return [row for row in await orders.slices() if not (row.done_at or row.failed_at)]
+
+
+@pytest.mark.parametrize("way", ["refused", "missing"])
+async def test_a_platform_waits_for_credentials(settings: Settings, way: str) -> None:
+    """Whether the platform refuses them or there are none to show: told once, no slice fails, and none is missed."""
+    async with running_orders(settings, slices_ahead=4) as orders:
+        await begun(orders, Faults(token_dead=way == "refused"), interval=100)
+        platform = orders.platforms.by_number[NUMBER]
+        file = orders.api_client.settings.orders.credentials_folder / f"{CREDENTIALS}.json"
+        good = file.read_text()
+        if way == "missing":
+            file.unlink()
+        cycle = await orders.cycle()
+
+        async def is_noted() -> bool:
+            return (await orders.status())["credentials_failed_since"] is not None
+
+        await eventually(is_noted)
+        claimed = len(await orders.slices())
+        await asyncio.sleep(3)
+        status, asked = await orders.status(), platform.calls["401"]
+        assert len(await orders.slices()) == claimed < 20
+        assert status["failed"] == 0
+        assert status["credentials_fault"]["code"] == "platform_credentials"
+        assert (asked > 0) == (way == "refused")
+
+        file.write_text(good)
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        with suppress(WorkflowFailureError):  # without credentials nobody tells the time
+            await asyncio.wait_for(cycle.result(), 120)
+        await orders.fetch()
+        healed, events = await orders.status(), await orders.events()
+        assert (healed["credentials_failed_since"], healed["credentials_fault"]) == (None, None)
+        assert [each for each in events if each != "orders.clock_off"] == ["orders.credentials_refused"]
+        assert await orders.is_complete()
+        assert count_findings(await orders.findings())["lost"] == 0
+
+
+async def test_who_waits_for_credentials_asks_seldom(settings: Settings) -> None:
+    """All slices together ask once in the first pause of a retry, not each for itself."""
+    async with running_orders(settings, slices_ahead=8) as orders:
+        await begun(orders, Faults(token_dead=True), interval=100)
+        await orders.configure(
+            starttime=since(orders.platforms.by_number[NUMBER], seconds=SPAN_SECONDS), interval=100, retryintv=3
+        )
+        cycle = await orders.cycle()
+        platform = orders.platforms.by_number[NUMBER]
+
+        async def is_noted() -> bool:
+            return (await orders.status())["credentials_failed_since"] is not None
+
+        await eventually(is_noted)
+        await asyncio.sleep(1)
+        before, waiting = platform.calls["401"], len(await open_rows(orders))
+        await asyncio.sleep(10)
+        # Each try is two requests: the credentials are read again before they are given up.
+        assert waiting > 4
+        assert 1 <= platform.calls["401"] - before <= 2 * 5
+        await cycle.terminate()
+
+
+async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
+    """By their names or by what they have in common; what does not allow it is left, and why is said."""
+    async with running_orders(settings) as orders:
+        await begun(orders, Faults(errors=1), interval=600)
+        await orders.fetch()
+        names = [str(Window(start=row.start_at, end=row.end_at)) for row in await orders.slices() if row.failed_at]
+        path = f"/v1/platforms/{NUMBER}/slices"
+        assert len(names) >= 4
+
+        vague = await orders.ask("POST", f"{path}:split", json={})
+        split = await orders.ask(
+            "POST", f"{path}:split", json={"slices": [names[0], "20200101T000000Z:20200101T000100Z"]}
+        )
+        again = await orders.ask("POST", f"{path}:skip", json={"slices": [names[0]], "reason": "it was closed"})
+        other = await orders.ask("POST", f"{path}:skip", json={"code": "no_such_code", "reason": "it was closed"})
+        end = Window.model_validate({"start": names[1][:4] + "-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}).end
+        skipped = await orders.ask("POST", f"{path}:skip", json={"slices": [names[1]], "reason": "the shop was closed"})
+        platform = orders.platforms.by_number[NUMBER]
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        redone = await orders.ask("POST", f"{path}:redo", json={"code": "platform_busy", "end": end.isoformat()})
+
+        assert (vague.status, split.status, redone.status) == (422, 200, 202)
+        assert split.body["done"] == [names[0]]
+        assert [each["code"] for each in split.body["left"]] == ["not_found"]
+        assert [each["code"] for each in again.body["left"]] == ["slice_not_failed"]
+        assert (other.body["done"], other.body["left"], other.body["next_start"]) == ([], [], None)
+        assert skipped.body["done"] == [names[1]]
+        assert redone.body["done"] == names[2:]
+
+        async def whole() -> bool:
+            await orders.fetch()
+            return await orders.is_complete()
+
+        await eventually(whole)
+
+
+async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_only(settings: Settings) -> None:
+    """Two who ask for it get one reading; a reading that another one has replaced gives nothing up."""
+    async with running_orders(settings) as orders:
+        await begun(orders, Faults(errors=1), interval=1_500)
+        await orders.fetch()
+        [first, *_] = [row for row in await orders.slices() if row.failed_at]
+        window = Window(start=first.start_at, end=first.end_at)
+        platform = orders.platforms.by_number[NUMBER]
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=300)}))
+
+        path = f"/v1/platforms/{NUMBER}/slices/{window}"
+        replies = await asyncio.gather(*(orders.ask("POST", f"{path}/redo") for _ in range(5)))
+        assert {reply.status for reply in replies} == {202}
+
+        async def is_read() -> bool:
+            return any(row.holder and row.start_at == window.start for row in await orders.slices())
+
+        await eventually(is_read)
+        lost = FailOrder(
+            platform=NUMBER, window=window, purpose=Purpose.FIRST, fault=FAULT, attempts=4, reader="order-slice:another"
+        )
+        told = await ActivityEnvironment().run(OrderSteps(orders.services).fail, lost)
+
+        async def is_done() -> bool:
+            return bool((await orders.ask("GET", path)).body["state"] == "done")
+
+        await eventually(is_done)
+        readings = [
+            each.id async for each in orders.engine.list_workflows(f"WorkflowId = 'order-slice:{NUMBER}:{window}:redo'")
+        ]
+        assert told.alarms == []
+        assert len(readings) == 1
+        assert count_findings(await orders.findings())["stale"] == 0

@@ -1,0 +1,205 @@
+"""Reports of a platform's days through the public API: what is compared, and what the slices notice of it."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+import pytest
+from sqlmodel import select
+from temporalio import workflow
+
+from activities.orders import reporting
+from domain.orders import places
+from domain.orders.steps import ReportPart
+from domain.orders.windows import Window
+from infra.settings import Settings
+from infra.tables.orders import Order
+from sims.platforms.dialects.plain import PLAIN
+from sims.platforms.platform import Platform
+from sims.platforms.scenario import Faults, Scenario
+from tests.support.orders import NUMBER, Orders, running_orders, since
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+DAY_SECONDS = 86_400
+DAY = "2026-01-01"
+PATH = f"/v1/platforms/{NUMBER}/reports"
+ROWS = PLAIN.rows
+BEIJING = PLAIN.model_copy(
+    update={"rows": ROWS.model_copy(update={"moments": ROWS.moments.model_copy(update={"zone_minutes": 480})})}
+)
+
+
+async def fetched(orders: Orders, scenario: Scenario, **options: Any) -> Platform:
+    """A platform whose orders are in, from the first on."""
+    platform = orders.play(scenario)
+    await orders.set_up(capability=options.pop("capability", PLAIN))
+    starttime = since(platform, seconds=scenario.span_seconds)
+    await orders.configure(starttime=starttime, **{"interval": 600, **options})
+    await orders.fetch()
+    assert await orders.is_complete()
+    return platform
+
+
+async def let_the_day_end(orders: Orders, platform: Platform) -> None:
+    """Let a day pass, and the platform's clock be looked at; nothing more is claimed."""
+    await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"settle_lag": 10 * DAY_SECONDS})
+    platform.market.clock.advance(DAY_SECONDS)
+    await orders.fetch()
+
+
+async def modified(orders: Orders) -> list[datetime]:
+    """When each order that we have was modified."""
+    async with orders.services.database.session() as session:
+        return list(await session.exec(select(Order.modified_at)))
+
+
+async def compared(orders: Orders, day: str = DAY) -> dict[str, Any]:
+    """The report of a day, once it is made."""
+    reply = await orders.ask("POST", PATH, json={"day": day})
+    assert reply.status == 202, reply.body
+    await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
+    report: dict[str, Any] = (await orders.ask("GET", f"{PATH}/{day}")).body
+    return report
+
+
+async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
+    """Counts and ids, in a workbook; an order that was never fetched is missing, one past `complete_to` is not."""
+    async with running_orders(settings) as orders:
+        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        platform.market.create(platform.market.now_us - 1_800_000_000, late_us=0)
+        platform.market.clock.advance(100)
+        platform.market.create(platform.market.now_us, late_us=0)
+        await let_the_day_end(orders, platform)
+
+        report = await compared(orders)
+        row, stored = await orders.row(), await modified(orders)
+        book = await orders.services.objects.get(places.report_key(NUMBER, DAY))
+        days = (await orders.ask("GET", PATH)).body["days"]
+
+    assert row.complete_to is not None
+    within = [each for each in stored if each < row.complete_to]
+    assert (report["missing"], report["only_here"]) == (1, 0)
+    assert (report["told"], report["stored"]) == (len(within) + 1, len(within))
+    assert datetime.fromisoformat(report["window"]["end"]) == row.complete_to < datetime(2026, 1, 2, tzinfo=UTC)
+    assert datetime.fromisoformat(report["complete_to"]) == row.complete_to
+    missing = pd.read_excel(io.BytesIO(book), sheet_name="missing", engine="openpyxl", dtype=str)
+    assert len(missing) == 1
+    assert days == [DAY]
+
+
+async def test_a_day_is_that_of_the_platform(settings: Settings) -> None:
+    """Over at midnight there, which is afternoon in Greenwich; the day that has begun there is refused."""
+    async with running_orders(settings) as orders:
+        scenario = Scenario(orders=200, span_seconds=20 * 3_600)
+        await fetched(orders, scenario, capability=BEIJING, interval=3_600)
+
+        report = await compared(orders)
+        refused = await orders.ask("POST", PATH, json={"day": "2026-01-02"})
+        stored = await modified(orders)
+        status = await orders.status()
+
+    midnight = datetime(2026, 1, 1, 16, tzinfo=UTC)
+    assert report["zone_minutes"] == status["zone_minutes"] == 480
+    assert datetime.fromisoformat(report["window"]["end"]) == midnight
+    assert report["told"] == report["stored"] == sum(each < midnight for each in stored)
+    assert 0 < report["told"] < len(stored)
+    assert refused.code == "day_invalid"
+    assert "+08:00" in refused.body["detail"]
+
+
+async def test_a_day_that_cannot_be_compared_is_refused(settings: Settings) -> None:
+    """One that is not over, and one from before the platform's beginning."""
+    async with running_orders(settings) as orders:
+        await fetched(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+
+        replies = [await orders.ask("POST", PATH, json={"day": day}) for day in (DAY, "2025-12-30")]
+
+    assert [reply.code for reply in replies] == ["day_invalid", "day_invalid"]
+    assert "is not over" in replies[0].body["detail"]
+    assert "can be compared" in replies[1].body["detail"]
+
+
+async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is read, part by part, a slice is read on the platform's only thread."""
+    monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
+    async with running_orders(settings) as orders:
+        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS), threads=1)
+        await let_the_day_end(orders, platform)
+        await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 30})
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=700)}))
+
+        reply = await orders.ask("POST", PATH, json={"day": DAY})
+        handle = orders.engine.get_workflow_handle(reply.body["workflow_id"], result_type=dict)
+        await eventually(lambda: _parts(orders, reply.body["workflow_id"], 1))
+        first = (await orders.slices())[0]
+        name = Window(start=first.start_at, end=first.end_at)
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices/{name}/redo")
+        await eventually(lambda: _was_reread(orders, name))
+        assert not await _parts(orders, reply.body["workflow_id"], 60), "it was over too soon to show anything"
+        assert (await handle.describe()).close_time is None
+
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        await handle.result()
+        report = (await orders.ask("GET", f"{PATH}/{DAY}")).body
+    assert (report["missing"], report["told"]) == (0, report["stored"])
+
+
+async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one reads on where the last part ended, and what was read before is compared too."""
+    monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
+    async with running_orders(settings, queues=["webhooks"]) as orders:
+        queues = [places.QUEUE, places.PLATFORM_QUEUES]
+        async with running_worker(orders.api_client.settings, queues):
+            platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+            await let_the_day_end(orders, platform)
+            await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
+            platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=300)}))
+            reply = await orders.ask("POST", PATH, json={"day": DAY})
+            await eventually(lambda: _parts(orders, reply.body["workflow_id"], 3))
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+        asked = len(platform.throttle.times)
+        async with running_worker(orders.api_client.settings, queues):
+            await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
+        report = (await orders.ask("GET", f"{PATH}/{DAY}")).body
+
+    assert (report["missing"], report["only_here"]) == (0, 0)
+    assert report["told"] == report["stored"] > 0
+    windows = timedelta(seconds=SPAN_SECONDS) // timedelta(seconds=60)
+    assert len(platform.throttle.times) - asked < 2 * windows, "it has begun from the front"
+
+
+async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the engine finds its history long; nothing is read twice or left out."""
+    monkeypatch.setattr(reporting, "PART_SECONDS", 0.5)
+    async with running_orders(settings) as orders:
+        platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
+        await let_the_day_end(orders, platform)
+        await orders.ask("PATCH", f"/v1/platforms/{NUMBER}/config", json={"interval": 60})
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=20)}))
+        monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
+
+        report = await compared(orders)
+        workflow_id = places.report_id(NUMBER, DAY)
+        runs = [each async for each in orders.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
+
+    assert len(runs) > 2
+    assert (report["missing"], report["only_here"]) == (0, 0)
+    assert report["told"] == report["stored"] > 0
+
+
+async def _parts(orders: Orders, workflow_id: str, count: int) -> bool:
+    handle = orders.engine.get_workflow_handle(workflow_id)
+    part: ReportPart = await handle.query("status", result_type=ReportPart)
+    return part.number >= count
+
+
+async def _was_reread(orders: Orders, name: Window) -> bool:
+    reread = (await orders.ask("GET", f"/v1/platforms/{NUMBER}/slices/{name}")).body["reread"]
+    return reread is not None and reread["state"] == "succeeded"

@@ -1,0 +1,187 @@
+"""Slices that take too long are reported once, shown with the platform's other troubles, and forgotten at their end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import col, func, update
+from temporalio.testing import ActivityEnvironment
+
+from activities.orders.scanning import OrderScan
+from domain.orders import places
+from domain.orders.steps import Alarm, WatchOrder
+from domain.orders.windows import Window
+from infra import metrics
+from infra.settings import Settings
+from infra.tables.orders import OrderSlice
+from sims.platforms.scenario import Faults, Scenario
+from tests.support.orders import NUMBER, Orders, running_orders, since
+from tests.support.waiting import eventually
+from workflows.orders import OrderWatch
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+PATH = f"/v1/platforms/{NUMBER}"
+LOST_WORKERS: dict[str, Any] = {"done_at": None, "attempts": 10}
+"""A slice that ten workers were lost with."""
+
+
+async def fetched(orders: Orders) -> OrderSlice:
+    """A platform whose hour of orders is in; its first slice."""
+    platform = orders.play(Scenario(orders=90, span_seconds=SPAN_SECONDS))
+    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+    await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=1_500, retries=0)
+    await orders.fetch()
+    return (await orders.slices())[0]
+
+
+async def change(orders: Orders, row: OrderSlice, **values: Any) -> None:
+    """Make a slice's row say something else."""
+    async with orders.services.database.session() as session:
+        await session.exec(update(OrderSlice).where(col(OrderSlice.slice_id) == row.slice_id).values(**values))
+
+
+def ago(**distance: float) -> Any:
+    """So long before the database's now."""
+    return func.now() - timedelta(**distance)
+
+
+async def scan(orders: Orders) -> list[Alarm]:
+    """One scan; whom it tells."""
+    return (await ActivityEnvironment().run(OrderScan(orders.services).scan)).alarms
+
+
+async def listed(orders: Orders) -> list[str]:
+    """The stale slices as the API lists them."""
+    reply = await orders.ask("GET", f"{PATH}/slices?stale=true")
+    return [each["slice"] for each in reply.body["items"]]
+
+
+async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) -> None:
+    """By the watch: an event, the metric, the platform, the overview and the ledger; its end clears all of them."""
+    async with running_orders(settings) as orders:
+        first = await fetched(orders)
+        await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
+
+        for turn in range(2):
+            await orders.engine.execute_workflow(
+                OrderWatch.run, WatchOrder(patience_seconds=30), id=f"watch-{turn}", task_queue=places.QUEUE
+            )
+        events = await eventually(lambda: _stale_events(orders))
+        overview = (await orders.ask("GET", "/v1/overview")).body
+        assert len(events) == 1
+        assert (await orders.status())["stale"] == 1
+        assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
+        assert await listed(orders) == [str(Window(start=first.start_at, end=first.end_at))]
+        assert metrics.SLICES_STALE.labels(NUMBER)._value.get() == 1
+        assert {"trouble": "stale", "count": 1} in next(
+            each["concerns"] for each in overview["rooms"] if each["room"] == "orders"
+        )
+
+        await orders.fetch()
+        assert await scan(orders) == []
+        assert (await orders.status())["stale"] == 0
+        assert await listed(orders) == []
+        assert metrics.SLICES_STALE.labels(NUMBER)._value.get() == 0
+
+
+async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
+    """Since when, how often it was tried, and where to look."""
+    async with running_orders(settings) as orders:
+        first = await fetched(orders)
+        await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=30))
+
+        [alarm] = await scan(orders)
+
+    window = Window(start=first.start_at, end=first.end_at)
+    assert alarm.type == "orders.slice_stale"
+    assert "30 hours ago" in alarm.message
+    assert "10 attempts" in alarm.message
+    assert places.slice_id(NUMBER, window) in alarm.message
+
+
+async def test_a_slice_is_given_its_time(settings: Settings) -> None:
+    """A day by default, less where the setting says so."""
+    async with running_orders(settings, stale_hours=1) as orders:
+        first = await fetched(orders)
+        await change(orders, first, **LOST_WORKERS, claimed_at=ago(minutes=50))
+        assert await scan(orders) == []
+        await change(orders, first, claimed_at=ago(minutes=70))
+        assert len(await scan(orders)) == 1
+
+
+async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
+    """A paused platform begins nothing; once it is resumed, what still waits is reported."""
+    async with running_orders(settings, queues=[places.QUEUE]) as orders:
+        orders.play(Scenario(orders=0))
+        await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+        start = (await orders.row()).created_at.replace(microsecond=0)
+        waiting = OrderSlice(
+            platform=NUMBER,
+            start_at=start,
+            end_at=start + timedelta(minutes=10),
+            track="live",
+            claimed_at=start - timedelta(days=2),
+        )
+        async with orders.services.database.session() as session:
+            session.add(waiting)
+
+        assert await scan(orders) == []
+        await orders.ask("POST", f"{PATH}/resume")
+        assert [each.type for each in await scan(orders)] == ["orders.slice_stale"]
+
+
+@pytest.mark.parametrize("end", ["failed", "skipped", "split"])
+async def test_every_end_clears_the_report(settings: Settings, end: str) -> None:
+    """Whatever becomes of the slice, it takes no longer."""
+    async with running_orders(settings) as orders:
+        first = await fetched(orders)
+        await change(orders, first, **LOST_WORKERS, claimed_at=ago(hours=25))
+        assert len(await scan(orders)) == 1
+        if end == "failed":
+            platform = orders.platforms.by_number[NUMBER]
+            platform.set(platform.scenario.model_copy(update={"faults": Faults(errors=1)}))
+            await orders.fetch()
+        else:
+            await change(orders, first, failed_at=func.now(), fault={"code": "c", "message": "m"})
+            name = Window(start=first.start_at, end=first.end_at)
+            body = {"reason": "the shop was closed"} if end == "skipped" else None
+            await orders.ask("POST", f"{PATH}/slices/{name}/{'skip' if end == 'skipped' else 'split'}", json=body)
+
+        [row] = [each for each in await orders.slices() if each.slice_id == first.slice_id]
+        assert {"failed": row.failed_at, "skipped": row.skipped_at, "split": row.split_at}[end] is not None
+        assert row.stale_told_at is None
+
+
+async def test_a_reading_again_that_takes_too_long_is_reported(settings: Settings) -> None:
+    """As long as somebody reads; where nobody does any more, the ledger says that it has failed."""
+    async with running_orders(settings) as orders:
+        first = await fetched(orders)
+        name = Window(start=first.start_at, end=first.end_at)
+        platform = orders.platforms.by_number[NUMBER]
+        platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=5_000)}))
+        await orders.ask("POST", f"{PATH}/slices/{name}/redo")
+        await eventually(lambda: _is_rereading(orders))
+        await change(orders, first, reread_since=ago(hours=25))
+
+        [alarm] = await scan(orders)
+        assert "read again for 25 hours" in alarm.message
+
+        await change(orders, first, stale_told_at=None)
+        handle = orders.engine.get_workflow_handle(places.slice_id(NUMBER, name, places.REDO_SUFFIX))
+        await handle.terminate()
+        assert await scan(orders) == []
+        reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]
+        assert (reread["state"], reread["fault"]["code"]) == ("failed", "slice_ended")
+        platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+
+
+async def _stale_events(orders: Orders) -> list[str]:
+    return [each for each in await orders.events() if each == "orders.slice_stale"]
+
+
+async def _is_rereading(orders: Orders) -> bool:
+    return any(row.reread_since is not None for row in await orders.slices())

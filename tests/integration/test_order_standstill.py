@@ -1,0 +1,126 @@
+"""Platforms that stand still: because somebody paused them, or because their clock cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlmodel import col, update
+from temporalio.client import WorkflowFailureError
+
+from activities.orders import steps
+from domain.orders.windows import Window
+from infra.settings import Settings
+from infra.tables.orders import OrderSlice
+from sims.platforms.scenario import Faults, Scenario
+from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.stack
+
+SPAN_SECONDS = 3_600
+
+
+async def begun(orders: Orders, scenario: Scenario, **options: Any) -> None:
+    """A platform with an hour of orders, paused and not yet fetched; its administrator is told of what goes wrong."""
+    platform = orders.play(scenario)
+    await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
+    await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), **options)
+
+
+async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
+    """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
+    slow = Scenario(orders=300, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=100))
+    async with running_orders(settings, slices_ahead=8) as orders:
+        await begun(orders, slow, interval=10, overlap=0, threads=2)
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
+        await orders.until_slices(20)
+
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "the shop moves"})
+        status = await orders.status()
+        cycle = orders.engine.get_workflow_handle(status["workflow_id"])
+        await asyncio.wait_for(cycle.result(), 60)
+        claimed = len(await orders.slices())
+        refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
+        assert claimed < 200, "the pause came too late to show anything"
+        assert (refused.status, refused.body["code"]) == (409, "platform_paused")
+
+        await orders.fetch()  # by hand: who starts a cycle wants it
+        assert len(await orders.slices()) > claimed
+        await eventually(orders.is_complete)
+        assert count_findings(await orders.findings())["lost"] == 0
+
+
+async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycle fails and says why, once that lasts somebody is told, and slices that need no clock are read."""
+    async with running_orders(settings) as orders:
+        broken = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
+        await begun(orders, broken, interval=1_500, retries=0)
+        await orders.fetch()
+        [first, *_] = [row for row in await orders.slices() if row.failed_at is not None]
+        name = Window(start=first.start_at, end=first.end_at)
+        assert (await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices/{name}/split")).status == 200
+        opened = [row for row in await orders.slices() if not (row.done_at or row.failed_at or row.split_at)]
+        assert len(opened) == 2
+
+        platform = orders.platforms.by_number[NUMBER]
+        platform.set(broken.model_copy(update={"faults": Faults(clock_down=True)}))
+        for _ in range(2):
+            with pytest.raises(WorkflowFailureError) as failure:
+                await orders.fetch()
+        status, rows = await orders.status(), await orders.slices()
+
+        assert "the clock has stopped" in str(failure.value.cause)
+        assert {row.start_at for row in opened} <= {row.start_at for row in rows if row.done_at}
+        assert "the clock has stopped" in status["clock_fault"]["message"]
+        assert status["clock_failed_since"]
+        assert "orders.clock_unread" not in await orders.events()
+
+        monkeypatch.setattr(steps, "CLOCK_PATIENCE", timedelta(0))
+        for _ in range(2):
+            with pytest.raises(WorkflowFailureError):
+                await orders.fetch()
+        assert (await orders.events()).count("orders.clock_unread") == 1
+
+        platform.set(broken.model_copy(update={"faults": Faults()}))
+        await orders.fetch()
+        healed = await orders.status()
+        assert (healed["clock_fault"], healed["clock_failed_since"]) == (None, None)
+
+
+async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> None:
+    """A sweep finds it all the same; a lag is proposed only where nothing had moved, and only while it would help."""
+    async with running_orders(settings) as orders:
+        platform = orders.play(Scenario(orders=50, span_seconds=SPAN_SECONDS))
+        await orders.set_up()
+        options: dict[str, Any] = {"starttime": since(platform, seconds=SPAN_SECONDS), "interval": 600}
+        await orders.configure(**options)
+        for minutes in (20, 50):
+            platform.market.create(platform.market.now_us - minutes * 60_000_000, late_us=(minutes + 1) * 60_000_000)
+        await orders.fetch()
+        await moved_while_read(orders, older_than=timedelta(minutes=25))
+        platform.market.clock.advance(120)
+        platform.market.tick()
+
+        await orders.configure(**options, sweep_after=1)
+        await orders.swept()
+        proposed = await orders.status()
+        await orders.configure(**options, settle_lag=proposed["proposed_settle_lag"])
+        settled = await orders.status()
+
+    assert proposed["missed"] == 2
+    assert 1.5 * 20 * 60 <= proposed["proposed_settle_lag"] < 1.5 * 21 * 60
+    assert settled["proposed_settle_lag"] is None
+
+
+async def moved_while_read(orders: Orders, older_than: timedelta) -> None:
+    """Note of slices that end so long ago that it took two passes to read them."""
+    rows = await orders.slices()
+    ends = [row.end_at for row in rows if row.end_at < rows[-1].end_at - older_than]
+    async with orders.services.database.session() as session:
+        await session.exec(update(OrderSlice).where(col(OrderSlice.end_at).in_(ends)).values(passes=2))

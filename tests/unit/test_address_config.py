@@ -1,0 +1,77 @@
+"""The configuration of addresses: what a change changes, and what is in force under it."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from activities.addresses.configuration import effective
+from domain.addresses.config import ModuleOptions, ModulesOptions, Options, changed
+from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+
+BEFORE = Options(
+    threshold=5, retries=3, modules=ModulesOptions(ed=ModuleOptions(batch=7, retries=1), im=ModuleOptions(batch=9))
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ({}, BEFORE),
+        ({"threshold": 6}, BEFORE.model_copy(update={"threshold": 6})),
+        ({"threshold": None}, BEFORE.model_copy(update={"threshold": None})),
+        ({"modules": None}, BEFORE.model_copy(update={"modules": None})),
+        ({"modules": {"ed": None}}, Options(threshold=5, retries=3, modules=ModulesOptions(im=ModuleOptions(batch=9)))),
+        (
+            {"modules": {"ed": {"retries": None, "concurrency": 2}}},
+            Options(
+                threshold=5,
+                retries=3,
+                modules=ModulesOptions(ed=ModuleOptions(batch=7, concurrency=2), im=ModuleOptions(batch=9)),
+            ),
+        ),
+        (
+            {"modules": {"od": {"batch": 1}}},
+            BEFORE.model_copy(
+                update={
+                    "modules": ModulesOptions(
+                        ed=ModuleOptions(batch=7, retries=1), im=ModuleOptions(batch=9), od=ModuleOptions(batch=1)
+                    )
+                }
+            ),
+        ),
+    ],
+)
+def test_a_change_leaves_what_it_does_not_name(changes: dict[str, object], after: Options) -> None:
+    """Down to the single value of a module; null takes away."""
+    assert changed(BEFORE, Options.model_validate(changes)).said == after.said
+
+
+def test_what_is_not_set_comes_from_the_environment() -> None:
+    """Of each module, too; what is false or 0 is set."""
+    environment = AddressSettings(
+        threshold=100,
+        auto_purge=True,
+        kept_days=40,
+        modules=ModulesSettings(ed=ModuleSettings(base_url="http://ed", batch=3), od=ModuleSettings(batch=4)),
+    )
+    options = Options(retries=8, minimum_share=0, auto_purge=False, modules=ModulesOptions(ed=ModuleOptions(batch=5)))
+
+    settings = effective(environment, options)
+
+    assert (settings.threshold, settings.retries, settings.kept_days) == (100, 8, 40)
+    assert (settings.minimum_share, settings.auto_purge) == (0, False)
+    assert (settings.modules.ed.base_url, settings.modules.ed.batch, settings.modules.od.batch) == ("http://ed", 5, 4)
+    assert effective(environment, Options()) == environment
+
+
+def test_what_no_process_could_start_with_is_refused() -> None:
+    """Each option has the limits of its variable, or narrower ones."""
+    for wrong in ({"threshold": 0}, {"minimum_share": 0.5}, {"modules": {"ed": {"batch": 501}}}, {"kept_days": 5}):
+        with pytest.raises(ValidationError):
+            Options.model_validate(wrong)
+
+
+def test_deletes_have_a_share_unless_somebody_takes_it() -> None:
+    """By default no topic starves."""
+    assert AddressSettings().minimum_share > 0

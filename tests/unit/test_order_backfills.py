@@ -1,0 +1,65 @@
+"""How far a backfill is, and what it has failed by."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from domain.faults import FaultRecord
+from domain.orders.backfills import FAILURES_STOP, Progress
+from domain.orders.windows import Window
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BUSY = FaultRecord(code="platform_busy", message="It was busy.", hint="Ask less.", retryable=True)
+LIED = FaultRecord(code="platform_failed", message="It lied.")
+
+
+def window(number: int) -> Window:
+    """The nth ten minutes of the afternoon."""
+    start = NOON + timedelta(minutes=10 * number)
+    return Window(start=start, end=start + timedelta(minutes=10))
+
+
+def progress(*faults: FaultRecord | None) -> Progress:
+    """What slices that ended like this came to."""
+    found = Progress()
+    for number, fault in enumerate(faults):
+        found = found.add(window(number), fault)
+    return found
+
+
+def test_slices_are_counted_by_how_they_ended() -> None:
+    """And it is told up to where they were tried."""
+    found = progress(None, BUSY, None)
+    assert (found.read, found.failed, found.read_to) == (2, 1, window(2).end)
+    assert not found.is_hopeless
+
+
+def test_a_backfill_of_which_every_slice_was_read_has_no_fault() -> None:
+    """Nor has one without slices."""
+    assert progress(None, None).fault is None
+    assert progress().fault is None
+
+
+def test_the_first_cause_is_the_backfill_s() -> None:
+    """With its code, its hint, and how many slices failed."""
+    fault = progress(None, BUSY, LIED).fault
+    assert fault is not None
+    assert (fault.code, fault.hint, fault.retryable) == ("platform_busy", "Ask less.", True)
+    assert fault.message == f"2 slices could not be read again, the first {window(1)}: It was busy."
+
+
+def test_a_cause_without_advice_is_given_some() -> None:
+    """What to do next is always told."""
+    fault = progress(LIED).fault
+    assert fault is not None
+    assert fault.message.startswith("1 slice could not")
+    assert "ask for the time again" in fault.hint
+
+
+def test_slice_after_slice_failed_is_hopeless() -> None:
+    """In a row; a slice that was read begins the count anew."""
+    assert progress(*[LIED] * FAILURES_STOP).is_hopeless
+    assert not progress(*[LIED] * (FAILURES_STOP - 1), None, LIED).is_hopeless
+    fault = progress(*[LIED] * FAILURES_STOP).fault
+    assert fault is not None
+    assert "the rest was not tried" in fault.message

@@ -1,0 +1,106 @@
+"""What a slice's fault says: whether trying again helps, and what to do, by the cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from activities.orders import troubles
+from domain.orders.capability import PagingKind
+from domain.orders.retrying import Trouble
+from infra.http import Answer
+from infra.platforms import (
+    PlatformBusy,
+    PlatformFailure,
+    PlatformLied,
+    PlatformRefused,
+    PlatformSlow,
+    TokenExpired,
+    TooManyRows,
+    channel,
+)
+from sims.platforms.dialects.plain import PLAIN
+from tests.support.platforms import SMALL_PAGES, running_connector
+
+ORDERS: dict[str, Any] = {"orders": 3_000, "span_seconds": 3_600}
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "may_pass"),
+    [
+        (PlatformBusy("It is busy.", "Wait."), "platform_busy", True),
+        (PlatformLied("Orders moved.", "Wait.", may_pass=True), "platform_failed", True),
+        (PlatformLied("There is no list.", "Mend it."), "platform_failed", False),
+        (PlatformRefused("It refuses.", "Mend it."), "platform_refused", False),
+        (TokenExpired("It refuses.", "Renew them."), "platform_credentials", False),
+        (TooManyRows("It is too large.", "Split it.", rows=9), "platform_rows_max", False),
+    ],
+)
+def test_a_fault_has_a_cause_a_remedy_and_says_whether_to_try_again(
+    failure: PlatformFailure, code: str, may_pass: bool
+) -> None:
+    """Each in its own field, so that an operator and a program can tell them apart."""
+    fault = troubles.setback_of(failure).fault
+    assert (fault.code, fault.message, fault.hint, fault.retryable) == (code, failure.message, failure.hint, may_pass)
+
+
+@pytest.mark.parametrize(("gained", "may_pass"), [(0, False), (3, True)])
+def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: int, may_pass: bool) -> None:
+    """Else the next one ends where this one did."""
+    slow = PlatformSlow("It did not tell everything.")
+    setback = troubles.kept(troubles.setback_of(slow), slow, None, gained)
+    assert (setback.gained, setback.fault.retryable) == (gained, may_pass)
+    assert "timeout" in setback.fault.hint
+
+
+@pytest.mark.parametrize(("paging", "may_pass"), [(PagingKind.NUMBER, False), (PagingKind.TOKEN, True)])
+def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
+    """A token may have grown too old; a number does not."""
+    setback = troubles.refused_midway(troubles.setback_of(PlatformRefused("It refuses.")), paging)
+    assert (setback.trouble, setback.fault.retryable) == (Trouble.FAILED, may_pass)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(301, "base_url"), (403, "right to read orders"), (404, "paths of its record"), (422, "platform's documents")],
+)
+async def test_a_refusal_says_what_to_mend(status: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that has moved is not mended by rights, nor a missing right by an address."""
+    async with running_connector(**ORDERS) as here:
+        answer = Answer(status, CIMultiDictProxy(CIMultiDict[str]()), b"no")
+
+        async def get(*_: object, **__: object) -> Answer:
+            return answer
+
+        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        with pytest.raises(PlatformRefused) as refused:
+            await here.read(here.window(600))
+    assert words in refused.value.hint
+    assert not refused.value.may_pass
+
+
+async def _maintenance(*_: object, **__: object) -> Answer:
+    return Answer(200, CIMultiDictProxy(CIMultiDict[str]()), b"<html>We are back soon.</html>")
+
+
+async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is told by something in between, the second by the platform as its record has it wrong."""
+    async with running_connector(**ORDERS) as here:
+        with monkeypatch.context() as patch:
+            patch.setattr("infra.http.GuardedClient.get", _maintenance)
+            with pytest.raises(PlatformLied, match="no JSON") as strange:
+                await here.read(here.window(600))
+    rows = PLAIN.rows.model_copy(update={"list": "$.page"})
+    async with running_connector(PLAIN.model_copy(update={**SMALL_PAGES, "rows": rows}), **ORDERS) as here:
+        with pytest.raises(PlatformLied, match="paths of its record") as other:
+            await here.read(here.window(600))
+    assert (strange.value.may_pass, other.value.may_pass) == (True, False)

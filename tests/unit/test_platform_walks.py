@@ -1,0 +1,134 @@
+"""Numbered pages against drawn platforms: whatever stays in the window is told, or the walk ends in a sentence."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from domain.orders.capability import Order, Paging, PagingKind
+from infra.platforms import Page, PlatformLied, walks
+
+SIZE: Final = 5
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+REQUESTS_MAX: Final = 200
+
+
+@dataclass
+class Platform:
+    """Rows in numbered pages, some of which leave while they are read."""
+
+    rows: list[str]
+    chance: random.Random
+    leaving: float = 0
+    is_clamped: bool = False
+    """Whether it tells its last page again behind the last one."""
+    ignores_page: bool = False
+    tells_more: bool = False
+    more_for_ever: bool = False
+    asked: list[int] = field(default_factory=list)
+
+    async def read(self, place: int, number: int) -> walks.Step:
+        """One page."""
+        self.asked.append(number)
+        assert len(self.asked) < REQUESTS_MAX
+        last = max(1, -(-len(self.rows) // SIZE))
+        shown = 1 if self.ignores_page else min(number, last) if self.is_clamped else number
+        ids = self.rows[(shown - 1) * SIZE : shown * SIZE]
+        more = True if self.more_for_ever else number < last if self.tells_more else None
+        while self.rows and self.chance.random() < self.leaving:
+            self.rows.remove(self.chance.choice(self.rows))
+        return walks.Step(Page(place, [_order(each) for each in ids], b"", NOW, None, 0, 0), more)
+
+    async def walk(self, total: int | None) -> list[str]:
+        """The ids of all that one walk tells."""
+        more = "$.more" if self.tells_more or self.more_for_ever else None
+        paging = Paging(
+            kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
+        )
+        walk = walks.numbered(self.read, paging, total)
+        return [order.order_id async for page in walk for order in page.orders]
+
+
+def _order(order_id: str) -> Order:
+    return Order("1", "shop", order_id, NOW, 0, b"{}")
+
+
+def _rows(count: int) -> list[str]:
+    return [f"order-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(400))
+async def test_what_stays_is_told(seed: int) -> None:
+    """With and without totals, clamped or not, while rows leave between any two requests."""
+    chance = random.Random(seed)
+    count = chance.choice([0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE, chance.randrange(40)])
+    clamped = chance.random() < 0.3
+    leaving = chance.choice([0, 0.3, 0.6])
+    platform = Platform(_rows(count), chance, leaving, is_clamped=clamped, tells_more=chance.random() < 0.3)
+    total = chance.choice([None, count, max(0, count - chance.randrange(1, 8)), count + chance.randrange(1, 8)])
+
+    try:
+        told = await platform.walk(total)
+    except PlatformLied:
+        # One full page that comes again and again: whether more stand behind it, nobody can know.
+        assert clamped
+        assert len(platform.rows) <= SIZE
+    else:
+        assert set(platform.rows) <= set(told)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_from_the_first_page_on_rows_would_be_lost(seed: int) -> None:
+    """The proof that the test above could fail: read forwards, those that leave pull others past us."""
+    lost = 0
+    for turn in range(20):
+        platform = Platform(_rows(30), random.Random(seed * 100 + turn), 0.5)
+        told = [order.order_id for number in range(1, 8) for order in (await platform.read(0, number)).page.orders]
+        lost += len(set(platform.rows) - set(told))
+    assert lost
+
+
+@pytest.mark.parametrize("count", [SIZE, SIZE + 1, 3 * SIZE, 40])
+@pytest.mark.parametrize("has_total", [True, False])
+async def test_a_page_number_that_is_not_heeded_is_never_a_whole_window(count: int, has_total: bool) -> None:
+    """All pages are the same, and there are more rows, or may be."""
+    platform = Platform(_rows(count), random.Random(1), ignores_page=True)
+    if count == SIZE and has_total:
+        assert set(await platform.walk(count)) == set(platform.rows)
+        return
+    with pytest.raises(PlatformLied, match="the very same orders"):
+        await platform.walk(count if has_total else None)
+    assert len(platform.asked) < 12
+
+
+@pytest.mark.parametrize("count", [0, 3, SIZE, 12])
+@pytest.mark.parametrize("is_clamped", [True, False])
+async def test_more_for_ever_ends_in_a_sentence(count: int, is_clamped: bool) -> None:
+    """It says after its last page that there are more."""
+    platform = Platform(_rows(count), random.Random(1), is_clamped=is_clamped, more_for_ever=True)
+    with pytest.raises(PlatformLied, match="there are more"):
+        await platform.walk(None)
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "asked"),
+    [
+        (3, 3, [1]),
+        (0, 0, [1]),
+        (12, 12, [3, 2, 1]),
+        (10, 10, [3, 2, 1]),
+        (3, None, [2, 1]),
+        (0, None, [2, 1]),
+        (12, None, [2, 3, 4, 3, 2, 1]),
+        (12, 4, [1, 2, 3, 2, 1]),
+    ],
+)
+async def test_no_more_is_asked_for_than_it_takes(count: int, total: int | None, asked: list[int]) -> None:
+    """Pages in the order of their requests."""
+    platform = Platform(_rows(count), random.Random(1))
+    await platform.walk(total)
+    assert platform.asked == asked

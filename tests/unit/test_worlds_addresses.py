@@ -1,0 +1,217 @@
+"""The judge of worlds of addresses sees loss, doubling, wrong order, a false supersede and a needless failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from tests.support.address_oracle import ModuleOracle
+from tests.worlds.addresses.flaws import KINDS
+from tests.worlds.addresses.judging import judge_world
+from tests.worlds.addresses.naming import Names
+from tests.worlds.addresses.seen import Seen, Told, rests
+from tests.worlds.addresses.world import NEVER, About, Round, Said, World, draw_world, list_smaller
+from tests.worlds.verdict import Ending
+
+CREATES = (Said(about=About.CREATE, one=0), Said(about=About.CREATE, one=1), Said(about=About.CREATE, one=2))
+SWAPS = (Said(about=About.SWAP, one=0, other=1), Said(about=About.SWAP, one=1, other=2))
+HOPELESS = Said(about=About.SWAP, one=0, other=NEVER)
+FIRST_ID = 11
+MODULES = frozenset(Module)
+
+
+def make_names(*said: Said) -> Names:
+    """A world of one round without flaws."""
+    return Names(World(seed=0, uprns=3, rounds=(Round(said=said, waits=True),)), 1)
+
+
+def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **changes: dict[str, Any]) -> Seen:
+    """All is done everywhere, in the order of receipt.
+
+    Args:
+        names: The world.
+        applied: By module: the places of the messages that it applied, in its order, where that is another.
+        changes: By the place of a message, like `m3`: what is told of it instead.
+    """
+    told, operations = [], {}
+    for place, each in enumerate(names.accepted):
+        id_ = FIRST_ID + place
+        operations[id_] = operation = each.operation(id_)
+        uprns = tuple(uprn for uprn in (operation.uprn, operation.uprn_2) if uprn)
+        done = Told(id_, each.number, each.topic, uprns, State.DONE, acked=MODULES)
+        told.append(replace(done, **changes.get(f"m{place}", {})))
+    orders = {module: (applied or {}).get(module, range(len(told))) for module in Module}
+    ids = {module: [FIRST_ID + place for place in order] for module, order in orders.items()}
+    live = {}
+    for module in Module:
+        oracle = ModuleOracle()
+        for id_ in ids[module]:
+            oracle.apply(operations[id_])
+        live[module.value] = oracle.live
+    everywhere = {module.value: frozenset(operations) for module in Module}
+    return Seen(told, {module.value: order for module, order in ids.items()}, everywhere, live)
+
+
+def given_up(kind: str, **changes: Any) -> dict[str, Any]:
+    """What is told of a message that nobody applied."""
+    return {"state": State.GIVEN_UP, "kind": kind, "acked": frozenset(), **changes}
+
+
+def without(place: int, count: int) -> dict[str, Sequence[int]]:
+    """All modules applied all but one."""
+    return {module: [each for each in range(count) if each != place] for module in Module}
+
+
+def test_a_world_in_which_all_is_done_is_equal() -> None:
+    """Nothing is found where nothing is wrong."""
+    names = make_names(*CREATES, *SWAPS)
+
+    assert judge_world(names, make_seen(names)).ending is Ending.EQUAL
+
+
+def test_a_swap_that_lacks_a_side_has_failed_rightly() -> None:
+    """It says so, and took effect nowhere."""
+    names = make_names(*CREATES, HOPELESS)
+    seen = make_seen(names, without(3, 4), m3=given_up("missing", missing=(NEVER,)))
+
+    assert judge_world(names, seen).ending is Ending.FAILED
+
+
+def test_what_stopped_halfway_and_says_so_is_warned_of() -> None:
+    """Modules differ, and a message waits for a person."""
+    names = make_names(*CREATES, *SWAPS)
+    told = given_up("failed", acked=MODULES - {"od"}, unsure=frozenset({"od"}))
+    seen = make_seen(names, {"od": [0, 1, 2, 3]}, m4=told)
+    seen.hit = frozenset({FIRST_ID + 4})
+
+    assert judge_world(names, seen).ending is Ending.WARNED
+
+
+@pytest.mark.parametrize(
+    ("applied", "changes"),
+    [
+        pytest.param({"im": [0, 1, 2, 3]}, {}, id="lost-in-one"),
+        pytest.param(without(4, 5), {}, id="lost-everywhere"),
+        pytest.param({"im": [0, 1, 2, 3, 4, 4]}, {}, id="doubled"),
+        pytest.param({"im": [0, 1, 2, 4, 3]}, {}, id="another-order"),
+        pytest.param(
+            without(4, 5), {"m4": {"acked": frozenset(), "superseded_by": FIRST_ID + 3}}, id="a-swap-superseded"
+        ),
+        pytest.param(
+            without(0, 5),
+            {"m0": {"acked": frozenset(), "superseded_by": FIRST_ID + 1}},
+            id="superseded-by-another-uprn",
+        ),
+        pytest.param(without(0, 5), {"m0": {"acked": frozenset()}}, id="done-and-nobody-has-it"),
+        pytest.param({}, {"m4": given_up("failed")}, id="given-up-and-applied"),
+        pytest.param(
+            {"ed": [0, 1, 2, 3]}, {"m4": given_up("failed", acked=MODULES)}, id="acknowledged-and-not-applied"
+        ),
+    ],
+)
+def test_what_is_told_wrongly_is_a_silent_difference(
+    applied: dict[str, Sequence[int]], changes: dict[str, dict[str, Any]]
+) -> None:
+    """Loss, doubling, another order, and words that are not true."""
+    names = make_names(*CREATES, *SWAPS)
+
+    assert judge_world(names, make_seen(names, applied, **changes)).ending is Ending.SILENT
+
+
+def test_a_state_that_its_operations_do_not_make_is_seen() -> None:
+    """Whatever the module says that it applied."""
+    names = make_names(*CREATES, *SWAPS)
+    seen = make_seen(names)
+    live = {module: dict(entries) for module, entries in seen.live.items()}
+    live["wfm"].pop(names.uprn(0))
+    seen.live = live
+
+    assert judge_world(names, seen).ending is Ending.SILENT
+
+
+@pytest.mark.parametrize("kind", ["lost", "twice", "swapped"])
+def test_each_message_is_once_in_the_log_or_its_history(kind: str) -> None:
+    """And their ids have the order of receipt."""
+    names = make_names(*CREATES)
+    seen = make_seen(names)
+    first, second, *others = seen.told
+    renumbered = [replace(first, number=second.number), replace(second, number=first.number)]
+    seen.told = {"lost": [second, *others], "twice": [first, *seen.told], "swapped": [*renumbered, *others]}[kind]
+
+    assert judge_world(names, seen).ending is Ending.SILENT
+
+
+def test_a_message_that_a_later_one_made_needless_is_right() -> None:
+    """Where that one is done, or waits for a person in turn."""
+    again = Said(about=About.CREATE, one=0, address=1)
+    names = make_names(*CREATES, again)
+    told = {"acked": frozenset(), "superseded_by": FIRST_ID + 3}
+
+    assert judge_world(names, make_seen(names, without(0, 4), m0=told)).ending is Ending.EQUAL
+    by_an_earlier = {"acked": frozenset(), "superseded_by": FIRST_ID}
+    assert judge_world(names, make_seen(names, without(3, 4), m3=by_an_earlier)).ending is Ending.SILENT
+
+
+@pytest.mark.parametrize(
+    ("told", "ending"),
+    [
+        (given_up("failed"), Ending.NEEDLESS),
+        (given_up("refused"), Ending.NEEDLESS),
+        (given_up("behind", behind=FIRST_ID + 3), Ending.NEEDLESS),
+        (given_up("missing"), Ending.WRONG_CAUSE),
+        (given_up("overtaken", behind=FIRST_ID + 3), Ending.WRONG_CAUSE),
+        (given_up("behind", behind=FIRST_ID + 3, state=State.FAILED), Ending.WRONG_CAUSE),
+    ],
+)
+def test_what_is_given_up_has_a_true_reason(told: dict[str, Any], ending: Ending) -> None:
+    """Weather, a side that is there, and one that is done already are none."""
+    names = make_names(*CREATES, *SWAPS)
+
+    assert judge_world(names, make_seen(names, without(4, 5), m4=told)).ending is ending
+
+
+def test_what_was_never_sent_holds_nobody_up() -> None:
+    """A swap whose sides a module could not tell is in doubt there, but only until it can be asked."""
+    names = make_names(*CREATES, HOPELESS)
+    seen = make_seen(names, without(3, 4), m3=given_up("missing", missing=(NEVER,), unsure=frozenset({"od"})))
+    seen.sent = {**seen.sent, "od": frozenset()}
+
+    assert judge_world(names, seen).ending is Ending.NEEDLESS
+
+
+def test_an_overtaken_swap_names_a_later_one_that_took_effect() -> None:
+    """It is a true reason then."""
+    names = make_names(*CREATES, *SWAPS)
+    seen = make_seen(names, without(3, 5), m3=given_up("overtaken", behind=FIRST_ID + 4))
+
+    assert judge_world(names, seen).ending is Ending.FAILED
+
+
+def test_messages_rest_behind_what_waits_for_a_person() -> None:
+    """One that is still tried does not rest, nor does what queues behind it."""
+    names = make_names(*CREATES, *SWAPS)
+    head, tail = make_seen(names).told[3:]
+    queues = replace(tail, state=State.FAILED, kind="behind", behind=head.id)
+
+    assert rests({})
+    assert rests({head.id: replace(head, state=State.GIVEN_UP), tail.id: queues})
+    assert not rests({head.id: replace(head, state=State.WAITING), tail.id: queues})
+    assert not rests({tail.id: queues})
+    assert rests({head.id: head, tail.id: replace(tail, state=State.GIVEN_UP)})
+    assert not rests({head.id: head})
+    assert not rests({head.id: head, tail.id: queues})
+
+
+def test_every_flaw_is_drawn_and_a_seed_makes_one_world() -> None:
+    """Smaller worlds are other ones."""
+    worlds = [draw_world(seed) for seed in range(300)]
+
+    assert {name for world in worlds for name in world.flaw_names} == set(KINDS)
+    assert worlds[7] == draw_world(7)
+    assert all(smaller != world for world in worlds[:20] for smaller in list_smaller(world))
+    assert all(draw_world(seed, ("side_comes_later",)).has("side_comes_later") for seed in range(20))

@@ -1,0 +1,1 @@
+"""Worlds of addresses: messages in every order, modules that fail, and operators."""

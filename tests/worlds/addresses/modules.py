@@ -1,0 +1,136 @@
+"""The four modules of all worlds: operations fail by their UPRNs, and weather hits everybody."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sims.oss.scenario import MODULES, Action, Rule
+from sims.oss.server import Oss
+from tests.worlds.addresses.flaws import Group
+from tests.worlds.addresses.naming import Names
+from tests.worlds.flaws import Flaw
+
+TRIES = 3
+"""Failed cycles after which a message is given up here."""
+TIMEOUT_SECONDS = 1.5
+TOO_LATE_SECONDS = 1.9
+WEATHER: Mapping[str, Rule] = {
+    "module_fails": Rule(action=Action.ERROR),
+    "module_says_503": Rule(action=Action.ERROR, status=503),
+    "module_resets": Rule(action=Action.RESET),
+    "answers_are_lost": Rule(action=Action.LOST),
+    "answers_are_late": Rule(action=Action.LATE, seconds=TOO_LATE_SECONDS),
+    "calls_arrive_late": Rule(action=Action.SLOW, seconds=TOO_LATE_SECONDS),
+}
+TIMES: Mapping[str, int | None] = {
+    "fails_once": 1,
+    # A swap is tried twice in a cycle.
+    "fails_for_a_while": 2 * TRIES,
+    "fails_until_mended": None,
+    "chokes_until_mended": None,
+}
+
+
+@dataclass
+class Curse:
+    """What goes wrong with the operations of some UPRNs in one module."""
+
+    flaw: Flaw
+    module: str
+    uprns: frozenset[int]
+    hits: Counter[str] = field(default_factory=Counter)
+    """How often each operation was hit, by its id."""
+
+    @property
+    def is_choke(self) -> bool:
+        """Whether the module fails on every call that holds the operation."""
+        return self.flaw.name == "chokes_until_mended"
+
+    def hit(self, operation: Mapping[str, Any]) -> bool:
+        """Whether it hits an operation this time."""
+        times = TIMES[self.flaw.name]
+        if times is not None and self.hits[operation["op_id"]] >= times:
+            return False
+        self.hits[operation["op_id"]] += 1
+        return True
+
+
+@dataclass
+class Weather:
+    """What goes wrong with all calls to a module for a while."""
+
+    rule: Rule
+    seconds: float
+    """From the first call that it hits."""
+    until: float | None = None
+    hits: int = 0
+
+    def hit(self) -> bool:
+        """Whether it hits a call that comes now."""
+        now = time.monotonic()
+        self.until = self.until or now + self.seconds
+        is_hit = now < self.until
+        self.hits += is_hit
+        return is_hit
+
+
+@dataclass
+class OssOfWorlds(Oss):
+    """Finds what goes wrong with an operation by its UPRN, however many worlds are played."""
+
+    curses: dict[tuple[str, int], Curse] = field(default_factory=dict)
+    weather: dict[str, Weather] = field(default_factory=dict)
+
+    def curse(self, names: Names) -> Curse | None:
+        """Let the operations of a world go wrong, if its flaws say so."""
+        flaw = names.world.group(Group.OPERATIONS)
+        if flaw is None:
+            return None
+        first, count = flaw.dial // len(MODULES) % names.world.uprns, 1 + flaw.dial % 2
+        uprns = [names.uprn((first + number) % names.world.uprns) for number in range(count)]
+        curse = Curse(flaw, MODULES[flaw.dial % len(MODULES)], frozenset(uprns))
+        self.curses.update({(curse.module, uprn): curse for uprn in uprns})
+        return curse
+
+    def mend(self, curse: Curse | None) -> None:
+        """Let them go right."""
+        if curse is not None:
+            for uprn in curse.uprns:
+                self.curses.pop((curse.module, uprn), None)
+
+    def change_weather(self, flaw: Flaw) -> Weather:
+        """Let all calls to a module go wrong for some seconds."""
+        module, seconds = MODULES[flaw.dial % len(MODULES)], 2.0 + 3.0 * flaw.share
+        weather = Weather(WEATHER[flaw.name], seconds)
+        self.weather[module] = weather
+        return weather
+
+    def clear_up(self, weather: Weather | None) -> None:
+        """Let weather that no call has met be over, too."""
+        self.weather = {module: each for module, each in self.weather.items() if each is not weather}
+
+    def fault(self, module: str) -> Rule | None:
+        """See base class."""
+        weather = self.weather.get(module)
+        return weather.rule if weather and weather.hit() else None
+
+    def chokes(self, module: str, operations: Sequence[dict[str, Any]]) -> bool:
+        """See base class."""
+        return any(curse.is_choke and curse.hit(each) for each in operations for curse in self._curses(module, each))
+
+    def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
+        """See base class."""
+        return [
+            each["uprn"]
+            for each in operations
+            if any(not curse.is_choke and curse.hit(each) for curse in self._curses(module, each))
+        ]
+
+    def _curses(self, module: str, operation: Mapping[str, Any]) -> list[Curse]:
+        uprns: list[int] = [operation[name] for name in ("uprn", "uprn_2") if operation.get(name)]
+        found = [self.curses[module, uprn] for uprn in uprns if (module, uprn) in self.curses]
+        return found[:1]

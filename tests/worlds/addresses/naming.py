@@ -1,0 +1,101 @@
+"""Names: the UPRNs, numbers and payloads of a world that is played beside others, over one log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from activities.addresses.applying import operation
+from domain.addresses import messages
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Operation
+from tests.worlds.addresses.world import About, Said, World
+
+UPRNS_OF_A_WORLD = 1_000
+TOPICS = {
+    About.SWAP: Topic.SWAP,
+    About.CREATE: Topic.CREATE_UPDATE,
+    About.DELETE: Topic.DELETE,
+    About.UNREADABLE: Topic.CREATE_UPDATE,
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """A message as it is delivered."""
+
+    topic: Topic
+    number: str
+    payload: bytes
+    times: int = 1
+    is_accepted: bool = True
+    """Whether it gets a row of the log: it can be read, and is no repetition of an event."""
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it says."""
+        told: dict[str, Any] = json.loads(self.payload)
+        return told
+
+    def operation(self, id_: int) -> Operation:
+        """What it asks of modules, as the message of this id."""
+        return operation(id_, messages.parse(self.topic, self.said))
+
+
+@dataclass(frozen=True)
+class Names:
+    """A world and its place among those that are played."""
+
+    world: World
+    place: int
+    rounds: list[list[Published]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        count = sum(len(each.said) for each in self.world.rounds)
+        numbers = [f"w{self.place}-{number}" for number in range(count)]
+        if self.world.has("numbers_reversed"):
+            numbers.reverse()
+        left = iter(numbers)
+        self.rounds.extend(
+            [each for said in part.said for each in self._publish(said, next(left))] for part in self.world.rounds
+        )
+
+    def uprn(self, number: int) -> int:
+        """The UPRN of this number."""
+        return self.place * UPRNS_OF_A_WORLD + number + 1
+
+    @property
+    def uprns(self) -> range:
+        """All that it may name."""
+        first = self.place * UPRNS_OF_A_WORLD
+        return range(first, first + UPRNS_OF_A_WORLD)
+
+    @property
+    def accepted(self) -> list[Published]:
+        """The messages that get a row of the log, in the order of their ids."""
+        return [each for part in self.rounds for each in part if each.is_accepted]
+
+    def _publish(self, said: Said, number: str) -> Iterator[Published]:
+        if said.about is About.UNREADABLE:
+            yield Published(TOPICS[said.about], number, b'{"uprn": "seven"}', is_accepted=False)
+            return
+        payload = json.dumps(self._payload(said, number)).encode()
+        yield Published(TOPICS[said.about], number, payload, said.times)
+        if said.is_repeated:
+            yield Published(TOPICS[said.about], f"{number}-again", payload, is_accepted=False)
+
+    def _payload(self, said: Said, number: str) -> dict[str, Any]:
+        event = {"event_id": f"e-{number}"} if said.is_repeated else {}
+        uprn = self.uprn(said.one)
+        match said.about:
+            case About.SWAP:
+                assert said.other is not None
+                other = self.uprn(said.other)
+                return {"uprn_1": uprn, "uprn_2": other, "delete_after": said.delete_after, **event}
+            case About.CREATE:
+                address_id = uprn + UPRNS_OF_A_WORLD // 2 - 200 * said.address
+                return {"uprn": uprn, "address_id": address_id, "record": {"number": number}, **event}
+            case _:
+                return {"uprn": uprn, **event}

@@ -1,0 +1,119 @@
+"""What was seen of a world: what the log tells of its messages, and what its modules really did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from domain.addresses.messages import Topic
+from domain.addresses.states import State
+
+Entry = tuple[int, Mapping[str, Any]]
+"""What a UPRN has: the id of its address, and the record."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the log, or its history, tells of a message."""
+
+    id: int
+    number: str
+    topic: Topic
+    uprns: tuple[int, ...]
+    state: State
+    acked: frozenset[str] = frozenset()
+    """Modules that have acknowledged it."""
+    unsure: frozenset[str] = frozenset()
+    """Modules that may have applied it."""
+    kind: str | None = None
+    """Why it is not done."""
+    behind: int | None = None
+    missing: tuple[int, ...] = ()
+    superseded_by: int | None = None
+    reason: str = ""
+    cycle_id: str | None = None
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> Self:
+        """As the API lists it."""
+        waits = answer["waits"] or {}
+        return cls(
+            id=answer["id"],
+            number=answer["msg_no"],
+            topic=Topic(answer["topic"]),
+            uprns=tuple(uprn for uprn in (answer["uprn_1"], answer["uprn_2"]) if uprn),
+            state=State(answer["state"]),
+            acked=frozenset(module for module, said in answer["acks"].items() if said["ack"] == "Y"),
+            unsure=frozenset(waits.get("unsure", ())),
+            kind=waits.get("kind"),
+            behind=waits.get("behind"),
+            missing=tuple(waits.get("missing", ())),
+            superseded_by=answer["superseded_by"],
+            reason=answer["reason"] or "",
+            cycle_id=answer["cycle_id"],
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody will do anything with it any more."""
+        return self.state is State.DONE
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it exchanges two UPRNs."""
+        return self.topic is Topic.SWAP
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether it says that a module has applied it, or may have."""
+        return bool(self.acked or self.unsure)
+
+
+@dataclass
+class Seen:
+    """All of it."""
+
+    told: Sequence[Told] = ()
+    """In the order of their ids; one that is in the log and in the history is here twice."""
+    applied: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By module: the ids of the messages that took effect, in the order of the commits."""
+    sent: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By module: the messages that it was asked to apply, whatever it answered."""
+    live: Mapping[str, Mapping[int, Entry]] = field(default_factory=dict)
+    """By module and UPRN."""
+    hit: frozenset[int] = frozenset()
+    """Messages that failed because of a flaw of operations that lasts."""
+    skipped: frozenset[int] = frozenset()
+    """Messages that an operator has skipped."""
+    retried: bool = False
+    """Whether all that was given up was tried again when everything was mended."""
+    refused: Sequence[str] = ()
+    """Numbers of messages that are in quarantine."""
+    fired: frozenset[str] = frozenset()
+    late: str = ""
+    """What had not come to rest in time."""
+
+
+QUEUEING = (State.FAILED, State.PROCESSING)
+"""States of a message that queues: cycles take it again and again."""
+
+
+def rests(told: Mapping[int, Told]) -> bool:
+    """Whether no message will change unless somebody acts: what queues does so behind what waits for a person.
+
+    Args:
+        told: Messages of the log, by id.
+    """
+
+    def waits_for_a_person(each: Told, depth: int = 0) -> bool:
+        if each.state is State.GIVEN_UP or depth > len(told):
+            return each.state is State.GIVEN_UP
+        if each.is_done:
+            # Modules are asked about one that was made needless once nothing later of its UPRN is unfinished.
+            later = [other for other in told.values() if other.id > each.id and set(other.uprns) & set(each.uprns)]
+            return any(not other.is_done and waits_for_a_person(other, depth + 1) for other in later)
+        ahead = told.get(each.behind or 0) if each.kind == "behind" and each.state in QUEUEING else None
+        return ahead is not None and not ahead.is_done and waits_for_a_person(ahead, depth + 1)
+
+    return all(waits_for_a_person(each) for each in told.values())

@@ -1,0 +1,191 @@
+"""A world of addresses: its UPRNs, what is published in which rounds, what goes wrong, and what operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from tests.worlds import dice
+from tests.worlds.addresses.flaws import KINDS, Group
+from tests.worlds.flaws import Flaw, draw_flaws
+
+NEVER, LATER = 90, 91
+"""UPRNs that nobody creates, and that are created rounds after a swap named them."""
+FOLLOWERS = 3
+
+
+class About(StrEnum):
+    """What a message is about."""
+
+    SWAP = "swap"
+    CREATE = "create"
+    DELETE = "delete"
+    UNREADABLE = "unreadable"
+
+
+class Said(BaseModel):
+    """One message."""
+
+    model_config = ConfigDict(frozen=True)
+
+    about: About
+    one: int
+    """The number of a UPRN in its world."""
+    other: int | None = None
+    delete_after: bool = False
+    address: int = 0
+    """Of a createUpdate: which of the addresses of its UPRN, 0 or 1."""
+    times: int = 1
+    """How often it is delivered."""
+    is_repeated: bool = False
+    """Whether its publisher repeats it: the same event under another number."""
+
+
+class Round(BaseModel):
+    """Messages that are published one after the other."""
+
+    model_config = ConfigDict(frozen=True)
+
+    said: tuple[Said, ...]
+    waits: bool
+    """Whether the next round comes only when this one has settled."""
+
+
+class Operator(StrEnum):
+    """What operators do with what was given up, once all is mended."""
+
+    NOBODY = "nobody"
+    RETRY = "retry"
+    CHAIN = "retry chain"
+    SKIP = "skip"
+
+
+class World(BaseModel):
+    """All that decides what comes out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: int
+    uprns: int
+    rounds: tuple[Round, ...]
+    operator: Operator = Operator.NOBODY
+    flaws: tuple[Flaw, ...] = ()
+
+    @property
+    def flaw_names(self) -> list[str]:
+        """What goes wrong in it."""
+        return [flaw.name for flaw in self.flaws]
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What else is told apart in reports."""
+        return {"operator": self.operator.value, "rounds": str(len(self.rounds))}
+
+    def has(self, name: str) -> bool:
+        """Whether it has a flaw."""
+        return name in self.flaw_names
+
+    def group(self, group: Group) -> Flaw | None:
+        """Return the flaw of a group, if the world has one."""
+        return next((flaw for flaw in self.flaws if KINDS[flaw.name].group is group), None)
+
+
+def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
+    """Draw the world of a seed.
+
+    Args:
+        seed: The same makes the same world.
+        family: Flaws of which it has one at least; by default it may have any, or none.
+    """
+    flaws = draw_flaws(seed, KINDS, list(Group), family)
+    uprns = dice.stream(seed, "uprns").randint(3, 7)
+    names = {flaw.name for flaw in flaws}
+    rounds = [_draw_round(seed, number, uprns) for number in range(dice.stream(seed, "rounds").randint(2, 5))]
+    rounds[0] = _draw_first(seed, uprns, names)
+    rounds = _with_swaps(seed, rounds, uprns, names)
+    return World(
+        seed=seed,
+        uprns=uprns,
+        rounds=tuple(_delivered(seed, number, each, names) for number, each in enumerate(rounds)),
+        operator=dice.pick(list(Operator), seed, "operator"),
+        flaws=flaws,
+    )
+
+
+def _draw_first(seed: int, uprns: int, names: set[str]) -> Round:
+    """Most UPRNs come into being in the first round."""
+    said = [Said(about=About.CREATE, one=uprn) for uprn in range(uprns) if dice.share(seed, "born", uprn) < 0.85]
+    if "delete_first" in names:
+        said.insert(0, Said(about=About.DELETE, one=dice.stream(seed, "deleted").randrange(uprns)))
+    if not said:
+        said = [Said(about=About.CREATE, one=0)]
+    return Round(said=tuple(said), waits=dice.share(seed, "waits", 0) < 0.6)
+
+
+def _draw_round(seed: int, number: int, uprns: int) -> Round:
+    draw = dice.stream(seed, "round", number)
+    said = []
+    for _ in range(draw.randint(1, 5)):
+        kind, (one, other) = draw.random(), draw.sample(range(uprns), 2)
+        if kind < 0.45:
+            said.append(Said(about=About.SWAP, one=one, other=other, delete_after=draw.random() < 0.2))
+        elif kind < 0.75:
+            said.append(Said(about=About.CREATE, one=one, address=draw.randrange(2)))
+        else:
+            said.append(Said(about=About.DELETE, one=one))
+    return Round(said=tuple(said), waits=dice.share(seed, "waits", number) < 0.5)
+
+
+def _with_swaps(seed: int, rounds: list[Round], uprns: int, names: set[str]) -> list[Round]:
+    """Put in swaps that share a UPRN: behind one that lacks a side for good, or for some rounds."""
+    draw = dice.stream(seed, "swaps")
+    first, *others = draw.sample(range(uprns), min(uprns, 1 + FOLLOWERS))
+    followers = tuple(Said(about=About.SWAP, one=first, other=other) for other in others)
+    born = tuple(Said(about=About.CREATE, one=uprn) for uprn in (first, *others))
+    if "swap_chain" in names:
+        return [*rounds[:1], Round(said=(*born, *followers, *reversed(followers)), waits=False), *rounds[1:]]
+    if "hopeless_swap" in names:
+        hopeless = Said(about=About.SWAP, one=first, other=NEVER)
+        return [*rounds[:1], Round(said=(*born, hopeless, *followers), waits=True), *rounds[1:]]
+    if "side_comes_later" in names:
+        waiting = Round(said=(*born, Said(about=About.SWAP, one=first, other=LATER), *followers), waits=True)
+        return [*rounds[:1], waiting, *rounds[1:], Round(said=(Said(about=About.CREATE, one=LATER),), waits=True)]
+    return rounds
+
+
+def _delivered(seed: int, number: int, each: Round, names: set[str]) -> Round:
+    said = list(each.said)
+    chosen = dice.stream(seed, "chosen", number).randrange(len(said))
+    if "delivered_twice" in names:
+        said[chosen] = said[chosen].model_copy(update={"times": 2})
+    if "event_repeated" in names:
+        said[chosen] = said[chosen].model_copy(update={"is_repeated": True})
+    if "unreadable" in names and number == 1:
+        said.insert(chosen, Said(about=About.UNREADABLE, one=0))
+    return each.model_copy(update={"said": tuple(said)})
+
+
+def list_smaller(world: World) -> list[World]:
+    """List worlds that are a step smaller: a flaw, a round or a message less, nobody who operates."""
+    flaws = [
+        world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))
+    ]
+    rounds = [_with_rounds(world, world.rounds[:at] + world.rounds[at + 1 :]) for at in range(len(world.rounds))]
+    messages = [
+        _with_rounds(world, (*world.rounds[:at], _less(each, place), *world.rounds[at + 1 :]))
+        for at, each in enumerate(world.rounds)
+        for place in range(len(each.said))
+        if len(each.said) > 1
+    ]
+    idle = [world.model_copy(update={"operator": Operator.NOBODY})] if world.operator is not Operator.NOBODY else []
+    return [*idle, *flaws, *(rounds if len(world.rounds) > 1 else []), *messages]
+
+
+def _with_rounds(world: World, rounds: tuple[Round, ...]) -> World:
+    return world.model_copy(update={"rounds": rounds})
+
+
+def _less(each: Round, place: int) -> Round:
+    return each.model_copy(update={"said": each.said[:place] + each.said[place + 1 :]})

@@ -1,0 +1,91 @@
+"""Requests as a world's platform reads them: what is asked for, and whose token it is signed with."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Self
+from urllib.parse import urlencode
+
+from domain.orders.moments import Form
+from sims.platforms.clock import MICRO
+from tests.worlds.orders import record
+from tests.worlds.orders.paging import Place, unseal
+from tests.worlds.orders.rows import Goods, as_us
+from tests.worlds.orders.world import World
+
+SIGNED_WITH = frozenset({"app_key", "session", "at", "sign"})
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request, without what it is signed with."""
+
+    path: str
+    query: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: str, query: Mapping[str, str]) -> Self:
+        """Take what a request is signed with out of it."""
+        return cls(path, {name: value for name, value in query.items() if name not in SIGNED_WITH})
+
+    @property
+    def name(self) -> str:
+        """Return what tells it from others."""
+        return f"{self.path}?{urlencode(sorted(self.query.items()))}"
+
+
+def read_token(world: World, secret: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str:
+    """Return the token of a request that is signed rightly, else nothing."""
+    shown = headers.get("Authorization", "")
+    match world.options["signing"]:
+        case "token":
+            return shown.removeprefix("Bearer ")
+        case "basic":
+            return b64decode(shown.removeprefix("Basic ")).decode().partition(":")[2]
+        case _:
+            unsigned = {name: value for name, value in query.items() if name != "sign"}
+            text = secret + "".join(f"{name}{unsigned[name]}" for name in sorted(unsigned)) + secret
+            sign = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest().upper()
+            return query.get("session", "") if query.get("sign") == sign else ""
+
+
+def read_place(goods: Goods, query: Mapping[str, str]) -> Place:
+    """Read which page of which window is asked for.
+
+    Raises:
+        ValueError: The platform refuses it.
+    """
+    world, page = goods.world, query.get("page")
+    if page is not None and not world.is_so("paging", "number"):
+        place = unseal(page)
+        if "from" in query and _read_window(goods, query) != (place.first_us, place.last_us):
+            raise ValueError("the cursor is that of another query")
+        return place
+    first_us, last_us = _read_window(goods, query)
+    longest = world.number("interval") + world.number("overlap") + 1
+    if world.is_so("window_max", "narrow") and last_us - first_us > longest * MICRO:
+        raise ValueError("the window is too long")
+    number = int(page) - world.number("first_page") if page is not None else 0
+    if number < 0:
+        raise ValueError(f"there is no page {page}")
+    return Place(first_us, last_us, min(int(query.get("size", "10")), world.page_size), number)
+
+
+def _read_window(goods: Goods, query: Mapping[str, str]) -> tuple[int, int]:
+    """Return the first and the last moment of a window; both belong to it."""
+    world, grain = goods.world, goods.market.grain_us
+    first_us, last_us = (_read_moment(world, query[name]) for name in ("from", "to"))
+    return first_us + grain * world.is_so("ends", "none"), last_us - grain * (not world.is_so("ends", "both"))
+
+
+def _read_moment(world: World, text: str) -> int:
+    moments = record.query_moments(world)
+    if moments.form is Form.EPOCH:
+        return int(text) * MICRO
+    when = datetime.fromisoformat(text)
+    zone = timezone(timedelta(minutes=moments.zone_minutes))
+    return as_us(when if when.tzinfo else when.replace(tzinfo=zone))

@@ -1,0 +1,379 @@
+"""The platform of a world: what it answers follows from the world, the question, and how often that was asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email.utils import format_datetime
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from sims.platforms.clock import MICRO
+from tests.worlds import dice
+from tests.worlds.answers import BENDS, Answer, Bending, send
+from tests.worlds.flaws import Flaw
+from tests.worlds.orders import record
+from tests.worlds.orders.asking import Question, read_place, read_token
+from tests.worlds.orders.flaws import KINDS, Group
+from tests.worlds.orders.paging import Cut, Place, cut
+from tests.worlds.orders.rows import Goods, moment
+from tests.worlds.orders.world import World
+
+HOST = "127.0.0.1"
+KEY, SECRET = "key-1", "s3cret"
+LIES = frozenset({"cut_json", "nothing", "error_in_200", "no_id", "detail_gone", "detail_other", "detail_older"})
+"""Flaws that, where they pass, each cost an attempt at a slice."""
+LIES_MAX = 2
+CHANGES_MAX = 8
+"""So often something moves while it is read."""
+LATE_MAX = 3
+DOWN_TIMES = 2
+AHEAD_SECONDS = 30
+BACK_SECONDS = 100
+QUOTA_SECONDS = 3_600
+SLOW_SECONDS = 1.2
+ON_PAGES = frozenset({"no_id", "cached"})
+
+
+class WorldPlatform:
+    """Answers for one world, and notes what went wrong."""
+
+    def __init__(self, world: World, base: str) -> None:
+        self.world = world
+        self.base = base
+        self.goods = Goods(world)
+        self.fired: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.told_to_wait = 0
+        self.last_asked_at = time.monotonic()
+        self.generation = 1
+        self.is_healed = False
+        """Whether what lasts is over, too."""
+        self._uses = 0
+        self._lies = 0
+        self._changes = 0
+        self._late = 0
+        self._questions = 0
+        self._pages: dict[str, bytes] = {}
+        self._clock_off = 0
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """What a request is signed with that is good now."""
+        if self.world.is_so("signing", "basic"):
+            return {"key": KEY, "secret": self._token}
+        return {"key": KEY, "secret": SECRET, "token": self._token}
+
+    @property
+    def _token(self) -> str:
+        return f"token-{self.generation}"
+
+    def set_back(self) -> None:
+        """Let the clock that is told be behind from now on."""
+        self._clock_off = -BACK_SECONDS * MICRO
+        self.fired.add("clock_back")
+
+    def ask(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        """Answer one request."""
+        self.last_asked_at = time.monotonic()
+        self.goods.market.tick()
+        question = Question.read(path, query)
+        self.asked[question.name] += 1
+        answer = self._answer(question, query, headers)
+        now = moment(self._told_now_us // MICRO * MICRO)
+        answer.headers["Date"] = format_datetime(now, usegmt=True)
+        return answer
+
+    def _answer(self, question: Question, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if question.path in (record.CLOCK, record.ROOT):
+            return self._clock(question)
+        if (refused := self._refuse_access(query, headers)) is not None:
+            return refused
+        self._questions += 1
+        try:
+            answer = self._right(question)
+        except ValueError as error:
+            return _error(400, "refused", str(error))
+        flaw = self.world.group(Group.ANSWER)
+        return answer if flaw is None else self._bend(flaw, question, answer)
+
+    # who asks
+
+    def _refuse_access(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer | None:
+        if read_token(self.world, SECRET, query, headers) != self._token or self.is_dead:
+            return _error(401, "expired", "the token is not valid")
+        flaw = self.world.flaw("token_expires")
+        self._uses += 1
+        if flaw is None or self.is_healed or self._uses <= 3 + flaw.dial % 5:
+            return None
+        self.fired.add(flaw.name)
+        self._uses, self.generation = 0, self.generation + 1
+        return _error(401, "expired", "the token has expired")
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether no token is good any more."""
+        flaw = self.world.flaw("token_expires")
+        return flaw is not None and not flaw.passes and self.generation > 1 and not self.is_healed
+
+    # what time it is
+
+    @property
+    def _told_now_us(self) -> int:
+        ahead = AHEAD_SECONDS * MICRO if self.world.has("clock_ahead") else 0
+        return self.goods.now_us + ahead + self._clock_off
+
+    def _clock(self, question: Question) -> Answer:
+        if self.world.has("clock_ahead"):
+            self.fired.add("clock_ahead")
+        flaw = self.world.flaw("clock_down")
+        if flaw and not self.is_healed and (not flaw.passes or self.asked[question.name] <= DOWN_TIMES):
+            self.fired.add(flaw.name)
+            return _error(500, "broken", "the clock has stopped")
+        told: object = self._told_now_us // 1_000
+        if self.world.has("clock_strange") and not self.is_healed:
+            self.fired.add("clock_strange")
+            told = "soon"
+        return _json({"now_ms": told})
+
+    # what is true, as the platform tells it
+
+    def _right(self, question: Question) -> Answer:
+        match question.path:
+            case record.ORDERS:
+                return self._page(question)
+            case record.TOTAL:
+                place = read_place(self.goods, question.query)
+                return _json({"count": self._total(cut(self.goods, place), place)})
+            case record.DETAIL:
+                return self._detail(question)
+            case _:
+                return _error(404, "refused", f"there is nothing at {question.path}")
+
+    def _page(self, question: Question) -> Answer:
+        place = read_place(self.goods, question.query)
+        is_count = place.size == 1 and self.world.page_size > 1
+        if not is_count:
+            self._stir(place)
+        if (refused := self._end_token(place)) is not None:
+            return refused
+        page = cut(self.goods, place)
+        self.fired |= page.fired
+        rows = [self.goods.listed(number) for number in page.numbers]
+        self._note_rows(page)
+        if self.world.has("told_twice") and not is_count:
+            rows = [
+                text for number, text in zip(page.numbers, rows, strict=True) for text in self._repeat(number, text)
+            ]
+        if rows and not is_count and (flaw := self.world.flaw("no_id")) and self._is_hit(flaw, question):
+            self.fired.add(flaw.name)
+            rows[-1] = self.goods.listed(page.numbers[-1], without_id=True)
+        return self._send_page(place, page, rows)
+
+    def _send_page(self, place: Place, page: Cut, rows: list[str]) -> Answer:
+        world, headers, members = self.world, {"Content-Type": "application/json"}, list[str]()
+        if world.is_so("total", "in_pages"):
+            members.append(f'"total":{self._total(page, place)}')
+        elif world.is_so("total", "in_header"):
+            headers[record.TOTAL_HEADER] = str(self._total(page, place))
+        if world.is_so("more", "yes"):
+            members.append(f'"more":{json.dumps(page.has_more)}')
+        following = self._repeat_token(place, page.following)
+        if world.is_so("paging", "link"):
+            if following:
+                target = f"{self.base}{record.ORDERS}?{urlencode({'page': following.seal()})}"
+                headers["Link"] = f'<{target}>; rel="next"'
+        elif not world.is_so("paging", "number"):
+            members.append(f'"next":{json.dumps(following.seal() if following else None)}')
+        members.append(f'"orders":[{",".join(rows)}]')
+        return Answer(("{" + ",".join(members) + "}").encode(), headers=headers)
+
+    def _total(self, page: Cut, place: Place) -> int:
+        total, world = page.total, self.world
+        flaw = world.group(Group.TOTAL)
+        if flaw is None:
+            return total
+        match flaw.name:
+            case "total_too_large":
+                told = total + 1 + flaw.dial % 3
+            case "total_too_small":
+                told = max(0, total - 1 - flaw.dial % 3)
+            case "total_of_page":
+                told = len(page.numbers)
+            case _:
+                window = f"total/{place.first_us}/{place.last_us}"
+                self.asked[window] += 1
+                told = max(0, total - 1) if self.asked[window] <= 1 + flaw.dial % 2 else total
+        if told != total:
+            self.fired.add(flaw.name)
+        return told
+
+    def _detail(self, question: Question) -> Answer:
+        number = self.goods.number_of(question.query["id"])
+        flaw = self.world.group(Group.DETAIL)
+        text = self.goods.whole(number)
+        if flaw is not None and self._is_hit(flaw, question):
+            if flaw.name == "detail_gone":
+                self.fired.add(flaw.name)
+                return _error(404, "refused", f"there is no order {question.query['id']}")
+            other = self.goods.whole(number, older=True)
+            if flaw.name == "detail_other":
+                other = self.goods.whole((number + 1) % len(self.goods.market.created))
+            if other != text:
+                self.fired.add(flaw.name)
+            text = other
+        return Answer(f'{{"order":{text}}}'.encode())
+
+    # what moves, and what goes wrong
+
+    def _stir(self, place: Place) -> None:
+        """Let orders change, or show up late, while their window is read."""
+        market, world = self.goods.market, self.world
+        chance = dice.stream(world.seed, "stir", self._questions)
+        if world.has("leaves") and self._changes < CHANGES_MAX and chance.random() < 0.6:
+            shown = self.goods.find(place.first_us, place.last_us)
+            if shown:
+                self._changes += 1
+                self.fired.add("leaves")
+                market.modify(chance.choice(shown), market.now_us)
+        if world.has("late_while_read") and self._late < LATE_MAX and chance.random() < 0.5:
+            grain = market.grain_us
+            at_us = (place.first_us + int(chance.random() * (place.last_us - place.first_us))) // grain * grain
+            self._late += 1
+            self.fired.add("late_while_read")
+            market.create(at_us, market.now_us - at_us)
+        market.tick()
+
+    def _note_rows(self, page: Cut) -> None:
+        goods = self.goods
+        if any(map(goods.is_undated, page.numbers)):
+            self.fired.add("undated")
+        if any(map(goods.is_future, page.numbers)):
+            self.fired.add("future")
+        if self.world.has("filter_ignored") and page.numbers:
+            self.fired.add("filter_ignored")
+        if self.world.has("crowd"):
+            self.fired.add("crowd")
+
+    def _repeat(self, number: int, text: str) -> list[str]:
+        if dice.share(self.world.seed, "twice", number) >= 0.3:
+            return [text]
+        self.fired.add("told_twice")
+        return [text, text]
+
+    def _end_token(self, place: Place) -> Answer | None:
+        """Refuse a page's token as expired."""
+        flaw = self.world.flaw("token_ends")
+        if flaw is None or place.number < 1 or self.is_healed:
+            return None
+        if flaw.passes and self.asked["token ended"] >= 1 + flaw.dial % 2:
+            return None
+        self.asked["token ended"] += 1
+        self.fired.add(flaw.name)
+        return _error(400, "refused", "the page token has expired")
+
+    def _repeat_token(self, place: Place, following: Place | None) -> Place | None:
+        """Lead a page to itself."""
+        flaw = self.world.flaw("token_repeats")
+        if flaw is None or following is None or place.number < 1 or self.is_healed:
+            return following
+        if flaw.passes and "token_repeats" in self.fired:
+            return following
+        self.fired.add(flaw.name)
+        return place
+
+    def _is_hit(self, flaw: Flaw, question: Question) -> bool:
+        """Whether an answer goes wrong: what passes hits first tries here and there, what stays all from one on."""
+        if flaw.name in ON_PAGES and question.path != record.ORDERS:
+            return False
+        if not flaw.passes:
+            return not self.is_healed and self._questions > flaw.dial % 6
+        tries = 1 if flaw.name in LIES or flaw.name == "cached" else 1 + flaw.dial % 2
+        is_first = flaw.name not in self.fired
+        share = dice.share(self.world.seed, flaw.name, question.name)
+        if self.asked[question.name] > tries or not (is_first or share < (0.9 if flaw.name == "slow" else 0.3)):
+            return False
+        if flaw.name in LIES:
+            self._lies += 1
+            return self._lies <= LIES_MAX
+        return True
+
+    def _bend(self, flaw: Flaw, question: Question, answer: Answer) -> Answer:
+        window = f"{question.query.get('from')}/{question.query.get('size')}"
+        before, is_page = self._pages.get(window), question.path == record.ORDERS
+        if is_page:
+            self._pages[window] = answer.body
+        if not self._is_hit(flaw, question):
+            return answer
+        match flaw.name:
+            case "cached":
+                if before in (None, answer.body):
+                    return answer
+                answer.body = before or b""
+            case "error_in_200":
+                code = "busy" if flaw.passes or flaw.dial % 2 else "refused"
+                answer = _error(200, code, f"the platform says {code}")
+            case "quota":
+                self.told_to_wait += 1
+                answer = _error(429, "busy", "the quota of the day is used up")
+                answer.headers["Retry-After"] = str(QUOTA_SECONDS)
+            case "slow":
+                answer.pause_seconds = SLOW_SECONDS
+            case name:
+                bending = Bending(self._questions, self.asked[question.name], flaw.dial, flaw.passes)
+                BENDS[name](answer, bending)
+        self.fired.add(flaw.name)
+        return answer
+
+
+def _json(content: object) -> Answer:
+    return Answer(json.dumps(content).encode())
+
+
+def _error(status: int, code: str, message: str) -> Answer:
+    return Answer(json.dumps({"error": {"code": code, "message": message}}).encode(), status)
+
+
+@dataclass
+class WorldPlatforms:
+    """The platforms of all worlds."""
+
+    base: str = ""
+    by_number: dict[str, WorldPlatform] = field(default_factory=dict)
+
+    def add(self, number: str, world: World) -> WorldPlatform:
+        """Open the platform of a world."""
+        platform = self.by_number[number] = WorldPlatform(world, f"{self.base}/{number}")
+        return platform
+
+
+@asynccontextmanager
+async def running_world_platforms() -> AsyncIterator[WorldPlatforms]:
+    """Serve on a free port of 127.0.0.1."""
+    platforms = WorldPlatforms()
+    app = web.Application()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        platform = platforms.by_number[request.match_info["number"]]
+        return await send(request, platform.ask(request.match_info["path"], request.query, request.headers))
+
+    app.router.add_get("/{number}{path:/.*}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        host, port = runner.addresses[0][:2]
+        platforms.base = f"http://{host}:{port}"
+        yield platforms
+    finally:
+        await runner.cleanup()
+
+
+assert set(BENDS) >= {name for name, kind in KINDS.items() if kind.group is Group.ANSWER} - {
+    *("cached", "error_in_200", "quota", "slow")
+}

@@ -1,0 +1,127 @@
+"""The record of a world's platform: what the product is told of it."""
+
+from __future__ import annotations
+
+from domain.orders.capability import (
+    Access,
+    Capability,
+    Clock,
+    ErrorRule,
+    Errors,
+    Meaning,
+    Paging,
+    PagingKind,
+    Query,
+    QueryField,
+    Rows,
+    Signing,
+    Total,
+)
+from domain.orders.moments import Form, Moments, Resolution
+from domain.orders.requests import Detail, RateLimit
+from tests.worlds.orders.world import ROWS_MAX, World
+
+KIND = "drawn"
+ORDERS, TOTAL, DETAIL, CLOCK, ROOT = "/orders", "/total", "/order", "/time", "/"
+TOTAL_HEADER = "X-Total"
+BEIJING_MINUTES = 480
+FORMS = {"utc": Form.RFC3339, "beijing": Form.SPACED, "epoch": Form.EPOCH}
+SIGNINGS = {
+    "token": Access(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
+    "basic": Access(signing=Signing.BASIC),
+    "md5": Access(
+        signing=Signing.SORTED_MD5,
+        key_parameter="app_key",
+        token_parameter="session",
+        time_parameter="at",
+        moments=Moments(form=Form.EPOCH),
+        sign_parameter="sign",
+    ),
+}
+
+
+def query_moments(world: World) -> Moments:
+    """Say how the platform is told a window: to the second."""
+    zone = BEIJING_MINUTES if world.is_so("moments", "beijing") else 0
+    return Moments(form=FORMS[world.options["moments"]], zone_minutes=zone)
+
+
+def row_moments(world: World) -> Moments:
+    """Say how the platform tells when an order was modified."""
+    moments = query_moments(world)
+    if world.is_so("kept", "seconds"):
+        return moments
+    form = Form.EPOCH_MS if moments.form is Form.EPOCH else moments.form
+    return moments.model_copy(update={"form": form, "told": Resolution.MILLISECOND})
+
+
+def draw_record(world: World) -> Capability:
+    """Describe the platform truly, but for its flaws."""
+    window_max = world.number("interval") + world.number("overlap") if world.is_so("window_max", "narrow") else None
+    return Capability(
+        kind=KIND,
+        query=Query(
+            path=ORDERS,
+            field=QueryField(world.options["field"]),
+            start="from",
+            end="to",
+            start_inclusive=not world.is_so("ends", "none"),
+            end_inclusive=world.is_so("ends", "both"),
+            moments=query_moments(world),
+            window_max_seconds=window_max,
+        ),
+        paging=_paging(world),
+        total=_total(world),
+        clock=_clock(world),
+        rate=RateLimit(per_second=1_000, burst=10_000),
+        rows=Rows(
+            list="$.orders",
+            id="$.id",
+            modified="$.modified",
+            moments=row_moments(world),
+            version="$.version" if world.is_so("version", "told") else None,
+        ),
+        detail=Detail(path=DETAIL, id_parameter="id", row="$.order") if world.is_so("detail", "call") else None,
+        access=SIGNINGS[world.options["signing"]],
+        errors=Errors(
+            code="$.error.code",
+            message="$.error.message",
+            rules=(
+                ErrorRule(meaning=Meaning.BUSY, codes=("busy",)),
+                ErrorRule(meaning=Meaning.EXPIRED, codes=("expired",)),
+            ),
+        ),
+    )
+
+
+def _paging(world: World) -> Paging:
+    kind = PagingKind(world.options["paging"])
+    return Paging(
+        kind=kind,
+        parameter="" if kind is PagingKind.LINK else "page",
+        first=world.number("first_page"),
+        size_parameter="size",
+        size=world.page_size,
+        size_max=world.page_size,
+        next="$.next" if kind in (PagingKind.CURSOR, PagingKind.TOKEN) else None,
+        more="$.more" if world.is_so("more", "yes") else None,
+        rows_max=ROWS_MAX if world.is_so("rows_max", "declared") else None,
+    )
+
+
+def _total(world: World) -> Total | None:
+    match world.options["total"]:
+        case "in_pages":
+            return Total(value="$.total", parameters={"size": "1"})
+        case "in_header":
+            return Total(header=TOTAL_HEADER, parameters={"size": "1"})
+        case "own_call":
+            return Total(path=TOTAL, value="$.count")
+        case _:
+            return None
+
+
+def _clock(world: World) -> Clock:
+    if world.is_so("clock", "date"):
+        return Clock(path=ROOT)
+    return Clock(path=CLOCK, value="$.now_ms", moments=Moments(form=Form.EPOCH_MS))

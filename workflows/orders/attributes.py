@@ -1,0 +1,20 @@
+"""What the workflows of orders are found by in the engine."""
+
+from __future__ import annotations
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from infra import temporal
+
+ROOM = "orders"
+
+
+def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
+    """What the room's workflows are found by in the engine."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.ROOM, ROOM),
+            SearchAttributePair(temporal.PROJECT, project_id),
+            SearchAttributePair(temporal.STATE, state),
+        ]
+    )

@@ -1,0 +1,142 @@
+"""The plan of a backfill: read the complete slices of a time again, batch after batch, and close its record.
+
+Its slices are workflows of their own, which live on whatever becomes of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlreadyStartedError, is_cancelled_exception
+from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
+
+with workflow.unsafe.imports_passed_through():
+    from activities.orders.backfilling import OrderBackfills
+    from domain.faults import FaultRecord
+    from domain.orders import backfills, places
+    from domain.orders.backfills import (
+        BackfillEnd,
+        BackfillOrder,
+        BackfillState,
+        BackfillStatus,
+        BackfillStep,
+        FailedSlice,
+        Progress,
+    )
+    from domain.orders.steps import Job, Sliced, SliceOrder
+    from infra import temporal
+    from workflows.orders import alarms
+    from workflows.orders.attributes import attributes
+    from workflows.orders.slice import OrderSlice
+
+_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
+_STEP_SECONDS = timedelta(seconds=30)
+_ELSEWHERE_SECONDS = 10
+"""How long a slice that somebody else has read again at this moment is left alone."""
+
+
+@workflow.defn
+class OrderBackfill:
+    """One time of one platform."""
+
+    @workflow.init
+    def __init__(self, order: BackfillOrder) -> None:
+        self._order = order
+        self._status = BackfillStatus(progress=order.progress or Progress())
+        self._unread: list[FailedSlice] = []
+
+    @workflow.run
+    async def run(self, order: BackfillOrder) -> BackfillStatus:
+        """Read batch after batch."""
+        try:
+            if order.progress is None:
+                await workflow.execute_activity_method(
+                    OrderBackfills.begin, order, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+                )
+            while jobs := await self._next():
+                ended = await asyncio.gather(*(self._read(job) for job in jobs))
+                progress = self._status.progress
+                for job, fault in zip(jobs, ended, strict=True):
+                    progress = progress.add(job.window, fault)
+                self._tell(progress)
+                if workflow.info().is_continue_as_new_suggested() and not self._unread:
+                    workflow.continue_as_new(order.model_copy(update={"progress": progress}))
+            return await self._ended(None)
+        except (asyncio.CancelledError, ActivityError) as error:
+            if not is_cancelled_exception(error):
+                raise
+            await asyncio.shield(asyncio.create_task(self._ended(backfills.ENDED_BY_HAND)))
+            raise
+
+    @workflow.query
+    def status(self) -> BackfillStatus:
+        """Where the backfill stands."""
+        return self._status
+
+    async def _next(self) -> list[Job]:
+        step = BackfillStep(
+            platform=self._order.platform,
+            backfill_id=self._order.backfill_id,
+            window=self._order.window,
+            progress=self._status.progress,
+            unread=tuple(self._unread),
+        )
+        batch = await workflow.execute_activity_method(
+            OrderBackfills.step, step, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
+        )
+        self._unread = []
+        return batch.jobs
+
+    async def _read(self, job: Job) -> FaultRecord | None:
+        """Read one slice again; why that failed, if it did."""
+        while (handle := await self._start(job)) is None:
+            await workflow.sleep(_ELSEWHERE_SECONDS)
+        try:
+            sliced = await handle
+        except ChildWorkflowError:
+            self._unread.append(FailedSlice(window=job.window, fault=backfills.SLICE_ENDED_BY_HAND))
+            return backfills.SLICE_ENDED_BY_HAND
+        return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_LEFT
+
+    async def _start(self, job: Job) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
+        """Start the reading; None where somebody else has one going, which began before this backfill or beside it."""
+        try:
+            return await workflow.start_child_workflow(
+                OrderSlice.run,
+                SliceOrder(platform=self._order.platform, project_id=self._order.project_id, job=job),
+                id=places.slice_id(self._order.platform, job.window, job.suffix),
+                task_queue=places.QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                cancellation_type=ChildWorkflowCancellationType.ABANDON,
+                search_attributes=attributes(self._order.project_id, "running"),
+                static_summary=f"{job.purpose} reading of {job.window}",
+            )
+        except WorkflowAlreadyStartedError:
+            return None
+
+    async def _ended(self, fault: FaultRecord | None) -> BackfillStatus:
+        progress = self._status.progress
+        told = await workflow.execute_activity_method(
+            OrderBackfills.end,
+            BackfillEnd(
+                platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
+            ),
+            start_to_close_timeout=_STEP_SECONDS,
+            retry_policy=_PATIENTLY,
+        )
+        await alarms.tell(told.alarms)
+        fault = fault or progress.fault
+        state = BackfillState.FAILED if fault else BackfillState.SUCCEEDED
+        self._status = BackfillStatus(state=state, progress=progress, fault=fault)
+        workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
+        self._tell(progress)
+        return self._status
+
+    def _tell(self, progress: Progress) -> None:
+        """Show where the backfill stands in the Web UI."""
+        self._status = self._status.model_copy(update={"progress": progress})
+        workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")
