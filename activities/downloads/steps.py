@@ -127,10 +127,11 @@ class DownloadSteps:
         if finish.outcome.state is not State.FAILED:
             for key in order.inline_keys:
                 await self._objects.delete(key)
-        await catalogue.finish(self._database, finish)
+        # Before anybody hears of the end: who starts the next download at that moment must find the slot free.
         await quotas.release_active(
             self._database, order.project_id, order.operator_id, order.task_id, file_bytes=file.bytes if file else 0
         )
+        await catalogue.finish(self._database, finish)
 
     async def _opening(self, ask: ProbeOrder) -> Opening:
         order, earlier = ask.order, ask.earlier
