@@ -213,11 +213,11 @@ class Play:
         market, world = self.platform.goods.market, self.world
         market.clock.advance(world.number("settle_lag") + world.number("interval") + 10)
         market.freeze()
-        await self._fetch()
+        await self._fetch_until_all_is_read()
         if world.is_so("operator", "split", "skip"):
             body = {"all": True} | ({"reason": "given up"} if world.is_so("operator", "skip") else {})
             await self.orders.ask("POST", f"/v1/platforms/{self.number}/slices:{world.options['operator']}", json=body)
-            await self._fetch()
+            await self._fetch_until_all_is_read()
         await self._sweep()
 
     async def _sweep(self) -> None:
@@ -244,7 +244,7 @@ class Play:
         reply = await self.orders.ask("POST", f"/v1/platforms/{self.number}/slices:redo", json={"all": True})
         for name in reply.body["done"]:
             await self._await_reading(name)
-        await self._fetch()
+        await self._fetch_until_all_is_read()
         await self._sweep()
 
     # fetching
@@ -266,6 +266,16 @@ class Play:
                 with suppress(asyncio.CancelledError, WorkflowFailureError, RPCError):
                     await task
         await self._look()
+
+    async def _fetch_until_all_is_read(self) -> None:
+        """Run cycles as the schedule does: one in which slice after slice fails leaves the rest to the next."""
+        before = None
+        while not (self.late or self.waits):
+            await self._fetch()
+            still_open = {each.name for each in await self._slices("open")}
+            if not still_open or still_open == before:
+                return
+            before = still_open
 
     async def _wait_for(self, cycle: asyncio.Task[Any]) -> None:
         until = time.monotonic() + BOUND_SECONDS
