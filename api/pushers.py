@@ -16,13 +16,6 @@ HINT = (
 )
 
 
-_NONE = "This push shows no token that was agreed on."
-_ONE_OF_SEVERAL = (
-    "This push shows several credentials, in `Authorization` and behind `?token=`, and not each of them was agreed on. "
-    "Leave out those that were not."
-)
-
-
 class Pushers:
     """Lets in what Pub/Sub pushes, and nobody else."""
 
@@ -30,33 +23,43 @@ class Pushers:
         self._signers = Signers(http, settings)
 
     async def admit(self, request: web.Request) -> None:
-        """Let a push in.
+        """Let a push in that shows a right token, whatever else it shows: proxies on its way add headers of their own.
 
         Raises:
-            Denied: It shows no token, or a wrong one, alone or beside a right one.
+            Denied: It shows no token, or wrong ones only.
+            ConnectionError: Its token could not be checked, and it shows no other one that is right.
         """
-        shown = _tokens(request)
-        try:
-            for token in shown or [""]:
+        reasons: list[str] = []
+        unchecked: ConnectionError | None = None
+        for token in _list_tokens(request):
+            try:
                 await self._signers.check(token)
-        except NotPubSub as reason:
-            # Why is for the operator alone: who guesses learns nothing from it.
-            log.get(__name__).warning("push_refused", reason=str(reason), credentials=len(shown))
-            raise Denied("push_refused", _ONE_OF_SEVERAL if len(shown) > 1 else _NONE, HINT) from None
+            except NotPubSub as reason:
+                reasons.append(str(reason))
+            except ConnectionError as error:
+                unchecked = error
+            else:
+                return
+        if unchecked is not None:
+            raise unchecked
+        # Why is for the operator alone: who guesses learns nothing from it.
+        log.get(__name__).warning("push_refused", reason="; ".join(reasons), credentials=len(reasons))
+        raise Denied("push_refused", "This push shows no token that was agreed on.", HINT)
 
 
 PUSHERS = web.AppKey("pushers", Pushers)
 
 
-def _tokens(request: web.Request) -> list[str]:
-    """All credentials that a push shows; a header that holds no bearer token counts as an empty token.
+def _list_tokens(request: web.Request) -> list[str]:
+    """Return all tokens that a push shows; a header that holds no bearer token counts as an empty token.
 
-    Google cannot be told a header, so the secret may stand in the address, which no log of ours shows.
+    Google cannot be told a header, so the secret may stand in the address, which no log of ours shows. It comes first:
+    to know it takes no look at Google's keys.
     """
     headers = request.headers.getall("Authorization", [])
-    return [*map(_bearer, headers), *request.query.getall("token", [])]
+    return [*request.query.getall("token", []), *map(_read_bearer, headers)] or [""]
 
 
-def _bearer(header: str) -> str:
+def _read_bearer(header: str) -> str:
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
