@@ -6,7 +6,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.addresses import applying, archiving, hearing, loading
+from activities.addresses import applying, archiving, hearing, loading, reviving
 from activities.addresses.configuration import Configuration
 from domain.addresses import places
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
@@ -33,6 +33,8 @@ class CycleSteps:
             plan = await loading.load(self._database, config.settings, order.cycle_id)
             if not plan.loaded:
                 await hearing.hear(self._database, config.modules)
+                if await reviving.revive(self._database, config.settings.retries, config.modules):
+                    plan = await loading.load(self._database, config.settings, order.cycle_id)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")

@@ -40,10 +40,17 @@ _UNHEARD: Final = f"""
     WHERE proc_flag = 'Y' AND wait_reason ? 'unsure' AND NOT wait_reason -> 'unsure' <@ $1::text::jsonb AND id > $2
     ORDER BY id LIMIT $3
     """  # noqa: S608 - constants of ours
-_HEARD: Final = """
-    UPDATE im_infi_addr_sync_log AS log SET wait_reason = told.reason::jsonb
-    FROM unnest($1::bigint[], $2::text[]) AS told (id, reason) WHERE log.id = told.id
+_ACK: Final = """
+    {0}_ack = coalesce(told.{0}, log.{0}_ack),
+    {0}_ack_date = CASE WHEN told.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,
+    {0}_stack_trace = CASE WHEN told.{0} IS NULL THEN log.{0}_stack_trace END
     """
+_HEARD: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log SET {", ".join(map(_ACK.format, Module))}, wait_reason = told.reason::jsonb
+    FROM unnest($1::bigint[], $2::text[], {", ".join(f"${number}::text[]" for number, _ in enumerate(Module, 3))})
+        AS told (id, reason, {", ".join(Module)})
+    WHERE log.id = told.id
+    """  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,9 @@ async def _hear(database: Database, modules: Calls, asked: Sequence[Unheard], si
     if reasons:
         async with database.connection() as connection, connection.transaction():
             await settling.note_kept(connection, verdicts)
-            await connection.execute(_HEARD, list(reasons), list(reasons.values()))
+            acks = {each.id: each.acks for each in verdicts}
+            applied = [["Y" if acks[id_].get(module) == "Y" else None for id_ in reasons] for module in Module]
+            await connection.execute(_HEARD, list(reasons), list(reasons.values()), *applied)
     return {module for module, said in told.items() if _is_silent(module, asked, said)}
 
 

@@ -122,13 +122,21 @@ async def waiting_swaps(database: Database, settings: AddressSettings, cycle_id:
 
 async def _read(connection: Connection, settings: AddressSettings) -> list[list[Row]]:
     """What could be taken of each topic, cut to what a cycle holds."""
-    floor = int(settings.threshold * settings.minimum_share)
+    floor = max(1, int(settings.threshold * settings.minimum_share)) if settings.minimum_share else 0
     found: list[list[Row]] = []
     for topic in ORDER:
         most = settings.threshold if floor else settings.threshold - sum(map(len, found))
         found.append(await connection.fetch(_READ[topic], settings.retries, most) if most else [])
+    if floor and settings.threshold < len(ORDER):
+        return _list_oldest(found, settings.threshold)
     room = queues.room([len(rows) for rows in found], settings.threshold, floor)
     return [rows[:most] for rows, most in zip(found, room, strict=True)]
+
+
+def _list_oldest(found: Sequence[Sequence[Row]], most: int) -> list[list[Row]]:
+    """Return one message of each topic at most: a cycle too small for all topics takes what has waited longest."""
+    oldest = sorted(row["id"] for rows in found for row in rows[:1])[:most]
+    return [[row for row in rows[:1] if row["id"] in oldest] for rows in found]
 
 
 async def _write(

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from activities.addresses.loading import UNHEARD
+from activities.addresses.loading import TOUCHED, UNHEARD
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -64,11 +64,12 @@ _SETTLE: Final = f"""
     """  # noqa: S608 - constants of ours
 NEEDLESS: Final = "A module had applied something younger already."
 OVERTAKEN: Final = (
-    "{0}, a later swap, was applied before and exchanged one of these addresses. Applied now, this one would not do "
+    "{0} was applied before and exchanged one of these addresses. Applied now, this one would not do "
     "what it was meant to: skip it, or publish it anew if it is still wanted."
 )
+FORGOTTEN: Final = "A later swap that is neither in the log nor in its history any more"
 
-_APPLIED: Final = "'Y' IN (ed_ack, im_ack, wfm_ack, od_ack)"
+_APPLIED: Final = "coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false)"
 _YOUNGEST_WRITE: Final = f"""
     SELECT own.id, (
         SELECT max(each.id) FROM (
@@ -81,21 +82,21 @@ _YOUNGEST_WRITE: Final = f"""
     ) AS younger
     FROM im_infi_addr_sync_log AS own WHERE own.id = ANY($1::bigint[])
     """  # noqa: S608 - constants of ours
+_LATER_SWAPS: Final = " UNION ALL ".join(
+    f"""
+    SELECT id, msg_no, {_APPLIED} AS is_applied, {TOUCHED} AS is_touched FROM {table}
+    WHERE {column} IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2
+      AND ({_APPLIED} OR {TOUCHED} OR proc_flag = 'P')
+    """  # noqa: S608 - constants of ours
+    for table in ("im_infi_addr_sync_log", "im_infi_addr_sync_log_his")
+    for column in ("uprn_1", "uprn_2")
+)
+# One that has been acknowledged was applied for certain; one that a module may have applied, or a cycle has begun, can
+# be what the module means.
 _NEXT_SWAP: Final = f"""
     SELECT own.id, next.id AS younger, next.msg_no
     FROM im_infi_addr_sync_log AS own CROSS JOIN LATERAL (
-        SELECT id, msg_no FROM im_infi_addr_sync_log
-        WHERE uprn_1 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
-        UNION ALL
-        SELECT id, msg_no FROM im_infi_addr_sync_log_his
-        WHERE uprn_1 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
-        UNION ALL
-        SELECT id, msg_no FROM im_infi_addr_sync_log
-        WHERE uprn_2 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
-        UNION ALL
-        SELECT id, msg_no FROM im_infi_addr_sync_log_his
-        WHERE uprn_2 IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2 AND {_APPLIED}
-        ORDER BY id LIMIT 1
+        {_LATER_SWAPS} ORDER BY is_applied DESC, is_touched DESC, id LIMIT 1
     ) AS next
     WHERE own.id = ANY($1::bigint[])
     """  # noqa: S608 - constants of ours
@@ -217,7 +218,9 @@ async def _overtaking(connection: Connection, overtaken: Sequence[Verdict]) -> d
         if each.reason and each.id in by_id:
             each.reason = each.reason.model_copy(update={"behind": by_id[each.id]["younger"]})
     return {
-        each.id: OVERTAKEN.format(f"Message {by_id[each.id]['msg_no']}" if each.id in by_id else "A later swap")
+        each.id: OVERTAKEN.format(
+            f"Message {by_id[each.id]['msg_no']}, a later swap," if each.id in by_id else FORGOTTEN
+        )
         for each in overtaken
     }
 

@@ -53,12 +53,21 @@ _MANY: Final = """
             AND {free} AND {fits}
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    changed AS (UPDATE {log} AS log SET {change} FROM chosen WHERE log.id = chosen.id RETURNING log.id),
+    changed AS (UPDATE {log} AS log SET {change} FROM chosen WHERE log.id = chosen.id RETURNING log.id),{also}
     noted AS (INSERT INTO addr_audit (who, action, log_id, reason) SELECT {who}, {action}, id, {reason} FROM changed)
     SELECT (SELECT count(*) FROM changed) AS changed, (SELECT count(*) FROM matching) AS matching,
         (SELECT count(*) FROM matching WHERE is_free) AS free,
         (SELECT count(*) FROM matching WHERE is_free AND fits) AS fitting
     """
+# Like those of `_SKIP`; what is skipped itself is changed once only.
+_WOKEN: Final = f"""
+    followers AS MATERIALIZED (
+        SELECT id FROM {LOG}
+        WHERE proc_flag = 'N' AND next_attempt_at > now()
+            AND wait_reason -> 'behind' IN (SELECT to_jsonb(id) FROM chosen) AND id NOT IN (SELECT id FROM chosen)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ),
+    woken AS (UPDATE {LOG} AS log SET next_attempt_at = now() FROM followers WHERE log.id = followers.id),"""  # noqa: S608 - names of ours
 _COUNT: Final = """
     WITH {gathered}
     SELECT count(*) FILTER (WHERE {free}) AS free, count(*) FILTER (WHERE {free} AND {touched}) AS touched,
@@ -176,14 +185,15 @@ async def note(database: Database, action: str, by: By) -> None:
 def many(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
     """The statement that tries many again, and its values."""
     where = Where(["(retry_times > 0 OR next_attempt_at > now())"])
-    return _many(wanted, limit, by, where, action="'retry'", change=_AGAIN, free=FREE, fits="true")
+    return _many(wanted, limit, by, where, action="'retry'", change=_AGAIN, also="", free=FREE, fits="true")
 
 
 def many_skipped(wanted: Filter, limit: int, by: By) -> tuple[str, list[object]]:
     """The statement that gives many up, and its values."""
     where = Where()
     change = f"{_DONE}, reason = {where.bound(_said(by))}"
-    return _many(wanted, limit, by, where, action="'skip'", change=change, free=_OPEN, fits=f"NOT {TOUCHED}")
+    fits = f"NOT {TOUCHED}"
+    return _many(wanted, limit, by, where, action="'skip'", change=change, also=_WOKEN, free=_OPEN, fits=fits)
 
 
 def _many(wanted: Filter, limit: int, by: By, where: Where, **parts: str) -> tuple[str, list[object]]:

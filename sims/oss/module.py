@@ -114,6 +114,14 @@ class OssModule:
         """Damage their records."""
         self._change("UPDATE haulage_addresses SET record = '{\"spoiled\": true}' WHERE address_id = ?", address_ids)
 
+    def insert(self, state: State) -> None:
+        """Put in a live address, as no operation would."""
+        with closing(self.connect()) as connection:
+            connection.execute(
+                "INSERT INTO haulage_addresses (address_id, uprn, record) VALUES (?, ?, ?)",
+                (state.address_id, state.uprn, json.dumps(state.record)),
+            )
+
     def _rows(self, statement: str) -> list[tuple[Any, ...]]:
         with closing(self.connect()) as connection:
             return connection.execute(statement).fetchall()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from activities.addresses import applying, loading
+from activities.addresses import applying, hearing, loading, steering
+from activities.addresses.steering import By
 from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.operations import Module, Operation, OperationResult, Outcome
 from tests.support.address_said import acks, create, delete, swap
@@ -22,18 +23,24 @@ ALL_ACKS = dict.fromkeys(Module, "Y")
 
 
 @pytest.mark.parametrize(
-    ("share", "taken"), [(0.0, ["s1", "s2", "c1"]), (0.33, ["s1", "c1", "d1"])], ids=["by-priority", "with-a-share"]
+    ("threshold", "share", "taken"),
+    [
+        pytest.param(3, 0.0, ["s1", "s2", "c1"], id="by-priority"),
+        pytest.param(3, 0.34, ["s1", "c1", "d1"], id="with-a-share"),
+        pytest.param(3, 0.1, ["s1", "c1", "d1"], id="with-a-share-below-one-message"),
+        pytest.param(2, 0.1, ["d1", "c1"], id="the-oldest-where-not-all-have-room"),
+    ],
 )
-async def test_a_cycle_is_filled_by_topics(world: World, share: float, taken: list[str]) -> None:
+async def test_a_cycle_is_filled_by_topics(world: World, threshold: int, share: float, taken: list[str]) -> None:
     """A14: swaps, then createUpdates, then deletes, in the order of ids; with a share none is kept out."""
-    tuned(world, threshold=3, minimum_share=share + 0.01 if share else 0)
+    tuned(world, threshold=threshold, minimum_share=share)
     await world.publish([delete("d1", 9), create("c1", 5), create("c2", 6), swap("s1", 1, 2), swap("s2", 3, 4)])
 
     await world.cycle()
 
     rows = await by_number(world)
     assert sorted(number for number, row in rows.items() if row["cycle_id"]) == sorted(taken)
-    assert world.cycles[0].plan.loaded == 3
+    assert world.cycles[0].plan.loaded == threshold
 
 
 async def test_a_swap_is_tried_again_after_the_creates(world: World) -> None:
@@ -234,6 +241,48 @@ async def test_a_swap_that_was_overtaken_is_refused_with_the_name_of_the_other(w
     assert old["wait_reason"] == {"kind": "overtaken", "module": "ed", "behind": young["id"]}
     assert old["reason"].startswith("Message young, a later swap, was applied before")
     assert world.effects_of()[Module.ED, str(old["id"])] == 0
+
+
+@pytest.mark.parametrize("is_heard", [False, True], ids=["unheard", "heard"])
+async def test_an_overtaken_swap_names_one_whose_answers_were_lost(world: World, is_heard: bool) -> None:
+    """A7: all modules applied it, none was heard, and an operator skipped it: it is known all the same."""
+    tuned(world, retries=1)
+    await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
+    await world.cycle()
+    await world.publish([swap("young", 1, 3)])
+    world.modules.faults = [*[None] * len(Module), *[Fault.LOST] * len(Module), *[Fault.AWAY] * 40]
+    await world.cycle()
+    young = (await by_number(world))["young"]
+    assert young["wait_reason"]["unsure"] == list(Module)
+    assert await steering.skip(world.database, young["id"], By("ann", "nobody heard of it"), though_touched=True)
+    world.modules.faults = []
+    if is_heard:
+        await hearing.hear(world.database, world.modules)
+        assert acks((await by_number(world))["young"]) == ALL_ACKS
+    await world.publish([create("b", 2)])
+    await world.cycle()
+    await world.cycle()
+
+    rows = await by_number(world)
+    assert rows["old"]["wait_reason"] == {"kind": "overtaken", "module": "ed", "behind": young["id"]}
+    assert rows["old"]["reason"].startswith("Message young, a later swap, was applied before")
+
+
+async def test_an_overtaken_swap_says_so_where_the_other_is_forgotten(world: World) -> None:
+    """A7: the modules know of it, and neither the log nor its history does any more."""
+    tuned(world, retries=1)
+    await world.publish([create("a", 1), create("c", 3), swap("old", 1, 2)])
+    await world.cycle()
+    await world.publish([swap("young", 1, 3)])
+    await world.cycle()
+    await world.fetch("DELETE FROM im_infi_addr_sync_log_his WHERE msg_no = 'young'")
+    await world.publish([create("b", 2)])
+    await world.cycle()
+    await world.cycle()
+
+    old = (await by_number(world))["old"]
+    assert old["wait_reason"] == {"kind": "overtaken", "module": "ed"}
+    assert old["reason"].startswith("A later swap that is neither in the log nor in its history any more was applied")
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])

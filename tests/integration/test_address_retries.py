@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from activities.addresses import applying, loading, steering
+from activities.addresses import applying, loading, reviving, steering
+from activities.addresses.searching import Filter
 from activities.addresses.steering import By
 from domain.addresses.cycle import ApplyOrder, Phase
+from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, OperationResult
+from infra.settings import Settings
+from sims.oss.module import State
 from tests.support.address_said import create, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
+from tests.support.addresses import running_addresses
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
@@ -110,6 +117,78 @@ async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: 
     assert (await by_number(world))["s"]["proc_flag"] == "Y"
     live = world.modules.books[Module.ED].live
     assert {uprn: address_id for uprn, (address_id, _) in live.items()} == {1: 1_002, 2: 1_001, 3: 1_003}
+
+
+async def test_what_was_given_up_is_tried_again_however_its_address_came(world: World) -> None:
+    """Modules are asked when there is nothing else to do; one that cannot be asked may be the one that lacks it."""
+    await world.publish([create("a", 1), swap("s", 1, 2), swap("hopeless", 1, 99)])
+    await settled(world)
+    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+
+    for module in (Module.ED, Module.IM, Module.WFM):
+        world.modules.books[module].live[2] = (1_002, {"n": 0})
+    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+    world.modules.books[Module.OD].live[2] = (1_002, {"n": 0})
+    world.modules.faults = [None, Fault.AWAY]
+    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 0
+    world.modules.faults = []
+    assert await reviving.revive(world.database, world.settings.retries, world.modules) == 1
+    await settled(world)
+
+    rows = await by_number(world)
+    assert (rows["s"]["proc_flag"], rows["hopeless"]["proc_flag"]) == ("Y", "N")
+    assert world.modules.books[Module.OD].live == {1: (1_002, {"n": 0}), 2: (1_001, {"n": 0})}
+
+
+async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings, tmp_path: Path) -> None:
+    """An operator put it into the modules by hand, and nothing is published any more."""
+    async with running_addresses(settings, tmp_path, retries=1) as addresses:
+        await addresses.publish(Topic.CREATE_UPDATE, uprn=1, address_id=10, record={"n": 1})
+        id_ = await addresses.publish(Topic.SWAP, uprn_1=1, uprn_2=2)
+        await addresses.resume()
+
+        async def is_given_up() -> bool:
+            return (await addresses.row(id_))["retry_times"] == 1
+
+        await eventually(is_given_up)
+        for module in Module:
+            addresses.modules.modules[module].insert(State(20, 2, {"n": 2}))
+
+        assert (await addresses.applied(id_))["retry_times"] == 0
+        assert addresses.states(Module.OD) == {1: (20, {"n": 2}), 2: (10, {"n": 1})}
+
+
+@pytest.mark.parametrize("is_many", [False, True], ids=["one", "many"])
+async def test_who_queues_need_not_wait_for_its_time_when_its_head_is_skipped(world: World, is_many: bool) -> None:
+    """Whether that is skipped by itself or with others; and who is skipped, too, is only that."""
+    tuned(world, retry_pause_seconds=3_600, pause_seconds=3_600)
+    await world.publish([create("a", 1), create("b", 2), create("c", 3), create("d", 4)])
+    await settled(world)
+    world.modules.broken = {(module, 1) for module in Module}
+    await world.publish([swap("head", 1, 2), swap("next", 2, 3), swap("last", 3, 4)])
+    await world.cycle()
+    rows = await by_number(world)
+    assert [rows[each]["wait_reason"].get("behind") for each in ("head", "next", "last")] == [
+        None,
+        rows["head"]["id"],
+        rows["next"]["id"],
+    ]
+    # What nobody has begun may be skipped with others.
+    world.modules.broken = set()
+    await world.fetch("UPDATE im_infi_addr_sync_log SET wait_reason = wait_reason - 'unsure' WHERE msg_no = 'head'")
+
+    if is_many:
+        wanted = Filter(ids=[rows["head"]["id"], rows["last"]["id"]])
+        skipped = await steering.skip_many(world.database, wanted, 10, BY)
+        assert (skipped.changed, skipped.busy) == (2, 0)
+    else:
+        assert await steering.skip(world.database, rows["head"]["id"], BY, though_touched=True)
+    await settled(world)
+
+    rows = await by_number(world)
+    assert [rows[each]["proc_flag"] for each in ("head", "next", "last")] == ["Y", "Y", "Y"]
+    assert rows["next"]["retry_times"] == 0
+    assert (rows["last"]["reason"] is None) == (not is_many)
 
 
 async def test_who_queues_goes_on_when_its_head_is_skipped(world: World) -> None:

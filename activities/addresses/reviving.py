@@ -1,0 +1,73 @@
+"""Reviving: swaps that were given up for want of an address are tried again once modules have it, however it came.
+
+A createUpdate that brings the address wakes them in its own transaction, see `settling`. An address may also come in
+ways that the log does not tell: a call whose answer got lost, a module that was mended by hand, a backup that was put
+back. So modules are asked whenever there is nothing else to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from activities.addresses import applying
+from activities.addresses.applying import Calls, Message
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Lookup, Module
+from domain.addresses.waiting import Kind
+from infra import log
+from infra.database import Database
+from infra.modules import ModuleFailure
+from infra.tables.addresses import unfinished
+
+PAGE: Final = 500
+
+_ACKS: Final = ", ".join(f"{module}_ack" for module in Module)
+_LACKING: Final = f"""
+    proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $1 AND wait_reason ->> 'kind' = '{Kind.MISSING}'
+    """
+_PAGE: Final = f"""
+    SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
+    WHERE {unfinished(Topic.SWAP)} AND {_LACKING} AND id > $2 ORDER BY id LIMIT $3
+    """  # noqa: S608 - constants of ours
+_REVIVE: Final = f"""
+    UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1
+    WHERE id = ANY($2::bigint[]) AND {_LACKING} RETURNING id
+    """  # noqa: S608 - constants of ours
+
+
+async def revive(database: Database, retries: int, modules: Calls) -> int:
+    """Give one more try to each given-up swap whose sides all modules have that wait for it; say how many those are.
+
+    Nothing changes while a module cannot be asked: it may be the one that misses a side.
+    """
+    total, last, page = 0, 0, PAGE
+    while page == PAGE:
+        async with database.connection() as connection:
+            rows = await connection.fetch(_PAGE, retries, last, PAGE)
+        swaps = [applying.message(row) for row in rows]
+        last, page = max((each.operation.seq for each in swaps), default=0), len(rows)
+        if not swaps or (told := await _ask(modules, swaps)) is None:
+            break
+        if complete := [each.operation.seq for each in swaps if _is_complete(each, told)]:
+            async with database.connection() as connection:
+                revived = await connection.fetch(_REVIVE, retries, complete)
+            log.get(__name__).info("address_swaps_revived", messages=[row["id"] for row in revived])
+            total += len(revived)
+    return total
+
+
+async def _ask(modules: Calls, swaps: Sequence[Message]) -> Mapping[Module, Lookup] | None:
+    operations = [each.operation for each in swaps]
+    try:
+        told = await asyncio.gather(*(modules.lookup(module, operations) for module in Module))
+    except ModuleFailure:
+        # The client has logged why.
+        return None
+    return dict(zip(Module, told, strict=True))
+
+
+def _is_complete(swap: Message, told: Mapping[Module, Lookup]) -> bool:
+    """Whether each module that has not acknowledged it has both sides."""
+    return all(uprn in told[module].live for module in swap.waits_for for uprn in swap.asking.uprns)
