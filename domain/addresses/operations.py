@@ -155,7 +155,10 @@ class OperationResult(BaseModel):
 
 
 class Away(OperationResult):
-    """Stands for the result of a module that answers nobody: that says nothing about the operation."""
+    """Stands for the result of a module that said nothing about the operation: it is asked again, at no cost."""
+
+    is_unapplied: bool = False
+    """Whether the module said that it has not applied it, and no call of it is on its way."""
 
 
 _SETTLED: Final = frozenset({Outcome.APPLIED, Outcome.LOGICAL, Outcome.ALREADY, Outcome.STALE})

@@ -105,7 +105,15 @@ def _reason(before: Reason, answers: Mapping[Module, OperationResult]) -> Reason
                 module=module,
                 uprn=next(iter(answers[module].missing), None),
                 missing=sorted({uprn for answer in answers.values() for uprn in answer.missing}),
-                unsure=[module for module, answer in answers.items() if answer.outcome is Outcome.FAILED],
+                unsure=[
+                    module
+                    for module, answer in answers.items()
+                    if answer.outcome is Outcome.FAILED and (module in before.unsure or not _is_unapplied(answer))
+                ],
                 inherits=before.inherits,
             )
     return None
+
+
+def _is_unapplied(answer: OperationResult) -> bool:
+    return isinstance(answer, Away) and answer.is_unapplied

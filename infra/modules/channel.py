@@ -34,12 +34,14 @@ class ModuleFailure(Exception):
     Args:
         passing: Whether the same call may well succeed in a moment.
         away: Whether it answers nobody, whatever is asked; else that is to be found out.
+        answered: Whether it gave a whole answer to each call, so that none of them is still on its way.
     """
 
-    def __init__(self, message: str, *, passing: bool, away: bool = False) -> None:
+    def __init__(self, message: str, *, passing: bool, away: bool = False, answered: bool = False) -> None:
         super().__init__(bounded(message))
         self.passing = passing
         self.away = away
+        self.answered = answered
 
 
 class Credential(BaseModel):
@@ -98,10 +100,12 @@ class Channel:
             self.calls -= 1
 
     async def _repeated(self, method: str, path: str, read: Read[T], body: bytes | None) -> T:
+        answered = True
         for attempt in range(self._settings.retries + 1):
             try:
                 return await self._counted(method, path, read, body)
             except ModuleFailure as failure:
+                answered = failure.answered = failure.answered and answered
                 if not failure.passing or attempt == self._settings.retries:
                     raise
             await asyncio.sleep(min(PAUSE_MAX_SECONDS, self._settings.retry_pause_seconds * 2**attempt))
@@ -144,6 +148,7 @@ class Channel:
                 f"Module {self._module} answered {method} {path} with what is not of the contract: {error}. "
                 "Mend its handler.",
                 passing=False,
+                answered=True,
             ) from error
 
     async def _answer(self, method: str, path: str, body: bytes | None, *, renew: bool) -> tuple[int, bytes]:
@@ -219,7 +224,7 @@ class Channel:
                 next_step = f"Check {_variable(self._module, 'base_url')}, and batch if it takes no batches."
             case _:
                 next_step = "See its log."
-        return ModuleFailure(f"{told} {next_step}", passing=passing, away=status in _AWAY)
+        return ModuleFailure(f"{told} {next_step}", passing=passing, away=status in _AWAY, answered=True)
 
 
 _AWAY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)

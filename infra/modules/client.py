@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -30,7 +31,12 @@ IDS_PER_CALL: Final = 1_000
 BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
 """Records may be large; a batch of them is not."""
 HALVINGS_MAX: Final = 40
-"""Failed calls after which nobody looks further for what spoils a batch: a few such operations are found within."""
+"""Failed calls after which a batch is not halved any more: a few operations that spoil it are found within. What has
+not been told apart from them by then waits for the next time, at no cost."""
+NOT_TOLD_APART: Final = (
+    "The module fails on a batch with this operation and others, and so often that a later cycle looks for those that "
+    "it cannot digest. It costs this one no try."
+)
 
 
 class _Results(BaseModel):
@@ -126,21 +132,41 @@ class Modules:
     async def _sent(self, module: Module, batch: _Batch, *, alone: bool) -> list[OperationResult]:
         """One result for each. An operation that a module cannot digest is found by halves: the others are applied."""
         results: list[OperationResult] = []
-        parts, failures = [batch], 0
+        parts, failures, all_answered = [batch], 0, True
         while parts:
             part = parts.pop(0)
             try:
                 results += await self._answered(module, part, alone=alone)
             except ModuleFailure as failure:
                 failures += 1
+                all_answered = all_answered and failure.answered
                 if failure.away or await self._is_away(module, part.operations[0]):
                     results += [Away(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in part.op_ids]
-                elif len(part.operations) == 1 or failures > HALVINGS_MAX:
-                    failed = {"outcome": Outcome.FAILED, "error": str(failure)}
-                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]
+                elif len(part.operations) == 1:
+                    results.append(OperationResult(op_id=part.op_ids[0], outcome=Outcome.FAILED, error=str(failure)))
+                elif failures > HALVINGS_MAX:
+                    results += await self._postponed(module, part, failure, is_over=all_answered)
                 else:
                     parts[:0] = part.halves()
         return results
+
+    async def _postponed(
+        self, module: Module, part: _Batch, failure: ModuleFailure, *, is_over: bool
+    ) -> list[OperationResult]:
+        """Return results of operations of which some spoil their batch, nobody knows which: none has failed yet.
+
+        Args:
+            is_over: Whether all calls with them were answered, so that none is still on its way.
+        """
+        applied = frozenset(part.op_ids)
+        if is_over:
+            with suppress(ModuleFailure):
+                applied = (await self.lookup(module, part.operations)).applied
+        error = f"{NOT_TOLD_APART} {failure}"
+        return [
+            Away(op_id=op_id, outcome=Outcome.FAILED, error=error, is_unapplied=op_id not in applied)
+            for op_id in part.op_ids
+        ]
 
     async def _is_away(self, module: Module, operation: Operation) -> bool:
         """Whether it does not even tell what it has."""

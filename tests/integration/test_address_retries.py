@@ -148,7 +148,7 @@ async def test_cycles_look_for_addresses_that_came_otherwise(settings: Settings,
         await addresses.resume()
 
         async def is_given_up() -> bool:
-            return (await addresses.row(id_))["retry_times"] == 1
+            return bool((await addresses.row(id_))["retry_times"] == 1)
 
         await eventually(is_given_up)
         for module in Module:

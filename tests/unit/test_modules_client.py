@@ -20,6 +20,7 @@ from sims.oss.server import running_oss
 from tests.support.http_peer import Script, answer, running_peer, says
 from tests.support.module_tables import delete, purge, swap, upsert
 from tests.support.modules import call_fault, module_settings, running_modules
+from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 
 ED = Module.ED
@@ -305,7 +306,7 @@ async def test_what_a_module_cannot_digest_is_found_by_halves(tmp_path: Path, sp
 
 
 async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> None:
-    """A module that can read nothing of it is not called once for each."""
+    """A module that can read nothing of it is not called once for each; what it was not asked about alone can wait."""
     operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
     rule = call_fault(Action.CHOKE, uprns=frozenset(range(1, 401)))
     async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
@@ -313,6 +314,43 @@ async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> 
 
         assert outcomes(results) == ["failed"] * 400
         assert len(oss.modules["ed"].calls) < 2 * client.HALVINGS_MAX
+        alone = {call.op_ids[0] for call in oss.modules["ed"].calls if len(call.op_ids) == 1}
+        assert alone
+        assert {each.op_id for each in results if not isinstance(each, Away)} == alone
+
+
+async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Path) -> None:
+    """100 of 500: what is not told apart in time waits; sent again without those that were, all others get through."""
+    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 501)]
+    poisons = frozenset(range(3, 501, 5))
+    rule = call_fault(Action.CHOKE, uprns=poisons)
+    async with running_modules(tmp_path, rule, retries=0, batch=500) as (oss, caller):
+        left, given_up = operations, set[int]()
+        for _ in range(60):
+            results = dict(zip((each.seq for each in left), await caller.apply(ED, left), strict=True))
+            failed = {seq for seq, each in results.items() if each.outcome is Outcome.FAILED}
+            given_up |= {seq for seq in failed if not isinstance(results[seq], Away)}
+            waiting = {seq: each for seq, each in results.items() if isinstance(each, Away)}
+            assert all(each.is_unapplied and client.NOT_TOLD_APART in each.error for each in waiting.values())
+            left = [each for each in operations if each.seq in waiting]
+            if not left:
+                break
+
+        assert given_up == poisons
+        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 501)} - poisons)
+
+
+async def test_what_was_not_told_apart_may_be_applied_while_a_call_is_unanswered(tmp_path: Path) -> None:
+    """The first call with all of them ran into the time-out: it may still be on its way, so nothing is certain."""
+    operations = [upsert(seq, seq, 1_000 + seq) for seq in range(1, 401)]
+    choke = call_fault(Action.CHOKE, uprns=frozenset(range(1, 401)))
+    slow = call_fault(Action.SLOW, times=1, seconds=3 * measure_pace())
+    timeout = 2 * measure_pace()
+    async with running_modules(tmp_path, slow, choke, retries=1, batch=500, timeout_seconds=timeout) as (_, caller):
+        waiting = [each for each in await caller.apply(ED, operations) if isinstance(each, Away)]
+
+        assert waiting
+        assert not any(each.is_unapplied for each in waiting)
 
 
 def test_a_breaker_tries_one_call_when_its_time_is_over() -> None:

@@ -1,0 +1,35 @@
+"""What the answers of modules to a message come to: whether that was a try, and who may have applied it."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.addresses.operations import Away, Module, OperationResult, Outcome
+from domain.addresses.verdicts import judge
+from domain.addresses.waiting import Reason
+from tests.support.module_tables import upsert
+
+OPERATION = upsert(1, 1, 11)
+FAILED = OperationResult(op_id="1", outcome=Outcome.FAILED, error="It broke.")
+AWAY = Away(op_id="1", outcome=Outcome.FAILED, error="It is away.")
+POSTPONED = Away(op_id="1", outcome=Outcome.FAILED, error="Others spoil its batch.", is_unapplied=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "before", "counts", "unsure"),
+    [
+        pytest.param(FAILED, [], True, [Module.OD], id="it-failed"),
+        pytest.param(AWAY, [], False, [Module.OD], id="nobody-answers"),
+        pytest.param(POSTPONED, [], False, [], id="others-spoil-its-batch"),
+        pytest.param(POSTPONED, [Module.OD], False, [Module.OD], id="an-earlier-call-may-be-on-its-way"),
+    ],
+)
+def test_only_what_a_module_said_of_it_counts(
+    answer: OperationResult, before: list[Module], counts: bool, unsure: list[Module]
+) -> None:
+    """A module that said nothing of the message costs no try, and is in doubt only while it may have it."""
+    verdict = judge(OPERATION, Reason(unsure=before), {Module.OD: answer})
+
+    assert (verdict.counts, verdict.acks, verdict.traces) == (counts, {Module.OD: "N"}, {Module.OD: answer.error})
+    assert verdict.reason is not None
+    assert verdict.reason.unsure == unsure
