@@ -20,7 +20,7 @@ from activities.addresses.purging import LogicalDeletes
 from activities.addresses.reporting import DriftReporting
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
-from activities.orders import serving
+from activities.orders import gauges, serving
 from activities.orders.backfilling import OrderBackfills
 from activities.orders.housekeeping import OrderHousekeeping
 from activities.orders.scanning import OrderScan
@@ -295,6 +295,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(serving.serve(services, queues, stop))
+        group.create_task(gauges.keep(services, queues, stop))
         group.create_task(memory.give_back(stop))
         if address_places.INTAKE_QUEUE in queues:
             group.create_task(keeping.keep(services, stop))

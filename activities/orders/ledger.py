@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, update
 from sqlalchemy.dialects.postgresql import insert
@@ -156,17 +156,34 @@ def _is_rereadable(platform: str, after: datetime, before: datetime) -> ColumnEl
     )
 
 
-async def _begin_reread(session: Session, platform: str, window: Window) -> None:
-    """Note that a complete slice is being read again, and since when."""
-    values = {"reread_since": func.coalesce(OrderSlice.reread_since, func.now()), "reread_fault": None}
-    await session.exec(
-        update(OrderSlice).where(_is(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
-    )
+async def _hold_complete(session: Session, order: ReadOrder) -> None:
+    """Note which attempt reads a complete slice again and, where somebody asked for that, since when."""
+    values: dict[str, Any] = {"sweep_holder": order.holder}
+    if order.purpose is Purpose.AGAIN:
+        since = func.coalesce(OrderSlice.reread_since, func.now())
+        values = {"reread_holder": order.holder, "reread_since": since, "reread_fault": None}
+    complete = _is(order.platform, order.window), col(OrderSlice.done_at).is_not(None)
+    await session.exec(update(OrderSlice).where(*complete).values(**values))
+
+
+def may_commit(row: OrderSlice, order: ReadOrder) -> bool:
+    """Whether an attempt is still the one that counts: a worker that was taken for dead changes nothing."""
+    if row.split_at is not None or row.skipped_at is not None:
+        return False
+    if row.done_at is None:
+        return row.holder == order.holder
+    match order.purpose:
+        case Purpose.FIRST:
+            return False
+        case Purpose.AGAIN:
+            return row.reread_holder == order.holder
+        case Purpose.SWEEP:
+            return row.sweep_holder == order.holder
 
 
 async def fail_reread(session: Session, platform: str, window: Window, fault: FaultRecord) -> None:
     """Note that a complete slice could not be read again; what was read before stays, and no mark moves."""
-    ended = {"reread_since": None, "reread_at": func.now(), "stale_told_at": None}
+    ended = {"reread_since": None, "reread_at": func.now(), "reread_holder": None, "stale_told_at": None}
     values = {**ended, "reread_fault": fault.model_dump()}
     await session.exec(
         update(OrderSlice).where(_is(platform, window), col(OrderSlice.done_at).is_not(None)).values(**values)
@@ -180,14 +197,13 @@ async def find(session: Session, platform: str, window: Window, *, lock: bool = 
 
 
 async def take(session: Session, order: ReadOrder, skew_seconds: float) -> Taken:
-    """Take a slice for an attempt; a complete one that is read again is nobody's."""
+    """Take a slice for an attempt: from now on no attempt that took it before can commit what it read."""
     if order.purpose is not Purpose.FIRST:
         row = await find(session, order.platform, order.window)
         if row is None or row.split_at is not None:
             return Taken.NOT
         if row.done_at is not None:
-            if order.purpose is Purpose.AGAIN:
-                await _begin_reread(session, order.platform, order.window)
+            await _hold_complete(session, order)
             return Taken.COMPLETE
     read_at = await database_now(session) + timedelta(seconds=skew_seconds)
     statement = (

@@ -14,7 +14,7 @@ from activities.orders.backfilling import OrderBackfills, is_running
 from activities.orders.steps import alarm
 from domain.orders import backfills, places
 from domain.orders.steps import Alarm, Alarms
-from infra import log, metrics, schedules
+from infra import log, schedules
 from infra.services import Services
 from infra.tables.orders import OrderPlatform, OrderSlice
 
@@ -35,7 +35,6 @@ class OrderScan:
     async def scan(self) -> Alarms:
         """Report each stale slice and each lost backfill, once."""
         alarms = await self._stale()
-        await self._count()
         return Alarms(alarms=[*alarms, *await self._backfills.close_lost()])
 
     async def _stale(self) -> list[Alarm]:
@@ -77,16 +76,6 @@ class OrderScan:
                 await ledger.fail_reread(session, row.platform, window, backfills.SLICE_ENDED_BY_HAND)
             return True
         return not row.attempts and await schedules.is_paused(self._engine, places.schedule_id(row.platform))
-
-    async def _count(self) -> None:
-        """Show how many slices of each platform have been reported and have not ended since."""
-        told = col(OrderSlice.stale_told_at).is_not(None)
-        counts = select(OrderSlice.platform, func.count()).where(told).group_by(col(OrderSlice.platform))
-        async with self._database.session() as session:
-            numbers = (await session.exec(select(OrderPlatform.platform))).all()
-            stale = dict((await session.exec(counts)).all())
-        for number in numbers:
-            metrics.SLICES_STALE.labels(number).set(stale.get(number, 0))
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:

@@ -89,14 +89,16 @@ class OrderSteps:
     @activity.defn(name="order_clock_failed")
     async def clock_failed(self, order: Failure) -> Alarms:
         """Note that a platform's clock cannot be read; when that has lasted, it is told, once."""
-        metrics.CLOCKS_UNREAD.labels(order.platform).set(1)
         async with self._database.session() as session:
             row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
             now = await ledger.database_now(session)
+            is_first = row.clock_failed_since is None
             row.clock_failed_since, row.clock_fault = row.clock_failed_since or now, order.fault.model_dump()
             is_due = not row.clock_told and now - row.clock_failed_since >= CLOCK_PATIENCE
             row.clock_told = row.clock_told or is_due
             session.add(row)
+        if is_first or is_due:
+            log.get(__name__).error("order_clock_unread", platform=order.platform, code=order.fault.code)
         if not is_due or row.notify is None:
             return Alarms()
         message = (
@@ -117,6 +119,8 @@ class OrderSteps:
             row.credentials_fault = order.fault.model_dump()
             is_due, row.credentials_told = not row.credentials_told, True
             session.add(row)
+        if is_due:
+            log.get(__name__).error("order_credentials_refused", platform=order.platform, code=order.fault.code)
         if not is_due or row.notify is None:
             return Alarms()
         message = (
@@ -140,6 +144,7 @@ class OrderSteps:
                 row = await ledger.find(session, order.platform, order.window, lock=True)
                 if row is not None and row.done_at is not None:
                     row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
+                    row.sweep_holder = None
                     session.add(row)
                 return Alarms()
             if order.purpose is Purpose.AGAIN:
@@ -185,7 +190,6 @@ class PlatformSteps:
             row.skew_seconds, row.skew_at = skew, now
             row.clock_failed_since, row.clock_fault, row.clock_told = None, None, False
             session.add(row)
-        metrics.CLOCKS_UNREAD.labels(order.platform).set(0)
         clock = Clock(platform=order.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
         if abs(skew) <= most or (before is not None and abs(before) > most) or row.notify is None:
@@ -288,7 +292,7 @@ class PlatformSteps:
         async with self._database.session() as session:
             platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
             row = await ledger.find(session, order.platform, order.window, lock=True)
-            if row is None or not _may_commit(row, order):
+            if row is None or not ledger.may_commit(row, order):
                 return Read(ending=Ending.OVER)
             platform.revision += 1
             if platform.credentials_failed_since is not None:
@@ -302,11 +306,11 @@ class PlatformSteps:
                 row.done_at = await ledger.database_now(session)
             elif order.purpose is Purpose.SWEEP:
                 row.swept_at, row.missed = await ledger.database_now(session), result.missed
-                row.failed_at, row.fault = None, None
+                row.failed_at, row.fault, row.sweep_holder = None, None, None
                 row.late_seconds = _lateness(row, _late(order.window, changes))
             else:
                 row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
-                row.stale_told_at = None
+                row.reread_holder, row.stale_told_at = None, None
             session.add(row)
             await ledger.complete(session, platform)
         if result.outside:
@@ -329,15 +333,6 @@ def _reread(order: ClaimOrder, row: OrderPlatform) -> datetime | None:
     """The moment whose slices are read again, where the run was due at one that is claimed already."""
     when, skew = order.scheduled_at, timedelta(seconds=order.skew_seconds or row.skew_seconds or 0.0)
     return when if when is not None and row.claimed_to is not None and when + skew < row.claimed_to else None
-
-
-def _may_commit(row: OrderSlice, order: ReadOrder) -> bool:
-    """Whether this attempt is still the one that counts: a worker that was taken for dead changes nothing."""
-    if row.split_at is not None or row.skipped_at is not None:
-        return False
-    if row.done_at is None:
-        return row.holder == order.holder
-    return order.purpose is not Purpose.FIRST
 
 
 def _result(order: ReadOrder, row: OrderSlice, harvest: Harvest, changes: list[Change]) -> Read:

@@ -9,7 +9,7 @@ from activities.orders import ledger
 from activities.orders.steps import alarm
 from domain.orders import places
 from domain.orders.steps import Alarms, Presence, Watched
-from infra import log, metrics
+from infra import log
 from infra.services import Services
 from infra.tables.orders import OrderPlatform
 
@@ -39,7 +39,6 @@ class OrderWatching:
             )
             for row in rows:
                 is_served = row.platform in presence.served
-                metrics.PLATFORMS_UNSERVED.labels(row.platform).set(not is_served)
                 if not is_served and row.unserved_since is None:
                     log.get(__name__).error("platform_unserved", platform=row.platform)
                     row.unserved_since = now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,12 @@ from infra.tables.orders import OrderPlatform, OrderSetting
 
 # Two changes at a time, one of each level, could be right alone and wrong together.
 _ONE_AT_A_TIME: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
+_ORIGINS: Final = {
+    Origin.PLATFORM: "its own",
+    Origin.DEFAULT: "the one that all platforms share",
+    Origin.KIND: "that of its kind",
+    Origin.BUILT_IN: "the one that is built in",
+}
 _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
 
@@ -82,19 +88,18 @@ async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], O
         await session.execute(_ONE_AT_A_TIME)
         rows = await _concerned(session, path.platform)
         levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
-        before = levels.get(path.platform, UNSET)
+        before, earlier = levels.get(path.platform, UNSET), _stand(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
         level = await _entered(session, path.platform, options, before)
         levels[path.platform] = level
-        standings = [
-            configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(row.platform, UNSET)) for row in rows
-        ]
+        standings = _stand(rows, levels)
         for here in standings:
             here.check()
+        for here, there in zip(standings, earlier, strict=True):
+            _check_kept(here, there.settings.starttime)
         if path.platform == DEFAULT:
             return _shared(level)
-        _check_kept(rows[0], options, before.options)
         return _shown(standings[0], levels.get(DEFAULT, UNSET), level)
 
 
@@ -119,24 +124,36 @@ async def _entered(session: Session, platform: str, options: Options, before: Ve
     return Version(row.version or 0, options)
 
 
-def _check_kept(row: OrderPlatform, options: Options, before: Options) -> None:
-    """A platform that has begun keeps its beginning: earlier orders would be a hole that no mark shows."""
-    starttime = options.starttime
-    if row.starts_at is None or starttime in (None, before.starttime):
+def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, Version]) -> list[Standing]:
+    """Return the platforms as they are under these versions of the levels."""
+    defaults = levels.get(DEFAULT, UNSET)
+    return [configuration.stand(row, defaults, levels.get(row.platform, UNSET)) for row in rows]
+
+
+def _check_kept(here: Standing, before: str) -> None:
+    """Refuse another starttime for a platform that has begun: earlier orders would be a hole that no mark shows.
+
+    Args:
+        here: The platform as it would be.
+        before: The starttime that is in force now.
+    """
+    row, starttime = here.row, here.settings.starttime
+    if row.starts_at is None or starttime == before:
         return
     if config.is_relative(starttime) or config.begins_at(starttime, row.starts_at) != row.starts_at:
         raise Conflict(
             "starttime_kept",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
-            f"starttime {starttime} would change it.",
-            "Leave starttime as it is. For earlier orders, set up the same account under another number.",
+            f"starttime {starttime}, which is {_ORIGINS[here.origins['starttime']]}, would change it.",
+            f"Leave starttime {before} as it is, and send it along with PUT; or set starttime of {row.platform} "
+            f"itself to {row.starts_at.isoformat()}. For earlier orders, set up the same account under another number.",
             field="starttime",
         )
 
 
 def _check_credentials(folder: Path, name: str | None) -> None:
-    """Where this process can see the credentials, they are there; elsewhere only workers can."""
-    if name is not None and folder.is_dir() and not (folder / f"{name}.json").is_file():
+    """Refuse a name without a file: each slice would wait for credentials that nobody has."""
+    if name is not None and not (folder / f"{name}.json").is_file():
         raise Invalid(
             "config_invalid",
             f"There are no credentials {name!r}: HAULAGE_ORDERS__CREDENTIALS_FOLDER has no file {name}.json.",

@@ -24,6 +24,8 @@ class Trouble(StrEnum):
 
     NO_WORKER = "no_worker"  # task queues of the room that no worker polls
     UNSERVED = "unserved"  # platforms that no worker serves
+    CLOCK_UNREAD = "clock_unread"  # platforms whose clock cannot be read
+    CREDENTIALS_REFUSED = "credentials_refused"  # platforms that refuse the credentials of their account
     STALE = "stale"  # slices of orders that take too long
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read

@@ -64,8 +64,10 @@ _SLICES = """
     FROM order_slices s JOIN order_platforms p USING (platform)
     WHERE done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL GROUP BY p.project_id
 """
-_UNSERVED = """
-    SELECT project_id, count(*) FROM order_platforms WHERE unserved_since IS NOT NULL GROUP BY project_id
+_STANDSTILLS = """
+    SELECT project_id, count(unserved_since) AS unserved, count(clock_failed_since) AS clock_unread,
+        count(credentials_failed_since) AS credentials_refused
+    FROM order_platforms GROUP BY project_id
 """
 _STALE = """
     SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
@@ -116,11 +118,17 @@ class Transfers:
 
 
 async def orders(database: Database) -> Standings:
-    """Slices that are not in, those that take too long, and platforms that nobody serves."""
+    """Slices that are not in, those that take too long, and platforms that stand still."""
     async with database.connection() as connection:
         slices = _standings(await connection.fetch(_SLICES))
         stale = _concerns(Trouble.STALE, await connection.fetch(_STALE))
-        return merged(slices, stale, _concerns(Trouble.UNSERVED, await connection.fetch(_UNSERVED)))
+        platforms = await connection.fetch(_STANDSTILLS)
+    troubles = (Trouble.UNSERVED, Trouble.CLOCK_UNREAD, Trouble.CREDENTIALS_REFUSED)
+    standstills = {
+        row["project_id"]: Standing(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
+        for row in platforms
+    }
+    return merged(slices, stale, standstills)
 
 
 async def tasks(database: Database) -> Standings:

@@ -67,6 +67,8 @@ class OrderPlatform(Row, table=True):
         default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
     )
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    # When it was seen that the platform's filter goes by the zone that its record says.
+    zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class OrderSetting(Row, table=True):
@@ -127,6 +129,7 @@ class OrderSlice(Row, table=True):
     passes: int | None = None
     pages: int | None = None
     outside: int | None = None
+    undated: int | None = None
     missed: int | None = None
     # How old the oldest of them was, by the platform's clock, when the first reading had not been told of it.
     late_seconds: float | None = None
@@ -136,6 +139,9 @@ class OrderSlice(Row, table=True):
     reread_since: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_at: datetime | None = Field(default=None, sa_type=UtcTime)
     reread_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    # The attempts that may commit another reading of a complete slice: that which somebody asked for, and the sweep.
+    reread_holder: str | None = Field(default=None, sa_type=Text)
+    sweep_holder: str | None = Field(default=None, sa_type=Text)
     # When it was told that it takes too long, until it ends.
     stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders import raw
+from activities.orders import ledger, raw
 from activities.orders.steps import OrderSteps, PlatformSteps
+from domain.faults import FaultRecord
 from domain.orders import places
-from domain.orders.steps import ClaimOrder, Ending, Named, Purpose, Read, ReadOrder
+from domain.orders.steps import ClaimOrder, Ending, FailOrder, Named, Purpose, Read, ReadOrder
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.stack
 SPAN_SECONDS = 3_600
 NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
 
-Attempt = Callable[[str], Coroutine[Any, Any, Read]]
+Attempt = Callable[..., Coroutine[Any, Any, Read]]
+"""Reads the slice as the holder of a name, by default for the first time."""
 
 
 class HeldUp:
@@ -64,9 +66,9 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     settings = await environment().run(steps.settings, Named(platform=NUMBER))
     reader = PlatformSteps(orders.services)
 
-    def attempt(holder: str) -> Coroutine[Any, Any, Read]:
+    def attempt(holder: str, purpose: Purpose = Purpose.FIRST) -> Coroutine[Any, Any, Read]:
         order = ReadOrder(
-            platform=NUMBER, window=job.window, purpose=Purpose.FIRST, settings=settings, holder=f"slice/{holder}"
+            platform=NUMBER, window=job.window, purpose=purpose, settings=settings, holder=f"slice/{holder}"
         )
         return environment().run(reader.read, order)
 
@@ -95,3 +97,66 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
     assert (await orders.stored(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
     assert (taken_over.ending, woken.ending) == (Ending.DONE, Ending.OVER)
+
+
+@pytest.mark.parametrize("purpose", [Purpose.AGAIN, Purpose.SWEEP])
+async def test_what_it_read_of_a_complete_slice_is_not_written(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+) -> None:
+    """Orders show up while it sleeps; what the attempt that took its place found and noted stays as it is."""
+    held_up = HeldUp()
+    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    await attempt("first")
+    monkeypatch.setattr(raw, "keep", held_up.keep)
+    sleeping = asyncio.create_task(attempt("sleeping", purpose))
+    await held_up.is_waiting.wait()
+
+    show_late(platform)
+    taken_over = await attempt("awake", purpose)
+    before = await orders.stored(), await orders.slices(), await orders.row()
+    held_up.may_go_on.set()
+    woken = await sleeping
+
+    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert count_findings(await orders.findings()) == NOTHING
+    assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is Purpose.SWEEP else None)
+    assert (taken_over.ending, woken.ending) == (Ending.DONE, Ending.OVER)
+
+
+@pytest.mark.parametrize("purpose", [Purpose.AGAIN, Purpose.SWEEP])
+async def test_one_that_was_given_up_does_not_come_back(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+) -> None:
+    """Its workflow has noted that it failed, and why: an attempt that wakes later does not take that back."""
+    held_up = HeldUp()
+    platform = orders.play(Scenario(orders=60, span_seconds=SPAN_SECONDS))
+    attempt = await claim_one(orders, platform)
+    await attempt("first")
+    monkeypatch.setattr(raw, "keep", held_up.keep)
+    show_late(platform)
+    sleeping = asyncio.create_task(attempt("sleeping", purpose))
+    await held_up.is_waiting.wait()
+
+    [row] = await orders.slices()
+    fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
+    given_up = FailOrder(
+        platform=NUMBER, window=ledger.window_of(row), purpose=purpose, fault=fault, reader="slice", attempts=1
+    )
+    await ActivityEnvironment().run(OrderSteps(orders.services).fail, given_up)
+    before = await orders.stored(), await orders.slices(), await orders.row()
+    held_up.may_go_on.set()
+    woken = await sleeping
+
+    noted = before[1][0].reread_fault if purpose is Purpose.AGAIN else before[1][0].fault
+    assert (noted or {})["code"] == "worker_lost"
+    assert (await orders.stored(), await orders.slices(), await orders.row()) == before
+    assert woken.ending is Ending.OVER
+
+
+def show_late(platform: Platform) -> None:
+    """Let an order of the slice show up that was not told before."""
+    market = platform.market
+    market.create(market.now_us - SPAN_SECONDS * MICRO // 2, late_us=SPAN_SECONDS * MICRO // 2 + MICRO)
+    market.clock.advance(30)
+    market.tick()

@@ -17,7 +17,7 @@ from infra import metrics
 from infra.settings import Settings
 from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults, Scenario
-from tests.support.orders import NUMBER, Orders, running_orders, since
+from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
 from workflows.orders import OrderWatch
 
@@ -76,7 +76,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert (await orders.status())["stale"] == 1
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
         assert await listed(orders) == [str(Window(start=first.start_at, end=first.end_at))]
-        assert metrics.SLICES_STALE.labels(NUMBER)._value.get() == 1
+        assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         assert {"trouble": "stale", "count": 1} in next(
             each["concerns"] for each in overview["rooms"] if each["room"] == "orders"
         )
@@ -85,7 +85,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
         assert await scan(orders) == []
         assert (await orders.status())["stale"] == 0
         assert await listed(orders) == []
-        assert metrics.SLICES_STALE.labels(NUMBER)._value.get() == 0
+        assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 0)
 
 
 async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:

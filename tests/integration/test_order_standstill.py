@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlmodel import col, update
+from prometheus_client import Gauge
 from temporalio.client import WorkflowFailureError
 
 from activities.orders import steps
+from domain.orders import places
 from domain.orders.windows import Window
+from infra import metrics
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
+from infra.tables.orders import OrderPlatform
+from sims.platforms.market import Market, Range
 from sims.platforms.scenario import Faults, Scenario
-from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
+from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -79,6 +83,8 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         assert {row.start_at for row in opened} <= {row.start_at for row in rows if row.done_at}
         assert "the clock has stopped" in status["clock_fault"]["message"]
         assert status["clock_failed_since"]
+        assert await eventually(lambda: gauge(metrics.CLOCKS_UNREAD) == 1)
+        assert "clock_unread" in await concerns(orders)
         assert "orders.clock_unread" not in await orders.events()
 
         monkeypatch.setattr(steps, "CLOCK_PATIENCE", timedelta(0))
@@ -91,6 +97,53 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         await orders.fetch()
         healed = await orders.status()
         assert (healed["clock_fault"], healed["clock_failed_since"]) == (None, None)
+        assert await eventually(lambda: gauge(metrics.CLOCKS_UNREAD) == 0)
+        assert "clock_unread" not in await concerns(orders)
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("clock_failed_since", metrics.CLOCKS_UNREAD),
+        ("credentials_failed_since", metrics.CREDENTIALS_REFUSED),
+        ("unserved_since", metrics.PLATFORMS_UNSERVED),
+    ],
+)
+async def test_every_worker_shows_what_another_has_noted(settings: Settings, column: str, shown: Gauge) -> None:
+    """The database is what they have in common: what one process notes, all show, and none goes on when it is over."""
+    async with running_orders(settings, queues=[places.QUEUE]) as orders:
+        orders.play(Scenario(orders=0))
+        await orders.set_up()
+        for value in (1, 0):
+            async with orders.services.database.session() as session:
+                row = await session.get_one(OrderPlatform, NUMBER)
+                setattr(row, column, datetime.now(UTC) if value else None)
+                session.add(row)
+            assert await eventually(lambda value=value: gauge(shown) == value)  # type: ignore[misc]
+
+
+def move_one(market: Market, older_than: timedelta) -> None:
+    """Have an order of each slice so old modified while that is read, between the count of its orders and a page."""
+    stir, now_us = market.stir, market.now_us
+    least_us, slice_us = older_than // timedelta(microseconds=1), 600_000_000
+    looks = Counter[int]()
+
+    def move(window: Range) -> None:
+        stir(window)
+        for oldest in market.ascending(window, 0, 1):
+            age_us = now_us - market.shown.modified[oldest]
+            looks[age_us // slice_us] += 1
+            if age_us >= least_us and looks[age_us // slice_us] == 2:
+                market.modify(oldest, market.now_us)
+
+    market.stir = move  # type: ignore[method-assign]
+
+
+async def concerns(orders: Orders) -> set[str]:
+    """What the overview says that somebody should look at."""
+    overview = (await orders.ask("GET", "/v1/overview")).body
+    [room] = [each for each in overview["rooms"] if each["room"] == "orders"]
+    return {each["trouble"] for each in room["concerns"]}
 
 
 async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> None:
@@ -102,8 +155,11 @@ async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> N
         await orders.configure(**options)
         for minutes in (20, 50):
             platform.market.create(platform.market.now_us - minutes * 60_000_000, late_us=(minutes + 1) * 60_000_000)
+        move_one(platform.market, older_than=timedelta(minutes=45))
         await orders.fetch()
-        await moved_while_read(orders, older_than=timedelta(minutes=25))
+        passes = [row.passes or 0 for row in await orders.slices()]
+        assert max(passes[:2]) > 1, "an order left an old slice while that was read"
+        assert passes[-2:] == [1, 1]
         platform.market.clock.advance(120)
         platform.market.tick()
 
@@ -116,11 +172,3 @@ async def test_what_was_passed_by_is_not_taken_for_late(settings: Settings) -> N
     assert proposed["missed"] == 2
     assert 1.5 * 20 * 60 <= proposed["proposed_settle_lag"] < 1.5 * 21 * 60
     assert settled["proposed_settle_lag"] is None
-
-
-async def moved_while_read(orders: Orders, older_than: timedelta) -> None:
-    """Note of slices that end so long ago that it took two passes to read them."""
-    rows = await orders.slices()
-    ends = [row.end_at for row in rows if row.end_at < rows[-1].end_at - older_than]
-    async with orders.services.database.session() as session:
-        await session.exec(update(OrderSlice).where(col(OrderSlice.end_at).in_(ends)).values(passes=2))

@@ -141,6 +141,33 @@ async def test_single_values_are_changed_and_the_beginning_is_kept(settings: Set
     assert (shown.body["own"]["starttime"], shown.body["own"]["threads"]) == (starttime, 2)
 
 
+async def test_a_beginning_is_kept_whatever_it_comes_from(settings: Settings) -> None:
+    """Leaving it out, null, or another default would change nothing that is fetched: each is refused, and says how."""
+    async with running_orders(settings) as orders:
+        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
+        own, shared = (f"/v1/platforms/{level}/config" for level in ("shop-1", "default"))
+        assert (await orders.ask("PATCH", shared, json={"starttime": "last 2 hours"})).status == 200
+        await orders.fetch()
+        refused = [
+            await orders.ask("PUT", own, json={"credentials": "shop"}),
+            await orders.ask("PATCH", own, json={"starttime": None}),
+        ]
+        starts_at = (await orders.row()).starts_at
+        assert starts_at is not None
+        moved = {"starttime": (starts_at - timedelta(hours=1)).isoformat()}
+        assert (await orders.ask("PATCH", shared, json=moved)).status == 200, "no platform begins by the default"
+
+        await orders.ask("PATCH", shared, json={"starttime": starts_at.isoformat()})
+        inherits = await orders.ask("PATCH", own, json={"starttime": None})
+        refused.append(await orders.ask("PATCH", shared, json=moved))
+        shown = await orders.ask("GET", own)
+
+    assert [each.code for each in refused] == ["starttime_kept"] * 3
+    assert all(starts_at.isoformat() in each.body["detail"] for each in refused), refused[0].body
+    assert inherits.status == 200
+    assert shown.body["effective"]["starttime"] == {"value": starts_at.isoformat(), "origin": "default"}
+
+
 async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Settings) -> None:
     """It is announced, listed with its reason, and no later success hides it."""
     async with running_orders(settings) as orders:

@@ -246,9 +246,25 @@ DEFECTS = (
     Defect(
         "a-worker-taken-for-dead-commits",
         "orders",
-        "activities/orders/steps.py",
-        "        return row.holder == order.holder\n    return order.purpose is not Purpose.FIRST\n",
-        "        return True\n    return True\n",
+        "activities/orders/ledger.py",
+        "        return row.holder == order.holder\n",
+        "        return True\n",
+        ("tests/integration/test_order_fence.py",),
+    ),
+    Defect(
+        "a-sweep-taken-for-dead-commits",
+        "orders",
+        "activities/orders/ledger.py",
+        "return row.sweep_holder == order.holder",
+        "return True",
+        ("tests/integration/test_order_fence.py",),
+    ),
+    Defect(
+        "a-reading-again-taken-for-dead-commits",
+        "orders",
+        "activities/orders/ledger.py",
+        "return row.reread_holder == order.holder",
+        "return True",
         ("tests/integration/test_order_fence.py",),
     ),
     Defect(

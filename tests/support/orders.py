@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from prometheus_client import Gauge
 from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
@@ -212,6 +213,12 @@ class Orders:
         """Whether nothing is open, failed or unclaimed."""
         status = await self.status(number)
         return not status["holes"] and status["claimed_to"] == status["complete_to"]
+
+
+def gauge(each: Gauge, number: str = NUMBER) -> float:
+    """Read what this process shows of a platform."""
+    value: float = each.labels(number)._value.get()
+    return value
 
 
 def _us(moment: datetime) -> int:

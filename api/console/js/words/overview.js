@@ -35,6 +35,11 @@ add("overview", {
     trouble: {
       no_worker: { one: "{n} task queue has no worker", other: "{n} task queues have no worker" },
       unserved: { one: "{n} platform is served by no worker", other: "{n} platforms are served by no worker" },
+      clock_unread: { one: "{n} platform tells no time", other: "{n} platforms tell no time" },
+      credentials_refused: {
+        one: "{n} platform refuses its credentials",
+        other: "{n} platforms refuse their credentials",
+      },
       stale: { one: "{n} slice of orders takes too long", other: "{n} slices of orders take too long" },
       given_up: { one: "{n} message waits for a person", other: "{n} messages wait for a person" },
       quarantined: { one: "{n} message could not be read", other: "{n} messages could not be read" },
@@ -77,6 +82,8 @@ add("overview", {
     trouble: {
       no_worker: { other: "{n} 个任务队列没有工作进程" },
       unserved: { other: "{n} 个平台没有工作进程处理" },
+      clock_unread: { other: "{n} 个平台的时钟无法读取" },
+      credentials_refused: { other: "{n} 个平台拒绝其凭据" },
       stale: { other: "{n} 个订单切片耗时过长" },
       given_up: { other: "{n} 条消息等待人工处理" },
       quarantined: { other: "{n} 条消息无法读取" },
