@@ -1,7 +1,8 @@
 """Heads: which lanes have tasks that are due, as their last answers and the hint table tell.
 
-A lane that answers this process tells its head at once; what it does for others it publishes within a second, and
-whoever waits is told. So a task that is due is found, wherever it is, about a second after it came.
+A lane that answers this process tells its head at once, and where it has something to give out again the process
+tells the others. All else a lane publishes within a second. So a task that is created is found in some milliseconds,
+whichever process it came through, and one that becomes due by other means about a second later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from api.tasks import figures
+from api.tasks import announcing, figures
+from api.tasks.announcing import Announcer
 from api.together import Together
 from domain.tasks.messages import Head
 from infra import log
@@ -65,18 +67,29 @@ class Heads:
         self._database = database
         self._queues: dict[str, _Queue] = defaultdict(_Queue)
         self._reads = Together(self._read)
+        self._announcer = Announcer(database)
 
-    def learn(self, type_: str, pos: int, head: Head) -> None:
-        """A lane said how it stands."""
+    def hear(self, type_: str, pos: int, head: Head) -> None:
+        """Learn from a lane's answer to this process; tell the others if it has something to give out again."""
+        known = self._queues[type_].heads.get(pos)
+        if not self.learn(type_, pos, head) or not head.due:
+            return
+        # Where another process has asked the lane since, it may have taken all that was due before.
+        if known is None or not known.due or head.number > known.number + 1:
+            self._announcer.announce(type_, pos, head)
+
+    def learn(self, type_: str, pos: int, head: Head) -> bool:
+        """Take up how a lane stands, and wake who waits; False if something newer is known."""
         queue = self._queues[type_]
         known = queue.heads.get(pos)
         if known is not None and known.number >= head.number:
-            return
+            return False
         queue.heads[pos] = head
         queue.order = None
         if head.due:
             queue.news.set()
             queue.news = asyncio.Event()
+        return True
 
     def forget(self, type_: str, pos: int) -> None:
         """A lane is over."""
@@ -147,8 +160,19 @@ class Heads:
     async def follow(self) -> None:
         """Hear for ever which lanes have said something, and look at once where somebody waits."""
         async for told in self._database.listen(HEADS_CHANNEL):
-            for type_ in [*self._queues] if told == LISTENING else [told.rpartition("/")[0]]:
+            if told == LISTENING:
+                for type_ in [*self._queues]:
+                    await self._note(type_)
+                continue
+            type_, pos, head = announcing.read(told)
+            if head is None:
                 await self._note(type_)
+            else:
+                self.learn(type_, pos, head)
+
+    async def announce(self) -> None:
+        """Tell other processes for ever which lanes have something to give out again."""
+        await self._announcer.run()
 
     async def show(self) -> None:
         """Show for ever how the queues stand, for whoever reads the figures."""

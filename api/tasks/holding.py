@@ -18,15 +18,17 @@ from api.tasks.requests import Hold
 from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
 from domain.faults import Missing
-from domain.tasks import messages
+from domain.tasks import ids, messages
 from domain.tasks.ids import TaskId
-from domain.tasks.messages import Task
+from domain.tasks.messages import Code, Setting, Status, Task
+from infra import log
 
 LANES_MAX = 8
 """So many lanes are asked for one caller: each takes some milliseconds."""
 LOOK_SECONDS = 1.0
 """How often a waiting caller's queue is looked at though nobody has said anything."""
 _PROBLEMS = {TYPE_UNKNOWN: Missing}
+_log = log.get(__name__)
 
 
 @routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_PROBLEMS)
@@ -34,8 +36,8 @@ async def hold_tasks(call: Call, body: Hold) -> HeldTasks | web.Response:
     """Hold tasks that are due.
 
     They are yours until `lease_end`: say by then what became of them, or send a heartbeat. After that they are given to
-    others, and count as failed once more. With `wait` the answer comes as soon as a task is due, or when the time is
-    over; an empty list is no error.
+    others, and count as failed once more; if you hang up before the answer they go back at once. With `wait` the answer
+    comes as soon as a task is due, or when the time is over; an empty list is no error.
     """
     return await _hold(call, body)
 
@@ -61,6 +63,9 @@ async def _hold(call: Call, body: Hold) -> web.Response:
         if tasks or left <= 0 or _has_gone(call):
             break
         await here.heads.news(kind.type, min(left, LOOK_SECONDS))
+    if tasks and _has_gone(call):
+        await _give_back(here, kind, tasks)
+        tasks = []
     if tasks:
         figures.tasks(kind.type, "held").inc(len(tasks))
     return succeeded(task_list=await _told(here, kind, tasks))
@@ -91,6 +96,21 @@ async def _take(here: Desk, kind: TaskType, limit: int) -> list[tuple[str, Task]
         else:
             taken += [(str(TaskId(task.key, kind.type, pos)), task) for task in tasks]
     return taken
+
+
+async def _give_back(here: Desk, kind: TaskType, tasks: list[tuple[str, Task]]) -> None:
+    """Put tasks back whose caller went away while they were taken: they have not been begun, and nothing has failed."""
+    named = [(task, ids.read(task_id)) for task_id, task in tasks]
+    outcomes = await asyncio.gather(
+        *(
+            here.lanes.change((id_.type, id_.pos), kind.rules, Setting(id_.key, Status.PENDING, task.lease))
+            for task, id_ in named
+            if id_ is not None
+        ),
+        return_exceptions=True,
+    )
+    # What cannot be put back comes back when its lease is over.
+    _log.info("hold_given_back", type=kind.type, tasks=len(tasks), failed=sum(each != Code.OK for each in outcomes))
 
 
 async def _told(here: Desk, kind: TaskType, tasks: list[tuple[str, Task]]) -> list[dict[str, Any]]:

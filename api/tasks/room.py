@@ -105,7 +105,7 @@ class Desk:
 
     def _learn(self, type_: str, pos: int, head: Head) -> None:
         """A lane said how it stands; before it is full, the next one is begun, so that nobody has to wait for it."""
-        self.heads.learn(type_, pos, head)
+        self.heads.hear(type_, pos, head)
         following = (type_, pos + 1)
         if head.share >= NEARLY_FULL and self.types.last_known(type_) == pos and following not in self._begun:
             if len(self._begun) >= LANES_KEPT:
@@ -143,7 +143,8 @@ def _attach(app: web.Application, services: Services) -> None:
     desk = app[DESK] = Desk(services)
 
     async def showing(_app: web.Application) -> AsyncIterator[None]:
-        looking = [asyncio.create_task(each) for each in (desk.heads.show(), desk.heads.follow())]
+        heads = desk.heads
+        looking = [asyncio.create_task(each) for each in (heads.show(), heads.follow(), heads.announce())]
         yield
         for each in looking:
             each.cancel()

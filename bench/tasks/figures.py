@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from bench.report import Figure
+from bench.tasks import library
 from bench.tasks.rounds import CONNECTIONS, HOLD_CONNECTIONS, HOLD_LIMIT, REACH, Phase, Round
 
 Results = Mapping[str, Round]
@@ -13,6 +14,8 @@ Results = Mapping[str, Round]
 OURS, SEED = "ours", "seed schema"
 HELD_TASKS_PER_SECOND = 10_000
 HALF_P99_MS = 100.0
+LIBRARY_RATIO = 0.5
+PICKUP_MS = 20.0
 RATIOS = {"procrastinate": 3.0, "pgqueuer": 3.0, SEED: 1.2}
 SEED_FIGURES = {"create": 3_000, "get": 3_300, "hold": 2_000}
 """What flowSvr's author reports for two cores; whether database, cache and load shared them is not said."""
@@ -59,8 +62,24 @@ def _reached(ours: Round) -> Iterator[Figure]:
             f"{reach / 2:,.0f} requests/s due, {phase.rate:,.0f} answered; rolls and continue-as-new included",
             f"≤ {HALF_P99_MS:.0f}", p99 <= HALF_P99_MS,
         )  # fmt: skip
+    if ours.library:
+        yield from _library(ours.library, ours.cycle)
     yield from _none("ours: wrong answers", ours.wrong_answers, "every answer's code looked at")
     yield from _none("ours: tasks miscounted", ours.lost, "counts at the end beside all answers")
+
+
+def _library(done: library.Done, cycle: Phase) -> Iterator[Figure]:
+    ratio = done.rate / cycle.task_rate
+    yield Figure(
+        "library worker ÷ full cycle", ratio, "×",
+        f"one process as it is by default: {done.rate:,.0f} stages/s of trivial two-stage tasks, created before",
+        f"≥ {LIBRARY_RATIO:g}", ratio >= LIBRARY_RATIO,
+    )  # fmt: skip
+    yield Figure(
+        "library worker: a task that comes to an idle queue", done.pickup_ms, "ms",
+        "median from the answer to its create, through either API process, to the first line of its handler",
+        f"≤ {PICKUP_MS:.0f}", done.pickup_ms <= PICKUP_MS,
+    )  # fmt: skip
 
 
 def _none(name: str, count: int, how: str) -> Iterator[Figure]:

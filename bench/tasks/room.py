@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -52,6 +53,7 @@ async def _ours(seconds: float, grown: int) -> Round:
         settings = Settings().model_copy(update={"data_dir": folder / "house"})
         contender = await contenders.ours(await opened.enter_async_context(house(settings)), session)
         took = await rounds.run(contender, folder, seconds, grown)
+        took = replace(took, library=await rounds.run_library(contender, seconds))
     _say(contender.name, took)
     return took
 

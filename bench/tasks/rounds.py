@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from bench import load
 from bench.load import Report
-from bench.tasks import cycle
+from bench.tasks import cycle, library
 from bench.tasks.contenders import TYPE, Contender
 
 CONNECTIONS: Final = 512
@@ -33,6 +33,7 @@ CONTENT: Final = json.dumps({"video": "v" * 64, "profile": "1080p"})
 MOST_PER_SECOND: Final = 20_000
 """So many requests are prepared for each second; nobody here takes more."""
 REACH: Final = {"create": 6_000, "get": 6_000, "hold": 2_000}
+LIBRARY_TASKS_PER_SECOND: Final = 2_000
 COUNTING_SECONDS: Final = 20.0
 DRAIN_SECONDS: Final = 60.0
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -91,6 +92,8 @@ class Round:
     """By how many tasks the queue's counts at the end differ from what was answered before."""
     grown: Phase | None = None
     """The cycle once more, among a million tasks that have ended."""
+    library: library.Done | None = None
+    """What the library's worker did at the same queue."""
 
 
 @dataclass
@@ -136,6 +139,16 @@ async def run(contender: Contender, folder: Path, seconds: float, grown: int = 0
         again = await _cycles(scene, seconds)
     lost = await _difference(scene, grown)
     return Round(full, half, rates, cycled, scene.wrong, lost, again)
+
+
+async def run_library(contender: Contender, seconds: float) -> library.Done:
+    """The library's worker, by itself in the middle of three times."""
+    key = contender.headers["Authorization"].removeprefix("Bearer ")
+    plan = library.Plan(base=contender.base, key=key, tasks=int(LIBRARY_TASKS_PER_SECOND * seconds))
+    took = [await _process("bench.tasks.library", plan, library.Done) for _ in range(CYCLES)]
+    if missing := [each.missing for each in took if each.missing]:
+        raise RoundFailed(f"the library's worker left {missing} tasks")
+    return sorted(took, key=lambda each: each.rate)[CYCLES // 2]
 
 
 def _half(contender: Contender, route: str, phase: Phase) -> float:

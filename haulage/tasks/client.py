@@ -26,13 +26,15 @@ from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transp
 
 UNAVAILABLE = 8036
 """A part behind the API does not answer for the moment."""
+BATCH_MAX = 1_000
+"""What the API takes in one request."""
 
 
 class Tasks:
     """A project's way to its queues.
 
-    Requests are repeated for `patience_seconds` while the API does not answer. None of them can do anything twice, but
-    for a hold whose answer got lost: its tasks wait for the end of their lease.
+    Requests are repeated for `patience_seconds` while the API, or a part behind it, does not answer. None of them can
+    do anything twice, but for a hold whose answer got lost: its tasks wait for the end of their lease.
 
         async with Tasks("https://haulage.example.com", key) as tasks:
             task_id = await tasks.create(NewTask(task_type="video", task_content="cats.mp4"))
@@ -74,7 +76,7 @@ class Tasks:
         return task_id
 
     async def create_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
-        """Create up to 1,000 tasks; what became of each."""
+        """Create tasks, a thousand in a request; what became of each."""
         return await self._each("create_tasks", [_named(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
@@ -88,7 +90,7 @@ class Tasks:
         await self._post("set_task", task_data=result.body())
 
     async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
-        """Say what became of up to 1,000 tasks."""
+        """Say what became of held tasks, a thousand in a request; what became of each word."""
         return await self._each("set_tasks", [result.body() for result in results])
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
@@ -128,10 +130,22 @@ class Tasks:
         await self._post("resume_task_type", task_type=task_type)
 
     async def _each(self, route: str, bodies: Sequence[dict[str, Any]]) -> list[Outcome]:
-        if not bodies:
-            return []
-        told = await self._told("POST", route, {"json": {"task_list": bodies}}, whole=False)
-        return [Outcome.model_validate(each) for each in told["results"]]
+        """Send each; those that a part which fails for a moment did not take are sent again."""
+        deadline = time.monotonic() + self._transport.patience_seconds
+        pause = FIRST_PAUSE_SECONDS
+        found: dict[int, Outcome] = {}
+        left = list(range(len(bodies)))
+        while left:
+            group = left[:BATCH_MAX]
+            told = await self._told("POST", route, {"json": {"task_list": [bodies[at] for at in group]}}, whole=False)
+            found |= zip(group, map(Outcome.model_validate, told["results"]), strict=True)
+            again = [at for at in group if found[at].code == UNAVAILABLE]
+            left = left[BATCH_MAX:]
+            if again and time.monotonic() + pause <= deadline:
+                left += again
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        return [found[at] for at in range(len(bodies))]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
         params = {name: str(value) for name, value in query.items() if value is not None}

@@ -14,28 +14,33 @@ from typing import Any, Protocol
 from haulage.errors import HaulageError
 from haulage.tasks.handlers import Handler, TaskFailed
 from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
+from haulage.tasks.prefetch import Prefetch
+from haulage.tasks.reports import Receiver, Reports
 
 JITTER_SECONDS = 0.5
-CONFIG_SECONDS = 20.0
+CONFIG_SECONDS = 10.0
 """How old the type's configuration may be."""
+WAIT_SECONDS = 10.0
+"""How long a hold waits for a task; with the age of the configuration, how late a change of the type is heeded."""
+EARLY_SECONDS = 1.0
+"""An answer without a task that comes sooner has not waited: then the next hold does."""
 BEATS_PER_LEASE = 3
+REPORTS_MAX = 1_000
+"""Results that may be under way before no more tasks are held."""
 LOG_ENTRIES = 3
 LOG_ERROR_CHARACTERS = 256
 
 _log = logging.getLogger(__name__)
 
 
-class Queue(Protocol):
+class Queue(Receiver, Protocol):
     """What a worker needs of `Tasks`."""
 
     async def types(self) -> list[RegisteredType]:
         """The types of the project."""
 
-    async def hold(self, task_type: str, *, limit: int | None = None) -> list[HeldTask]:
+    async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """Tasks to do."""
-
-    async def set(self, result: Result) -> None:
-        """What became of one."""
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
         """They are still being done."""
@@ -44,18 +49,21 @@ class Queue(Protocol):
 class Worker:
     """Does the tasks of one type until it is told to stop.
 
-    It asks for tasks every `schedule_interval` of the type, half a second more or less, so that many workers do not ask
-    at once; never for more than it has room for. Leases are renewed as long as a task waits or runs here. A task that
-    is lost meanwhile, as by a cancel, has its handler cancelled.
+    It asks for tasks whenever it has room, never for more than that, and waits at the queue while there is none. Leases
+    are renewed as long as a task waits or runs here. A task that is lost meanwhile, as by a cancel, has its handler
+    cancelled.
 
     Args:
         tasks: The client.
         task_type: Which tasks.
         handlers: What to do, by stage; new tasks have the stage that they were created with, "" if none was given.
         concurrency: How many tasks run at a time.
-        backlog: How many more may wait here for their turn.
+        backlog: How many more may wait here for their turn, so that nothing idles while the next are fetched; 0 where
+            another worker could begin them at once. None: as many as may run, or as are done in a quarter of a second.
+        keep_interval: Ask every `schedule_interval` of the type, whether or not there is something to do, instead of
+            waiting at the queue.
         stop_seconds: How long `stop` lets running tasks go on; what is not done then goes back to the queue.
-        jitter_seconds: By how much the pause between two holds varies.
+        jitter_seconds: By how much that interval varies, so that many workers do not ask at once.
     """
 
     def __init__(
@@ -65,21 +73,27 @@ class Worker:
         handlers: Mapping[str, Handler],
         *,
         concurrency: int = 10,
-        backlog: int = 10,
+        backlog: int | None = None,
+        keep_interval: bool = False,
         stop_seconds: float = 30.0,
         jitter_seconds: float = JITTER_SECONDS,
     ) -> None:
         self._tasks = tasks
         self._type = task_type
         self._handlers = handlers
-        self._capacity = concurrency + backlog
+        self._concurrency = concurrency
+        self._prefetch = Prefetch(concurrency, backlog)
+        self._keeps_interval = keep_interval
         self._turns = asyncio.Semaphore(concurrency)
+        self._reports = Reports(tasks)
         self._stop_seconds = stop_seconds
         self._jitter_seconds = jitter_seconds
         self._stopping = asyncio.Event()
         self._has_room = asyncio.Event()
         self._held: dict[asyncio.Task[None], HeldTask] = {}
         self._begun: set[asyncio.Task[None]] = set()
+        self._reported: set[asyncio.Task[None]] = set()
+        """Those whose handlers are over and whose results are on their way."""
         self._lost: set[asyncio.Task[None]] = set()
         self._config: RegisteredType | None = None
         self._config_read_at = float("-inf")
@@ -94,8 +108,9 @@ class Worker:
         beating = asyncio.create_task(self._beat())
         try:
             while not self._stopping.is_set():
-                await self._hold()
-                await self._pause(self._interval_seconds())
+                await self._wait_for_room()
+                if not self._stopping.is_set():
+                    await self._pause(await self._hold())
             await self._finish()
         finally:
             beating.cancel()
@@ -103,28 +118,53 @@ class Worker:
                 doing.cancel()
             await asyncio.gather(beating, *self._held, return_exceptions=True)
 
-    async def _hold(self) -> None:
-        """Take what there is room for; wait for room first, if there is none."""
-        while (room := self._capacity - len(self._held)) <= 0:
+    def _room(self) -> int:
+        """How many tasks may be held more."""
+        if len(self._reported) >= REPORTS_MAX:
+            return 0
+        return self._concurrency + self._prefetch.size() - (len(self._held) - len(self._reported))
+
+    async def _wait_for_room(self) -> None:
+        """Wait until half of what may wait here has begun: one hold for many tasks costs little more than for one."""
+        while not self._stopping.is_set() and self._room() < max(1, (self._prefetch.size() + 1) // 2):
             self._has_room.clear()
             await self._has_room.wait()
-            if self._stopping.is_set():
-                return
+
+    async def _hold(self) -> float:
+        """Take what there is room for; return after how many seconds to ask again."""
         try:
             config = await self._current()
-            held = await self._tasks.hold(self._type, limit=min(room, config.schedule_limit))
+            began = time.monotonic()
+            held = await self._ask(min(self._room(), config.schedule_limit))
         except HaulageError as error:
             _log.warning("no tasks of %s could be held: %s", self._type, error)
-            return
+            return self._interval_seconds()
         for task in held:
             doing = asyncio.create_task(self._do(task))
             self._held[doing] = task
             doing.add_done_callback(self._ended)
+        if self._keeps_interval:
+            return self._interval_seconds()
+        has_waited = time.monotonic() - began >= EARLY_SECONDS
+        return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
+
+    async def _ask(self, limit: int) -> list[HeldTask]:
+        """Hold tasks; a stop breaks it off, and the API gives nothing to whoever has hung up."""
+        wait_seconds = 0.0 if self._keeps_interval else WAIT_SECONDS
+        asking = asyncio.create_task(self._tasks.hold(self._type, limit=limit, wait_seconds=wait_seconds))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else []
+        finally:
+            asking.cancel()
+            stopping.cancel()
+            await asyncio.gather(asking, stopping, return_exceptions=True)
 
     def _ended(self, doing: asyncio.Task[None]) -> None:
         del self._held[doing]
-        self._lost.discard(doing)
-        self._begun.discard(doing)
+        for marked in (self._lost, self._begun, self._reported):
+            marked.discard(doing)
         self._has_room.set()
         if not doing.cancelled() and (error := doing.exception()):
             _log.error("what became of a task of %s could not be told: %r", self._type, error)
@@ -155,6 +195,9 @@ class Worker:
                 return
             # Not begun, or not done when the worker stops: that is no failure.
             result = _said(task, Status.PENDING)
+        self._reported.add(doing)
+        self._prefetch.note_done()
+        self._has_room.set()
         await self._tell(task, result)
 
     async def _attempt(self, task: HeldTask) -> Result:
@@ -179,9 +222,12 @@ class Worker:
 
     async def _tell(self, task: HeldTask, result: Result) -> None:
         try:
-            await self._tasks.set(result)
+            outcome = await self._reports.send(result)
         except HaulageError as error:
             _log.warning("task %s: %s was not taken: %s", task.task_id, result.status.name, error)
+        else:
+            if not outcome.good:
+                _log.warning("task %s: %s was not taken: %s", task.task_id, result.status.name, outcome.msg)
 
     async def _beat(self) -> None:
         """Renew all leases, several times in each; what is lost is given up."""
@@ -197,7 +243,8 @@ class Worker:
                 _log.warning("no heartbeat for %d tasks of %s: %s", len(held), self._type, error)
                 continue
             for (doing, task), outcome in zip(held, outcomes, strict=True):
-                if not outcome.good and doing in self._held:
+                # What was done meanwhile is its holder's no more because it was done: the answer to its result counts.
+                if not outcome.good and doing in self._held and doing not in self._reported:
                     _log.warning("task %s is lost: %s", task.task_id, outcome.msg)
                     self._lost.add(doing)
                     doing.cancel()
@@ -208,12 +255,14 @@ class Worker:
             doing.cancel()
         if self._held:
             await asyncio.wait(list(self._held), timeout=self._stop_seconds)
-        for doing in self._held:
+        for doing in self._held.keys() - self._reported:
             doing.cancel()
         if self._held:
             await asyncio.wait(list(self._held))
 
     async def _pause(self, seconds: float) -> None:
+        if not seconds:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

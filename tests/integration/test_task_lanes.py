@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from api.tasks import heads, holding
+from api.routes import Call
+from api.tasks import calls, heads, holding
+from domain.tasks import keeping
 from infra.settings import Settings
 from tests.support.api import running_api
+from tests.support.pace import measure_pace
 from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
@@ -192,6 +196,52 @@ async def test_who_waits_hears_of_tasks_that_another_process_created(
         waiting = asyncio.create_task(other.hold(wait=60))
         task_id = await queue.create()
         assert [task["task_id"] for task in await waiting] == [task_id]
+
+
+async def test_who_waits_gets_a_task_before_its_lane_writes_anything_down(
+    queue: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that had it created tells the others, each time that the lane has something to give out again."""
+    monkeypatch.setattr(holding, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(heads, "FRESH_SECONDS", 600.0)
+    async with beside(queue) as other:
+        await queue.create()
+        await queue.finish(await queue.hold())
+        monkeypatch.setattr(keeping, "PAUSE_MS", 3_600_000)
+        for _ in range(3):
+            waiting = asyncio.create_task(other.hold(wait=30))
+            task_id = await queue.create()
+            [held] = await asyncio.wait_for(waiting, 5 * measure_pace())
+            assert held["task_id"] == task_id
+            await other.finish([held])
+
+
+async def test_who_hangs_up_gets_nothing(queue: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that was taken for a caller who has gone meanwhile waits for another one, without having failed."""
+    await queue.register(max_processing_time=600, max_retry_num=0)
+    seen: list[Call] = []
+    has_gone, update = holding._has_gone, calls.update
+
+    def note(call: Call) -> bool:
+        seen.append(call)
+        return has_gone(call)
+
+    async def answer_late(*arguments: Any) -> Any:
+        reply = await update(*arguments)
+        if any(reply.holds) and not waiting.done():
+            waiting.cancel()
+            await eventually(lambda: has_gone(seen[0]))
+        return reply
+
+    monkeypatch.setattr(holding, "_has_gone", note)
+    monkeypatch.setattr(calls, "update", answer_late)
+    waiting = asyncio.create_task(queue.hold(wait=60))
+    await eventually(lambda: seen)
+    task_id = await queue.create()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    [held] = await queue.hold(wait=30)
+    assert (held["task_id"], held["crt_retry_num"], held["lease"]) == (task_id, 0, 2)
 
 
 async def test_the_same_task_id_is_the_same_task(queue: Tasks) -> None:

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from bench import load
-from bench.tasks import cycle, figures
+from bench.tasks import cycle, figures, library
 from bench.tasks.rounds import Phase, Round
 
 
@@ -155,7 +155,9 @@ HOLD = replace(PHASE, requests=2_500, tasks=12_500)
 SLOW = replace(PHASE, latencies_ms=[1.0] * 90 + [101.0] * 10)
 FULL = {"create": PHASE, "get": PHASE, "hold": HOLD, "set": PHASE}
 RATES = dict.fromkeys(FULL, 3_000.0)
-ROUND = Round(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=replace(PHASE, seconds=2.0))
+LIBRARY = library.Done(stages=4_000, seconds=1.0, pickup_ms=20.0, missing=0)
+GROWN = replace(PHASE, seconds=2.0)
+ROUND = Round(FULL, FULL, RATES, PHASE, wrong_answers=0, lost=0, grown=GROWN, library=LIBRARY)
 
 
 def judged(**changes: Any) -> dict[str, bool | None]:
@@ -170,7 +172,7 @@ def test_what_is_reached_is_told() -> None:
     holds = judged()
 
     assert holds.pop("ours ÷ procrastinate: full cycle") is False
-    assert len(holds) == 10
+    assert len(holds) == 12
     assert all(holds.values())
 
 
@@ -182,6 +184,11 @@ def test_what_is_reached_is_told() -> None:
         ({"half": {**FULL, "get": SLOW}}, "ours: p99 of get at half load"),
         ({"wrong_answers": 1}, "ours: wrong answers"),
         ({"lost": 1}, "ours: tasks miscounted"),
+        ({"library": LIBRARY.model_copy(update={"seconds": 1.01})}, "library worker ÷ full cycle"),
+        (
+            {"library": LIBRARY.model_copy(update={"pickup_ms": 20.1})},
+            "library worker: a task that comes to an idle queue",
+        ),
         ({"cycle": replace(PHASE, seconds=2.4)}, "ours ÷ seed schema: full cycle"),
     ],
 )

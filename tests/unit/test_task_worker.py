@@ -66,12 +66,22 @@ class Queue:
     """Tasks that are not their holder's any more."""
     faults: list[Exception] = field(default_factory=list)
     """What the next holds raise."""
-    refusals: list[Exception] = field(default_factory=list)
-    """What the next sets raise."""
+    faults_of_sets: list[Exception] = field(default_factory=list)
+    """What the next requests with results raise."""
+    refusals: list[Outcome] = field(default_factory=list)
+    """What becomes of the next results."""
+    taking: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether results are answered."""
     asked: list[int | None] = field(default_factory=list)
     asked_at: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    """How many results each request brought."""
     results: list[Result] = field(default_factory=list)
     beats: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.taking.set()
 
     async def types(self) -> list[RegisteredType]:
         """One type."""
@@ -85,20 +95,29 @@ class Queue:
         )
         return [kind]
 
-    async def hold(self, task_type: str, *, limit: int | None = None) -> list[HeldTask]:
+    async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """The first of those that wait."""
         self.asked.append(limit)
+        self.waits.append(wait_seconds)
         self.asked_at.append(time.monotonic())
         if self.faults:
             raise self.faults.pop(0)
         given, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return given
 
-    async def set(self, result: Result) -> None:
-        """Remembered."""
+    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+        """Remembered, but for those that are refused."""
+        self.requests.append(len(results))
+        await self.taking.wait()
+        if self.faults_of_sets:
+            raise self.faults_of_sets.pop(0)
+        return [self._set(result) for result in results]
+
+    def _set(self, result: Result) -> Outcome:
         if self.refusals:
-            raise self.refusals.pop(0)
+            return self.refusals.pop(0)
         self.results.append(result)
+        return Outcome()
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
         """Good but for those that are gone."""
@@ -229,14 +248,56 @@ async def test_a_hold_asks_for_no_more_than_the_type_allows() -> None:
     assert queue.asked[0] == 4
 
 
-async def test_holds_keep_the_interval_of_the_type() -> None:
+async def test_a_full_queue_is_held_from_at_once() -> None:
+    """The interval of the type is for workers that ask for it."""
+    queue = Queue([held(number) for number in range(200)], interval=3_600)
+    async with running(queue, {"": done}, concurrency=2):
+        await eventually(lambda: len(queue.results) == 200)
+
+    assert all(wait > 0 for wait in queue.waits)
+
+
+async def test_more_wait_where_they_are_done_fast() -> None:
+    """A hold brings hundreds of tasks that take nothing, and no more than fit where they take long."""
+    queue = Queue([held(number) for number in range(100_000)], limit=2_000, interval=3_600)
+    async with running(queue, {"": done}, concurrency=2):
+        await eventually(lambda: max((limit or 0 for limit in queue.asked), default=0) >= 200)
+
+    release = asyncio.Event()
+
+    async def slow(task: HeldTask) -> None:
+        await release.wait()
+
+    queue = Queue([held(number) for number in range(100)], limit=2_000)
+    async with running(queue, {"": slow}, concurrency=2):
+        await eventually(lambda: queue.asked)
+        release.set()
+
+    assert queue.asked[0] == 4
+
+
+async def test_results_go_together() -> None:
+    """Those that come while requests are under way go in one."""
+    queue = Queue([held(number) for number in range(60)], limit=60)
+    queue.taking.clear()
+    async with running(queue, {"": done}, concurrency=60):
+        await eventually(lambda: queue.requests)
+        queue.taking.set()
+        await eventually(lambda: len(queue.results) == 60)
+
+    assert len(queue.requests) < 10
+    assert sum(queue.requests) == 60
+
+
+async def test_holds_keep_the_interval_of_the_type_if_they_are_told_to() -> None:
     """Give or take the jitter, and whether or not there was something to do."""
     queue = Queue([held(1)], interval=0.1)
-    async with running(queue, {"": done}, jitter_seconds=0.02):
+    async with running(queue, {"": done}, jitter_seconds=0.02, keep_interval=True):
         await eventually(lambda: len(queue.asked_at) == 4)
 
     pauses = [after - before for before, after in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
     assert min(pauses) >= 0.08
+    assert set(queue.waits) == {0.0}
 
 
 async def test_leases_are_renewed_while_tasks_wait_and_run() -> None:
@@ -273,6 +334,19 @@ async def test_a_lost_task_is_given_up() -> None:
         await eventually(lambda: cancelled)
 
     assert (cancelled, queue.results) == ([held(1).task_id], [])
+
+
+async def test_a_task_that_is_done_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """A heartbeat may cross the result on its way, or come after it: what counts is the answer to the result."""
+    queue = Queue([held(1)], lease_seconds=0.03, gone={held(1).task_id})
+    queue.taking.clear()
+    async with running(queue, {"": done}):
+        await eventually(lambda: len(queue.beats) >= 3)
+        queue.taking.set()
+        await eventually(lambda: queue.results)
+
+    assert queue.told("task_id", "status") == [(held(1).task_id, Status.SUCCESS)]
+    assert caplog.text == ""
 
 
 async def test_a_stop_lets_tasks_end_and_gives_back_what_has_not_begun() -> None:
@@ -321,11 +395,52 @@ async def test_a_hold_that_fails_is_tried_again(fault: Exception) -> None:
 
 async def test_a_result_that_is_refused_ends_no_worker() -> None:
     """The task is not ours any more; the next one is done."""
-    queue = Queue([held(1), held(2)], refusals=[TaskRefused(8041, "FAIL_REASON::it is not held")])
+    queue = Queue([held(1), held(2)], refusals=[Outcome(code=8041, msg="FAIL_REASON::it is not held")])
     async with running(queue, {"": done}, concurrency=1):
         await eventually(lambda: queue.results)
 
     assert queue.told("task_id") == [(held(2).task_id,)]
+
+
+async def test_a_request_with_results_that_fails_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names the tasks; they come back when their leases are over."""
+    queue = Queue([held(1)], faults_of_sets=[Unreachable("nobody answers")])
+    async with running(queue, {"": done}):
+        await eventually(lambda: caplog.text)
+        queue.waiting.append(held(2))
+        await eventually(lambda: queue.results)
+
+    assert f"{held(1).task_id}: SUCCESS was not taken: nobody answers" in caplog.text
+
+
+async def test_a_stop_does_not_wait_for_a_hold() -> None:
+    """A hold that waits at the queue is broken off."""
+    queue = Waiting()
+    worker = Worker(queue, "video", {"": done})
+    loop = asyncio.create_task(worker.run())
+    await queue.has_come.wait()
+    worker.stop()
+    await asyncio.wait_for(loop, 30)
+    assert queue.broken_off
+
+
+class Waiting(Queue):
+    """A queue in which nothing is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_come = asyncio.Event()
+        self.broken_off = False
+
+    async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
+        """Wait for ever."""
+        self.has_come.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.broken_off = True
+            raise
+        return []
 
 
 async def test_a_type_that_is_not_registered_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,6 +110,29 @@ async def test_a_batch_tells_of_each(peer: ApiPeer, tasks: Tasks) -> None:
     assert peer.seen[0].body == {"task_list": [{"task_id": held(n).task_id, "lease": n + 1} for n in (1, 2)]}
 
 
+async def test_those_that_a_part_did_not_take_are_sent_again(peer: ApiPeer, tasks: Tasks) -> None:
+    """And no others; each has its outcome in the end."""
+    away = {"code": 8036, "msg": "FAIL_REASON::A part does not answer."}
+    peer.says(200, {**away, "results": [away, GOOD | {"task_id": "b"}]})
+    peer.says(200, {**GOOD, "results": [GOOD | {"task_id": "a"}]})
+
+    outcomes = await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "ab"])
+
+    assert outcomes == [Outcome(task_id="a"), Outcome(task_id="b")]
+    assert [[each["task_id"] for each in seen.body["task_list"]] for seen in peer.seen] == [["a", "b"], ["a"]]
+
+
+async def test_a_batch_of_more_than_a_thousand_goes_in_several(peer: ApiPeer, tasks: Tasks) -> None:
+    """In order."""
+    for count in (1_000, 1):
+        peer.says(200, {**GOOD, "results": [GOOD] * count})
+
+    outcomes = await tasks.create_many([NewTask(task_type="video")] * 1_001)
+
+    assert len(outcomes) == 1_001
+    assert [len(seen.body["task_list"]) for seen in peer.seen] == [1_000, 1]
+
+
 async def test_an_empty_batch_asks_nobody(peer: ApiPeer, tasks: Tasks) -> None:
     """The API refuses one."""
     nothing: list[HeldTask] = []

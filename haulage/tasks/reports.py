@@ -1,0 +1,59 @@
+"""Reports: what became of tasks, sent together as they come, several requests at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from haulage.errors import HaulageError
+from haulage.tasks.models import Outcome, Result
+
+REQUESTS_MAX = 4
+"""Under way at a time; what comes meanwhile goes with the next one."""
+RESULTS_MAX = 500
+"""Of one request."""
+
+
+class Receiver(Protocol):
+    """Takes results."""
+
+    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+        """Say what became of tasks."""
+
+
+class Reports:
+    """Sends results. One that comes alone goes at once; those that come together go in one request."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._waiting: list[tuple[Result, asyncio.Future[Outcome]]] = []
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def send(self, result: Result) -> Outcome:
+        """Send a result; what became of it.
+
+        Raises:
+            HaulageError: The request that carried it failed as a whole.
+        """
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((result, answer))
+        if len(self._requests) < REQUESTS_MAX:
+            request = asyncio.create_task(self._send_waiting())
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
+        return await answer
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:RESULTS_MAX], self._waiting[RESULTS_MAX:]
+            try:
+                outcomes = await self._receiver.set_many([result for result, _ in group])
+            except HaulageError as error:
+                for _, answer in group:
+                    if not answer.done():
+                        answer.set_exception(error)
+            else:
+                for (_, answer), outcome in zip(group, outcomes, strict=True):
+                    if not answer.done():
+                        answer.set_result(outcome)
