@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from activities.orders.storing import DIGEST_BYTES, Copy
 from domain.orders.capability import Order, QueryField
 from domain.orders.confirming import Pass, Passes, Verdict
 from domain.orders.windows import Window, floor
-from infra.platforms import Connector, Page, PlatformFailure, PlatformLied, TooManyRows
+from infra.platforms import Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
 
 DETAILS_AT_ONCE: Final = 8
+ZONE_LOOKS: Final = 3
+"""Orders that are asked for by their own second before a filter is said to go by other times: one may have moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,41 @@ class Reading:
         except* PlatformFailure as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
+
+    async def check_zone(self) -> bool:
+        """Ask for an order that was told by the very second of its modification; False where none can be asked for.
+
+        Raises:
+            ZoneDiffers: No such order is found there: the filter takes times for those of another zone.
+        """
+        capability, connector = self._connector.capability, self._connector
+        if capability.query.field is QueryField.CREATED:
+            return False
+        first, now = connector.bounds(self._window).first, datetime.now(UTC) + connector.skew
+        # An order without a time counts as old as the window; one from the future shows nothing of the filter.
+        told = [copy.order for copy in self.harvest.copies.values() if first < copy.order.modified_at <= now]
+        least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
+        for order in told[:ZONE_LOOKS]:
+            start = floor(order.modified_at)
+            narrow = Reading(connector, Window(start=start, end=start + least), None)
+            try:
+                found = await narrow.once()
+            except TooManyRows:
+                return True
+            if order.order_id in found.copies:
+                return True
+        if told:
+            raise self._differing(told[0])
+        return False
+
+    def _differing(self, order: Order) -> ZoneDiffers:
+        return ZoneDiffers(
+            f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
+            "that second is asked for: the platform's filter goes by other times than its orders tell.",
+            "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "
+            "nothing is complete before that.",
+            may_pass=True,
+        )
 
     async def _counted(self) -> int | None:
         total = await self._connector.count(self._window)

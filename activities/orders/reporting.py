@@ -17,9 +17,11 @@ from sqlmodel import col, select
 from temporalio import activity
 
 from activities.orders import configuration, ledger, troubles
+from activities.orders.configuration import Standing
 from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
 from domain.orders import days, places, windows
+from domain.orders.capability import QueryField
 from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from domain.orders.windows import Window
 from infra.heartbeats import beating
@@ -73,7 +75,7 @@ class OrderReporting:
                     lines += [
                         (each.order_id, each.modified_at, each.version)
                         for each in copies
-                        if window.holds(each.modified_at)
+                        if is_by_creation(here) or window.holds(each.modified_at)
                     ]
                     read_to = piece.end
             await self._objects.put(_part_key(order.folder, order.after.number), msgspec.json.encode(lines))
@@ -85,11 +87,18 @@ class OrderReporting:
         async with beating():
             parts = [_part_key(order.folder, number) for number in range(order.after.number)]
             told = await self._told(parts)
-            stored = await self._stored(order.order.platform, order.order.window)
+            async with self._database.session() as session:
+                here = await configuration.standing(session, order.order.platform)
+            if is_by_creation(here):
+                # When an order was created is not kept: which of ours belong to the day, the platform alone knows.
+                stored, only_here = await self._of_ids(order.order.platform, {*told}), None
+            else:
+                stored = await self._stored(order.order.platform, order.order.window)
+                only_here = sorted(stored.keys() - told.keys())
             # What the platform told may be here with a later time: it was modified since the day was over.
-            newer = await self._newer(order.order.platform, told.keys() - stored.keys())
+            newer = await self._of_ids(order.order.platform, told.keys() - stored.keys())
             # The parts stay until housekeeping takes them: whoever has to write this again needs them again.
-            return await self._written(order.order, told, stored, newer)
+            return await self._written(order.order, told, stored, newer, only_here)
 
     async def _told(self, parts: Sequence[str]) -> Side:
         """What the platform told in all parts; of an order that is in several, what it told last."""
@@ -106,7 +115,7 @@ class OrderReporting:
         async with self._database.session() as session:
             return {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
 
-    async def _newer(self, platform: str, ids: set[str]) -> Side:
+    async def _of_ids(self, platform: str, ids: set[str]) -> Side:
         lines: dict[str, Line] = {}
         async with self._database.session() as session:
             for batch in batches(sorted(ids), IDS_AT_ONCE):
@@ -116,10 +125,11 @@ class OrderReporting:
                 lines |= {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
         return lines
 
-    async def _written(self, order: ReportOrder, told: Side, stored: Side, newer: Side) -> Report:
+    async def _written(
+        self, order: ReportOrder, told: Side, stored: Side, newer: Side, only_here: Sequence[str] | None
+    ) -> Report:
         ours = {**stored, **newer}
         missing = [order_id for order_id, line in told.items() if _is_older(ours.get(order_id), line)]
-        only_here = sorted(stored.keys() - told.keys())
         async with self._database.session() as session:
             made_at = await ledger.database_now(session)
         key = places.report_key(order.platform, order.day.isoformat())
@@ -133,14 +143,19 @@ class OrderReporting:
             told=len(told),
             stored=len(stored),
             missing=len(missing),
-            only_here=len(only_here),
+            only_here=None if only_here is None else len(only_here),
             key=key,
         )
-        book = await asyncio.to_thread(workbook, report, told, stored, missing, only_here)
+        book = await asyncio.to_thread(workbook, report, told, stored, missing, only_here or ())
         await self._objects.put(key, book, content_type=CONTENT_TYPE)
         # Last: whoever finds it finds the workbook too.
         await self._objects.put(places.report_manifest(key), report.model_dump_json().encode())
         return report
+
+
+def is_by_creation(here: Standing) -> bool:
+    """Whether a platform is asked for the orders that were created in a time, whenever they were modified."""
+    return here.capability.query.field is QueryField.CREATED
 
 
 def _part_key(folder: str, number: int) -> str:

@@ -255,8 +255,9 @@ class PlatformSteps:
             harvest = await (reading.once() if order.purpose is Purpose.SWEEP else reading.confirmed())
         except TooLarge:
             return await self._split(order, halves or ())
+        is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()
         copies = await self._whole(here, reading, list(harvest.copies.values()))
-        read = await self._commit(here, order, harvest, copies)
+        read = await self._commit(here, order, harvest, copies, is_zone_right=is_zone_right)
         await staging.cleared(self._objects, order)
         return read
 
@@ -286,7 +287,9 @@ class PlatformSteps:
             jobs = await ledger.split(session, row, halves)
         return Read(ending=Ending.SPLIT, halves=jobs)
 
-    async def _commit(self, here: Standing, order: ReadOrder, harvest: Harvest, copies: list[Copy]) -> Read:
+    async def _commit(
+        self, here: Standing, order: ReadOrder, harvest: Harvest, copies: list[Copy], *, is_zone_right: bool
+    ) -> Read:
         key = places.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
         await raw.keep(self._objects, key, harvest.sheets)
         async with self._database.session() as session:
@@ -295,6 +298,8 @@ class PlatformSteps:
             if row is None or not ledger.may_commit(row, order):
                 return Read(ending=Ending.OVER)
             platform.revision += 1
+            if is_zone_right:
+                platform.zone_checked_at = await ledger.database_now(session)
             if platform.credentials_failed_since is not None:
                 platform.credentials_failed_since, platform.credentials_fault = None, None
                 platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
@@ -313,10 +318,9 @@ class PlatformSteps:
                 row.reread_holder, row.stale_told_at = None, None
             session.add(row)
             await ledger.complete(session, platform)
-        if result.outside:
-            log.get(__name__).warning(
-                "orders_outside_window", platform=order.platform, window=str(order.window), orders=result.outside
-            )
+        for event, count in (("orders_outside_window", result.outside), ("orders_undated", result.undated)):
+            if count:
+                log.get(__name__).warning(event, platform=order.platform, window=str(order.window), orders=count)
         metrics.ORDERS.labels(order.platform).inc(len(changes))
         metrics.ORDERS_MISSED.labels(order.platform).inc(result.missed)
         return result
@@ -346,6 +350,7 @@ def _result(order: ReadOrder, row: OrderSlice, harvest: Harvest, changes: list[C
         passes=harvest.passes,
         pages=len(harvest.sheets),
         outside=harvest.outside,
+        undated=harvest.undated,
         missed=len(late),
     )
 
@@ -357,7 +362,7 @@ def _late(window: Window, changes: list[Change]) -> list[Change]:
 def _finish(row: OrderSlice, result: Read, key: str) -> None:
     row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
     row.orders, row.changed, row.total = result.orders, result.changed, result.total
-    row.passes, row.pages, row.outside = result.passes, result.pages, result.outside
+    row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
 def _lateness(row: OrderSlice, late: list[Change]) -> float | None:

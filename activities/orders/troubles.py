@@ -14,7 +14,15 @@ from domain.faults import FaultRecord
 from domain.orders.capability import PagingKind
 from domain.orders.places import Place
 from domain.orders.retrying import Setback, Trouble
-from infra.platforms import PlatformBusy, PlatformFailure, PlatformRefused, PlatformSlow, TokenExpired, TooManyRows
+from infra.platforms import (
+    PlatformBusy,
+    PlatformFailure,
+    PlatformRefused,
+    PlatformSlow,
+    TokenExpired,
+    TooManyRows,
+    ZoneDiffers,
+)
 
 SETBACK_TYPE: Final = "Setback"
 CREDENTIALS_CODE: Final = "platform_credentials"
@@ -25,6 +33,7 @@ _CODES: Final[dict[type[PlatformFailure], str]] = {
     PlatformRefused: "platform_refused",
     TooManyRows: "platform_rows_max",
     PlatformSlow: "slice_timeout",
+    ZoneDiffers: "platform_zone",
 }
 _GOES_ON = (PlatformBusy, PlatformSlow, TokenExpired)
 """After these the next attempt can go on where this one was; after others it must not believe what was told."""

@@ -113,6 +113,7 @@ class ShownSlice(Answer):
     passes: int | None
     pages: int | None
     outside: int | None = Field(description="orders outside of what was asked for; they were kept")
+    undated: int | None = Field(description="orders without a time; they count as the oldest that was asked for")
     swept_at: AwareDatetime | None = Field(description="when the delayed sweep had read it again")
     missed: int | None = Field(description="orders that only the delayed sweep found; null before that")
     stale_told_at: AwareDatetime | None = Field(

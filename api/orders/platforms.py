@@ -114,8 +114,10 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         row = row or OrderPlatform(
             platform=path.platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
         )
-        row.project_id, row.kind, row.shop, row.base_url = body.project_id, body.kind, body.shop, body.base_url
-        row.capability = body.capability
+        row.project_id, row.kind, row.shop = body.project_id, body.kind, body.shop
+        if (row.base_url, row.capability) != (body.base_url, body.capability):
+            row.zone_checked_at = None
+        row.base_url, row.capability = body.base_url, body.capability
         row.notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))

@@ -72,7 +72,10 @@ class ShownReport(Answer):
     told: int = Field(description="orders that the platform tells for this part of the day")
     stored: int = Field(description="orders that we have for it")
     missing: int = Field(description="told, and not here at all or only older")
-    only_here: int = Field(description="here and not told any more: modified again meanwhile, or deleted there")
+    only_here: int | None = Field(
+        description="here and not told any more: modified again meanwhile, or deleted there; null where a platform is "
+        "asked for orders by their creation, whose day only it knows"
+    )
     url: str = Field(description="the workbook with the ids, for a quarter of an hour")
 
 

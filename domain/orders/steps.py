@@ -141,6 +141,7 @@ class Read(_Model):
     passes: int = 0
     pages: int = 0
     outside: int = 0
+    undated: int = 0
     missed: int = 0
     halves: list[Job] = []
 
@@ -270,6 +271,6 @@ class Report(_Model):
     """Orders that we have for it."""
     missing: int
     """Told, and not here at all or only older."""
-    only_here: int
-    """Here, and not told any more: modified again meanwhile, or deleted there."""
+    only_here: int | None
+    """Here, and not told any more; None where the platform is asked by creation, of which only it knows the day."""
     key: str

@@ -10,6 +10,7 @@ from infra.platforms.failures import (
     PlatformSlow,
     TokenExpired,
     TooManyRows,
+    ZoneDiffers,
 )
 from infra.platforms.pace import Pace
 from infra.platforms.permits import Permits, PlatformGate, day_bucket, rate_bucket
@@ -36,6 +37,7 @@ __all__ = [
     "Tape",
     "TokenExpired",
     "TooManyRows",
+    "ZoneDiffers",
     "day_bucket",
     "rate_bucket",
 ]

@@ -50,6 +50,10 @@ class PlatformLied(PlatformFailure):
     """
 
 
+class ZoneDiffers(PlatformLied):
+    """The filter of a platform goes by other times than its record says: windows hold other orders than asked for."""
+
+
 class TooManyRows(PlatformFailure):
     """The window holds more rows than the platform tells in one query; smaller windows hold fewer.
 

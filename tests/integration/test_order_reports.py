@@ -13,6 +13,7 @@ from temporalio import workflow
 
 from activities.orders import reporting
 from domain.orders import places
+from domain.orders.capability import QueryField
 from domain.orders.steps import ReportPart
 from domain.orders.windows import Window
 from infra.settings import Settings
@@ -67,6 +68,24 @@ async def compared(orders: Orders, day: str = DAY) -> dict[str, Any]:
     await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
     report: dict[str, Any] = (await orders.ask("GET", f"{PATH}/{day}")).body
     return report
+
+
+@pytest.mark.parametrize(("field", "only_here"), [(QueryField.MODIFIED, 1), (QueryField.CREATED, None)])
+async def test_what_is_only_here_is_told_where_it_can_be_known(
+    settings: Settings, field: QueryField, only_here: int | None
+) -> None:
+    """An order that is modified after the day leaves it; the day of a creation only the platform knows."""
+    capability = PLAIN.model_copy(update={"query": PLAIN.query.model_copy(update={"field": field})})
+    async with running_orders(settings) as orders:
+        platform = await fetched(orders, Scenario(orders=30, span_seconds=SPAN_SECONDS), capability=capability)
+        await let_the_day_end(orders, platform)
+        platform.market.modify(0, platform.market.now_us)
+        report = await compared(orders)
+        stored = await modified(orders)
+
+    count = len(stored) if field is QueryField.MODIFIED else len(stored) - 1
+    assert (report["told"], report["stored"]) == (len(stored) - 1, count)
+    assert (report["missing"], report["only_here"]) == (0, only_here)
 
 
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import Harvest, Reading
-from infra.platforms import PlatformLied
+from domain.orders.capability import QueryField
+from infra.platforms import PlatformLied, ZoneDiffers
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
+from sims.platforms.market import Range
 from sims.platforms.scenario import Changes, Faults, Kind
 from tests.support.platforms import KINDS, RunningConnector, running_connector
 
@@ -96,3 +98,44 @@ async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() ->
         modified[:] = [at - 100 * MICRO for at in modified]
         with pytest.raises(PlatformLied, match="is listed as of"):
             await reading.whole(copies)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_filter_that_goes_by_the_record_is_confirmed(kind: Kind) -> None:
+    """By one order that was told, asked for by its own second; where none was told, nothing is confirmed."""
+    async with running_connector(kind=kind, orders=50, span_seconds=600) as here:
+        full, empty = here.window(300, until_seconds_ago=200), here.window(300, until_seconds_ago=5_000)
+        for window, is_right in ((full, True), (empty, False)):
+            reading = Reading(here.connector, window, None)
+            await reading.confirmed()
+            assert await reading.check_zone() is is_right
+
+
+@pytest.mark.parametrize("hours", [-8, 8])
+async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
+    """A shop-local column compared with UTC, on either side of it: what comes is not what was asked for."""
+    async with running_connector(orders=500, span_seconds=20 * 3_600) as here:
+        market, right = here.platform.market, here.platform.market.range
+        shift_us = hours * 3_600 * MICRO
+
+        def shifted(first_us: int, last_us: int) -> Range:
+            return right(first_us + shift_us, last_us + shift_us)
+
+        market.range = shifted  # type: ignore[method-assign]
+        reading = Reading(here.connector, here.window(11 * 3_600, until_seconds_ago=9 * 3_600), None)
+        await reading.confirmed()
+        with pytest.raises(ZoneDiffers, match="zone_minutes"):
+            await reading.check_zone()
+
+
+async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
+    """What a window of creation holds says nothing of when it was modified."""
+    async with running_connector(orders=50, span_seconds=600) as here:
+        capability = here.connector.capability
+        query = capability.query.model_copy(update={"field": QueryField.CREATED})
+        reading = Reading(here.connector, here.window(300), None)
+        await reading.once()
+        here.connector.capability = capability.model_copy(update={"query": query})
+        asked = here.platform.calls["told"]
+        assert not await reading.check_zone()
+        assert here.platform.calls["told"] == asked

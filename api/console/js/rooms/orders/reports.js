@@ -73,7 +73,7 @@ function days(place, platform) {
       { title: t("orders.report.told"), cell: (report) => number(report.told), numeric: true },
       { title: t("orders.report.stored"), cell: (report) => number(report.stored), numeric: true },
       { title: t("orders.report.missing"), cell: (report) => (report.missing ? badge(number(report.missing), "bad") : badge("0", "ok")), numeric: true },
-      { title: t("orders.report.onlyHere"), cell: (report) => number(report.only_here), numeric: true },
+      { title: t("orders.report.onlyHere"), cell: (report) => (report.only_here === null ? "–" : number(report.only_here)), numeric: true },
       { title: t("orders.report.madeAt"), cell: (report) => when(report.made_at) },
       { title: t("orders.report.book"), cell: (report) => h("a", { href: report.url, class: "outside", target: "_blank", rel: "noreferrer" }, t("orders.report.fetch")) },
     ],

@@ -56,7 +56,7 @@ function ledger(slice) {
   return facts([
     [t("orders.window"), windowText(slice.window)],
     [t("orders.trackTitle"), t(`orders.track.${slice.track}`)],
-    ...["orders", "total", "changed", "attempts", "passes", "pages", "outside", "missed"].map(figure),
+    ...["orders", "total", "changed", "attempts", "passes", "pages", "outside", "undated", "missed"].map(figure),
     [t("orders.claimedAt"), moment(slice.claimed_at)],
     [t("orders.finishedAt"), slice.finished_at && moment(slice.finished_at)],
     [t("orders.sweptAt"), slice.swept_at && moment(slice.swept_at)],

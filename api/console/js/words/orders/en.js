@@ -106,6 +106,7 @@ export const en = {
     passes: "Passes",
     pages: "Pages",
     outside: "Outside of what was asked",
+    undated: "Without a time",
     missed: "Found only by the sweep",
   },
   claimedAt: "Claimed",

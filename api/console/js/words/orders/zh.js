@@ -106,6 +106,7 @@ export const zh = {
     passes: "遍数",
     pages: "页数",
     outside: "超出请求范围",
+    undated: "没有时间",
     missed: "仅由复查发现",
   },
   claimedAt: "认领时间",
