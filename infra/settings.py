@@ -163,6 +163,9 @@ class DownloadSettings(BaseModel):
     page_max_bytes: int = 64 * 1024 * 1024
     page_retries: int = 5
     retry_pause_seconds: float = Field(default=0.5, description="pause before a page is asked for again; doubles")
+    retry_after_max_seconds: float = Field(
+        default=300.0, ge=0, description="however long a source asks us to wait, it is asked again after so long"
+    )
     max_task_retries: int = Field(default=3, ge=0, description="how often a failure that may pass is processed again")
     rerun_pause_seconds: float = Field(default=5.0, description="pause before that; doubles")
     slice_seconds: float = Field(

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.asking import Wait
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.status import Outcome, Phase, State, Status, StoredFile, Trouble
+    from domain.downloads.status import FetchProgress, Outcome, Phase, State, Status, StoredFile, Trouble
     from domain.downloads.steps import (
         Course,
         DownloadRun,
@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import webhooks
     from workflows.fetching import Fetchers, stopped
     from workflows.making import Making
-    from workflows.outcomes import fault_of, is_type
+    from workflows.outcomes import fault_of, is_type, note_of
 
 Argument = TypeVar("Argument")
 
@@ -80,7 +80,7 @@ class DownloadWorkflow:
         self._status = Status()
         self._is_retry_wanted = False
         self._making = Making(self._order, self._course, lambda phase: self._tell(State.RUNNING, phase))
-        self._fetchers = Fetchers(self._order, self._course, self._tell_rows, self._come_back)
+        self._fetchers = Fetchers(self._order, self._course, self._tell_rows, self._come_back, self._resolve)
 
     @workflow.run
     async def run(self, run: DownloadRun) -> Outcome:
@@ -148,21 +148,28 @@ class DownloadWorkflow:
         is_new = self._course.opening is None
         return fault.retryable and not is_new and self._course.reruns < self._order.max_task_retries
 
-    async def _come_back(self, wait: Wait) -> None:
-        """A page is asked for again, but not at once."""
+    async def _come_back(self, wait: Wait) -> Trouble | None:
+        """A page is asked for again, but not at once. Returns what is told of that until it is resolved."""
         fault = wait.tries.fault
-        if fault is not None:
-            await self._pause(_trouble(fault, wait.tries.made, wait.seconds), wait.seconds)
+        if fault is None:
+            return None
+        trouble = _trouble(fault, wait.tries.made, wait.seconds)
+        await self._pause(trouble, wait.seconds)
+        return trouble
+
+    def _resolve(self, trouble: Trouble | None) -> None:
+        """Tell of a trouble no longer: what was tried again has come."""
+        if self._status.trouble is trouble:
+            self._status.trouble = None
 
     async def _pause(self, trouble: Trouble, seconds: float) -> None:
-        """Wait, and show what for."""
+        """Wait, and show what for; that is shown on while it is tried again."""
         self._status.trouble = trouble
         self._tell(State.RUNNING, Phase.PAUSING)
         try:
             await workflow.sleep(seconds)
         finally:
             if self._status.trouble is trouble:
-                self._status.trouble = None
                 self._tell(State.RUNNING, Phase.FETCHING if self._course.is_fetching else Phase.PROBING)
 
     async def _process(self) -> StoredFile:
@@ -186,7 +193,8 @@ class DownloadWorkflow:
         if not course.is_fetching or course.opening is None:
             course.processings += 1
             course.done, course.done_rows, course.left_out, course.warnings = [], 0, [], []
-            self._status = Status(processings=course.processings, started_at=workflow.now())
+            trouble = self._status.trouble
+            self._status = Status(processings=course.processings, started_at=workflow.now(), trouble=trouble)
             self._tell(State.RUNNING, Phase.PROBING)
             await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
             course.opening = await self._looked()
@@ -204,6 +212,7 @@ class DownloadWorkflow:
             earlier=self._course.opening,
             columns=self._course.new_columns,
             one_fetcher=self._course.one_fetcher,
+            page_size_max=self._course.page_size_max,
         )
         while True:
             looked = await workflow.execute_activity_method(
@@ -217,6 +226,7 @@ class DownloadWorkflow:
                 summary="ask the source for its total and columns",
             )
             if looked.opening is not None:
+                self._status.trouble = None
                 return looked.opening
             if looked.wait is not None:
                 await self._come_back(looked.wait)
@@ -246,6 +256,10 @@ class DownloadWorkflow:
             return True
         if is_type(error, StagingExpired.__name__):
             self._course.expirations += 1
+            return True
+        progress = note_of(error, FetchProgress)
+        if progress is not None and progress.smaller_page_size is not None:
+            self._course.page_size_max = progress.smaller_page_size
             return True
         if fault_of(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:
             self._course.resets += 1
@@ -292,7 +306,7 @@ class DownloadWorkflow:
         return True
 
     def _failed(self, fault: FaultRecord) -> Outcome:
-        self._status.fault = fault
+        self._status.fault, self._status.trouble = fault, None
         return Outcome(state=State.FAILED, fault=fault, total=self._status.total)
 
     async def _discard(self) -> None:

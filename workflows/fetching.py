@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.status import FetchProgress
+    from domain.downloads.status import FetchProgress, Trouble
     from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
     from workflows.outcomes import note_of
 
@@ -45,7 +45,8 @@ class Fetchers:
     Args:
         course: How far the download is; they carry it on.
         tell: Shows how many rows there are, and how many of them lie in ranges that are under way.
-        wait: Waits until a page may be asked for again, and shows that.
+        wait: Waits until a page may be asked for again, and shows that; returns what it shows.
+        resolve: Shows that no longer.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Fetchers:
         order: DownloadOrder,
         course: Course,
         tell: Callable[[int, dict[int, int]], None],
-        wait: Callable[[Wait], Awaitable[None]],
+        wait: Callable[[Wait], Awaitable[Trouble | None]],
+        resolve: Callable[[Trouble | None], None],
     ) -> None:
         self._order = order
         self._course = course
         self._tell = tell
         self._wait = wait
+        self._resolve = resolve
         self._told_at = workflow.now()
         self._under_way: dict[int, int] = {}
         self._reports: list[tuple[PageRange, RangeReport]] = []
@@ -104,6 +107,7 @@ class Fetchers:
     async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
         tries: Tries | None = None
+        trouble: Trouble | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
             if workflow.now() - self._told_at >= _TELL_EVERY:
@@ -112,11 +116,12 @@ class Fetchers:
             if _is_cancelled():
                 raise asyncio.CancelledError
             self._note(pages, report)
+            self._resolve(trouble)
             tries = report.wait.tries if report.wait else None
             if report.wait:
                 self._show()
                 # The place is given back meanwhile: others fetch.
-                await self._wait(report.wait)
+                trouble = await self._wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 

@@ -28,6 +28,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
         for table, probe in enumerate(opening.tables)
         for warning in (
             *_repeats(order, probe, assemble.pages[table], ledgers[table]),
+            *_doubtful_end(probe, ledgers[table]),
             *_repeated_keys(ledgers[table]),
         )
     ]
@@ -54,11 +55,15 @@ def _rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
 
 def _repeats(order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers: Sequence[Ledger]) -> list[str]:
     """Pages that came twice, perhaps to different fetchers."""
-    if order.allow_repeats:
-        return []
     rows = repeats.warn_of_rows(mark for ledger in ledgers for mark in ledger.row_marks)
     ranges = [(probe.extent.named(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
-    return repeats.check_all(ranges) + rows
+    return repeats.check_all(ranges, allowed=order.allow_repeats) + rows
+
+
+def _doubtful_end(probe: Probe, ledgers: Sequence[Ledger]) -> list[str]:
+    """Whether the rows may have ended before their end."""
+    marks = [mark for ledger in ledgers for mark in ledger.marks]
+    return repeats.warn_of_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
 def _repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:

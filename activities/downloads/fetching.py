@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from activities.downloads.source import ComeBack, Source, says_nothing_is_there
 from activities.downloads.stager import Stager
 from domain.downloads import plan, repeats, sinks
-from domain.downloads.asking import Wait
+from domain.downloads.asking import Wait, is_timeout
 from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows, row_texts
 from domain.downloads.repeats import ROWS_REMEMBERED, Seen
 from domain.downloads.request import Columns
@@ -73,9 +73,7 @@ class Fetching:
                 await self._look_beyond()
         except SourceFault as fault:
             await self._stager.secure()
-            # Where the source answers all the same, the trouble is with this page and does not pass with time.
-            fault.transient = fault.transient and not await self._source.answers()
-            fault.notes = [FetchProgress(range=self._pages.number, rows=self._stager.rows)]
+            await self._weigh(fault)
             raise
         except ComeBack as later:
             await self._stager.secure()
@@ -84,6 +82,18 @@ class Fetching:
             return self._report(done=True, new_columns=await self._survey(found))
         await (self._stager.finish() if done else self._stager.secure())
         return self._report(done=done)
+
+    async def _weigh(self, fault: SourceFault) -> None:
+        """Note how far the range is, and what may help: to wait where the source is away, or to ask for fewer rows."""
+        progress = FetchProgress(range=self._pages.number, rows=self._stager.rows)
+        if fault.transient:
+            # Where the source answers all the same, the trouble is with this page and does not pass with time.
+            is_there = await self._source.answers()
+            if is_timeout(fault) and is_there:
+                progress.smaller_page_size = self._extent.smaller_page_size
+            # To wait for it once more, and then for as long again, helps nobody.
+            fault.transient = not is_there and not is_timeout(fault)
+        fault.notes = [progress]
 
     def _report(self, *, done: bool, new_columns: list[str] | None = None, wait: Wait | None = None) -> RangeReport:
         return RangeReport(
@@ -102,7 +112,8 @@ class Fetching:
             return False
         if not page.rows and not page.goes_on:
             return True
-        plan.require_an_end(self._extent.named(self._stager.next_page), self._stager.marks)
+        number = self._stager.next_page
+        plan.require_an_end(number, self._extent.named(number), self._stager.marks)
         return False
 
     async def _look_beyond(self) -> None:
@@ -162,7 +173,7 @@ class Fetching:
             page = await self._source.read(number, self._extent.page_size, first_look)
             if self._pages.end is None:
                 marks.append(repeats.mark(page.rows, blake2b(page.text).hexdigest()))
-                plan.require_an_end(self._extent.named(number), marks)
+                plan.require_an_end(number, self._extent.named(number), marks)
                 repeats.require_news(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
             if not page.rows and not page.goes_on and self._pages.end is None:

@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from activities.downloads.source import Source, says_nothing_is_there
+from activities.downloads.source import Source, parse_beside, says_nothing_is_there
 from activities.downloads.staged import GatheredRows
 from domain.downloads import repeats, sinks
-from domain.downloads.asking import Tries
+from domain.downloads.asking import Tries, is_timeout
 from domain.downloads.excel import checking
 from domain.downloads.excel.drawing import TableDrawing
 from domain.downloads.excel.reading import read_template
 from domain.downloads.excel.template import ROW_HEAD_NAMES
 from domain.downloads.pages import FirstLook, first_look, row_texts
-from domain.downloads.plan import Extent
+from domain.downloads.plan import Extent, smaller_page_size
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.shape import Shape
 from domain.downloads.steps import Probe
@@ -43,6 +43,7 @@ async def look(
     drawing: TableDrawing | None,
     more_columns: list[str],
     tries: Tries | None = None,
+    page_size_max: int | None = None,
 ) -> Look:
     """Learn what a source has, and how its table is to look.
 
@@ -52,15 +53,16 @@ async def look(
         drawing: What the request says of how it looks, if it is for a book; what the source answers goes before it.
         more_columns: Columns that rows were seen to have beyond those of the first page.
         tries: What came of the tries before a wait.
+        page_size_max: How many rows a page may have, where larger ones took too long.
     """
     with source.at_work():
-        return await _looked(source, order, drawing, more_columns, tries)
+        first, extent = await _First(source, order, tries, page_size_max).seen()
+        return await _looked(order, drawing, more_columns, first, extent)
 
 
 async def _looked(
-    source: Source, order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str], tries: Tries | None
+    order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str], first: FirstLook, extent: Extent
 ) -> Look:
-    first, extent = await _First(source, order, tries).seen()
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
         drawing = _merged(drawing, first)
@@ -75,7 +77,7 @@ async def _looked(
     # Workflows import the steps for their signatures, and must not pay for Arrow.
     from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
 
-    page = PageEncoder(shape, sinks.sink_for(order)).encode(first.text)
+    page = await parse_beside(PageEncoder(shape, sinks.sink_for(order)).encode, first.text)
     probe = Probe(
         extent=extent,
         shape=shape,
@@ -93,11 +95,14 @@ class _First:
     them, or because there is no more.
     """
 
-    def __init__(self, source: Source, order: DownloadOrder, tries: Tries | None) -> None:
+    def __init__(
+        self, source: Source, order: DownloadOrder, tries: Tries | None, page_size_max: int | None = None
+    ) -> None:
         self._source = source
         self._order = order
         self._tries = tries
-        self._size = order.page_size
+        self._size = min(order.page_size, page_size_max or order.page_size)
+        self._heeds_size = False
 
     async def seen(self) -> tuple[FirstLook, Extent]:
         """The first page with what was told around it, and the extent."""
@@ -127,13 +132,25 @@ class _First:
             return first, self._whole(first)
         _require_room(first)
         first, extent = await self._uncapped(first)
-        # A source that has answered more than one row where one was asked for heeds no size.
-        return first, _lightened(extent, first) if around.rows <= 1 else extent
+        return first, _lightened(extent, first) if self._heeds_size else extent
 
     async def _both(self) -> tuple[FirstLook, FirstLook]:
         """One row and the first page. Where both are all rows, the text of one of them is enough."""
         around = replace(await self._look(0, 1), text=b"")
-        return around, await self._look(0, self._size)
+        # A source that has answered more than one row where one was asked for heeds no size.
+        self._heeds_size = around.rows <= 1
+        return around, await self._look_at_first_page()
+
+    async def _look_at_first_page(self) -> FirstLook:
+        """The first page, with fewer rows than were asked for where so many take too long."""
+        while True:
+            try:
+                return await self._look(0, self._size)
+            except SourceFault as fault:
+                smaller = smaller_page_size(self._size)
+                if not is_timeout(fault) or not self._heeds_size or smaller is None:
+                    raise
+                self._size = smaller
 
     async def _look(self, page: int, page_size: int) -> FirstLook:
         return await self._source.read(page, page_size, first_look, self._tries)
@@ -144,6 +161,7 @@ class _First:
             page_size=self._size,
             gaps_allowed=self._order.force_continue or first.goes_on,
             first_page=self._order.first_page,
+            heeds_size=self._heeds_size,
         )
         return extent.model_copy(update=differences)
 
@@ -177,7 +195,7 @@ class _First:
                 return
             raise
         # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
-        if before and before == row_texts(first.text):
+        if before and before == await parse_beside(row_texts, first.text):
             again = await self._source.read(0, self._size, row_texts, self._tries)
             before = [] if before == again else before
         if before:
@@ -211,7 +229,7 @@ class _First:
         smaller = await self._source.read(1, first.rows, row_texts, self._tries)
         if not smaller:
             return None
-        rows = set(row_texts(first.text))
+        rows = set(await parse_beside(row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters what it has paged: these rows were on the first page, too.
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from infra.settings import DownloadSettings
 T = TypeVar("T")
 
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-# Whoever waits for longer gives its place to others meanwhile.
+# Whoever is kept up for longer gives its place to others meanwhile, and the status shows why.
 KEPT_PLACE_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
 SAID_MAX_BYTES = 300
@@ -59,6 +60,11 @@ class Pages(Protocol):
         """See that nothing of any page is in memory any more."""
 
 
+async def parse_beside(parse: Callable[[bytes], T], body: bytes) -> T:
+    """Parse a body; one that is long to read does not hold up who else lives in this process."""
+    return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+
+
 def says_nothing_is_there(fault: SourceFault) -> bool:
     """Whether a source answers like this where it has no page; what cannot be read may well hold rows."""
     return fault.record.code in ("source_status", "source_refused", "source_no_data")
@@ -85,7 +91,11 @@ class Source:
     def __init__(
         self, settings: DownloadSettings, pages: Pages, first_page: int = 0, redactor: Redactor | None = None
     ) -> None:
-        self._rules = Rules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
+        self._rules = Rules(
+            retries=settings.page_retries,
+            pause_seconds=settings.retry_pause_seconds,
+            retry_after_max_seconds=settings.retry_after_max_seconds,
+        )
         self._pages = pages
         self._first_page = first_page
         self._redactor = redactor or Redactor()
@@ -103,7 +113,7 @@ class Source:
             SourceFault: It stayed wrong, or is wrong in a way that no retry mends.
             ComeBack: It may be right, but not soon.
         """
-        number = page + self._first_page
+        number, began = page + self._first_page, time.monotonic()
         if tries is None or (tries.page, tries.page_size) != (number, page_size):
             tries = Tries(page=number, page_size=page_size)
         while True:
@@ -118,7 +128,7 @@ class Source:
                 log.get(__name__).info(
                     "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=tries.made
                 )
-                if pause > KEPT_PLACE_SECONDS:
+                if time.monotonic() - began + pause > KEPT_PLACE_SECONDS:
                     raise ComeBack(Wait(tries=tries, seconds=pause)) from None
                 await asyncio.sleep(pause)
             else:
@@ -156,8 +166,7 @@ class Source:
         with self._secrets_struck():
             body = await self._pages.body(number, page_size)
             try:
-                # What is long to read must not hold up who else lives in this process.
-                return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
+                return await parse_beside(parse, body)
             except SourceFault as fault:
                 fault.doubtful = not fault.transient
                 raise

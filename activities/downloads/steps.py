@@ -159,7 +159,7 @@ class DownloadSteps:
         order, more = ask.order, ask.columns.get(table, [])
         drawing = order.drawing.tables[table] if order.drawing is not None else None
         of_table = order.for_table(table)
-        return await opening.look(self._source(of_table), of_table, drawing, more, ask.tries)
+        return await opening.look(self._source(of_table), of_table, drawing, more, ask.tries, ask.page_size_max)
 
     async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from domain.faults import FaultRecord, SourceFault
 
-RETRY_AFTER_MAX_SECONDS: Final = 300.0
-"""However long a source asks us to wait, it is asked again after so long."""
 BUSY_PAUSE_MAX_SECONDS: Final = 60.0
 TIMEOUTS_MAX: Final = 2
 """A time-out is a long wait already."""
@@ -28,6 +26,8 @@ class Rules(BaseModel):
     """How often a page is asked for again where the trouble may pass by itself."""
     pause_seconds: float
     """Before the first retry; it doubles."""
+    retry_after_max_seconds: float = 300.0
+    """However long a source asks us to wait, it is asked again after so long."""
 
 
 class Tries(BaseModel):
@@ -39,6 +39,8 @@ class Tries(BaseModel):
     """Tries that failed. Those that the source asked us to make later are not among them."""
     waits: int = 0
     """How often the source asked us to come later."""
+    timeouts: int = 0
+    """How often its answer took too long."""
     fault: FaultRecord | None = None
     """What was wrong with the last one."""
 
@@ -54,6 +56,7 @@ class Tries(BaseModel):
             update={
                 "counted": self.counted + (not is_wait),
                 "waits": self.waits + is_wait,
+                "timeouts": self.timeouts + is_timeout(fault),
                 "fault": fault.record,
             }
         )
@@ -69,14 +72,14 @@ class Tries(BaseModel):
         if is_told_to_wait(fault):
             # To wait costs nothing of what a page may be tried.
             growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
-            return min(max(growing, fault.retry_after_seconds or 0.0), RETRY_AFTER_MAX_SECONDS)
+            return min(max(growing, fault.retry_after_seconds or 0.0), rules.retry_after_max_seconds)
         is_same = self.fault == fault.record
         if not fault.transient:
             again = fault.doubtful and not is_same and self.counted + 1 < WRONG_ANSWERS_MAX
             return rules.pause_seconds if again else None
         if is_same and fault.record.code in _SAME_MEANS_FOR_GOOD:
             return None
-        if fault.record.code == "source_timeout" and self.counted + 1 >= TIMEOUTS_MAX:
+        if is_timeout(fault) and self.timeouts + 1 >= TIMEOUTS_MAX:
             return None
         return pause if self.counted < rules.retries else None
 
@@ -94,6 +97,11 @@ class Wait(BaseModel):
 
     tries: Tries
     seconds: float
+
+
+def is_timeout(fault: SourceFault) -> bool:
+    """Whether the answer took too long, which fewer rows may mend."""
+    return fault.record.code == "source_timeout"
 
 
 def is_told_to_wait(fault: SourceFault) -> bool:

@@ -12,6 +12,8 @@ REQUESTS_MAX = 20_000
 """Of pages without an end that is known beforehand."""
 EMPTY_PAGES_MAX = 50
 """In a row, of a source that says each time that more follows."""
+LEAST_ROWS = 20
+"""Pages that take too long are asked for with fewer rows, but not with fewer than these."""
 LINEAR_MAX_PAGES = 400
 PAGES_PER_FETCHER = 100
 MAX_FETCHERS = 5
@@ -46,6 +48,7 @@ class Extent(BaseModel):
         gaps_allowed: Pages may hold fewer rows than they should, because the source filters after it has paged.
         is_whole: The source answers all rows at once, whatever page is asked for.
         first_page: What the source calls its first page; here pages are counted from 0.
+        heeds_size: The source answers as many rows as it is asked for, or fewer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,6 +58,7 @@ class Extent(BaseModel):
     gaps_allowed: bool = False
     is_whole: bool = False
     first_page: int = 0
+    heeds_size: bool = False
 
     @property
     def exact(self) -> bool:
@@ -69,6 +73,11 @@ class Extent(BaseModel):
     def is_full_at_the_end(self) -> bool:
         """Whether the last page is as full as any, so that only one more page shows whether the total is right."""
         return bool(self.total) and not self.is_whole and (self.total or 0) % self.page_size == 0
+
+    @property
+    def smaller_page_size(self) -> int | None:
+        """With how many rows a page it may be quick enough, where it is not; None where nothing smaller helps."""
+        return smaller_page_size(self.page_size) if self.heeds_size and not self.is_whole else None
 
     def check(self, number: int, rows: int, told_total: int | None, *, goes_on: bool = False) -> None:
         """See that a page is what it should be.
@@ -115,20 +124,21 @@ class Extent(BaseModel):
             )
 
 
-def require_an_end(requests: int, marks: Sequence[str]) -> None:
+def require_an_end(number: int, named: int, marks: Sequence[str]) -> None:
     """See that a source without a total may still come to an end.
 
     Args:
-        requests: How many pages were asked for.
-        marks: What is remembered of them; nothing of an empty one.
+        number: Of a page that was not the last one, from 0; so many were asked for before it.
+        named: What the source calls that page.
+        marks: What is remembered of those before it; nothing of an empty one.
 
     Raises:
         SourceFault: It has too many pages, or goes on saying that more follow.
     """
-    if requests >= REQUESTS_MAX:
+    if number >= REQUESTS_MAX:
         raise SourceFault(
             "source_too_long",
-            f"The source tells no total, and page {requests:,} was not the last one; {REQUESTS_MAX:,} are allowed.",
+            f"The source tells no total, and page {named:,} was not the last one; {REQUESTS_MAX:,} are allowed.",
             "Answer `total`, ask for larger pages by `page_size`, or ask for less at a time.",
         )
     if not any(marks[-EMPTY_PAGES_MAX:]) and len(marks) >= EMPTY_PAGES_MAX:
@@ -137,6 +147,11 @@ def require_an_end(requests: int, marks: Sequence[str]) -> None:
             f"The source answered {EMPTY_PAGES_MAX} empty pages in a row, and says `force_continue` on each.",
             "Say `force_continue` only while rows follow; answer an empty page without it at the end.",
         )
+
+
+def smaller_page_size(page_size: int) -> int | None:
+    """A fifth of the rows of a page, to ask a source for that is too slow for so many; None where they are few."""
+    return max(LEAST_ROWS, page_size // 5) if page_size > LEAST_ROWS else None
 
 
 def page_count(total: int, page_size: int) -> int:

@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -23,6 +24,9 @@ NO_ROWS: Final = ""
 ROWS_REMEMBERED: Final = 20_000
 """Of so many rows it is seen whether they come on two pages: of all, or of larger exports the first of each range."""
 ROW_BYTES: Final = 8
+DEPTH_MIN: Final = 10_000
+DEPTH_STEP: Final = 1_000
+"""Sources that stop at a depth stop at multiples of this, from `DEPTH_MIN` on."""
 
 Marks = Sequence[str]
 """What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
@@ -60,6 +64,26 @@ def warn_of_rows(marks: Iterable[str]) -> list[str]:
 def _rows_in(marked: str) -> set[bytes]:
     packed = b64decode(marked)
     return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
+
+
+def warn_of_end(marks: Marks, total: int | None, rows: int) -> list[str]:
+    """What is to be told of an end that may be none: many sources give nothing behind some depth, and no error.
+
+    Args:
+        marks: What is remembered of all pages, in order.
+        total: What the source tells.
+        rows: How many came.
+    """
+    if total is None:
+        if rows < DEPTH_MIN or rows % DEPTH_STEP:
+            return []
+        why = "at which some sources stop though they have more: compare it with the source, or let it tell `total`"
+        return [f"The source tells no total, and ended after {rows:,} rows, a round number {why}."]
+    empty = len(list(takewhile(lambda mark: mark == NO_ROWS, reversed(marks))))
+    if not empty:
+        return []
+    why = "they should: if it does not filter after it has paged, rows are missing"
+    return [f"The last {empty:,} of {len(marks):,} pages have no rows, although by the total of {total:,} {why}."]
 
 
 class Seen:
@@ -119,17 +143,18 @@ def require_news(number: int, marks: Marks) -> None:
         )
 
 
-def check_all(ranges: Iterable[tuple[int, Marks]]) -> list[str]:
-    """Hold the pages of all ranges against each other; what is to be told of small ones.
+def check_all(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = False) -> list[str]:
+    """Hold the pages of all ranges against each other; what is to be told of those that may repeat.
 
     Args:
         ranges: The number of the first page of each, and what is remembered of its pages.
+        allowed: Whether the request says that pages may repeat; else only small ones may.
 
     Raises:
         SourceFault: Two pages of many rows are the same.
     """
     places: dict[str, int] = {}
-    small: list[tuple[int, int]] = []
+    equal: list[tuple[int, int]] = []
     for first, marks in ranges:
         for number, marked in enumerate(marks, start=first):
             if not marked:
@@ -137,14 +162,14 @@ def check_all(ranges: Iterable[tuple[int, Marks]]) -> list[str]:
             before = places.setdefault(marked, number)
             if before == number:
                 continue
-            if rows_of(marked) >= ROWS_MIN:
+            if rows_of(marked) >= ROWS_MIN and not allowed:
                 raise fault(before, number, rows_of(marked))
-            small.append((before, number))
-    if not small:
+            equal.append((before, number))
+    if not equal:
         return []
-    pairs = ", ".join(f"{one} and {other}" for one, other in small[:TOLD_MAX])
-    more = f" and {len(small) - TOLD_MAX:,} more" if len(small) > TOLD_MAX else ""
-    from_one = " If its pages are counted from 1, send `first_page`: 1." if (0, 1) in small else ""
+    pairs = ", ".join(f"{one} and {other}" for one, other in equal[:TOLD_MAX])
+    more = f" and {len(equal) - TOLD_MAX:,} more" if len(equal) > TOLD_MAX else ""
+    from_one = " If its pages are counted from 1, send `first_page`: 1." if (0, 1) in equal else ""
     return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}.{from_one}"]
 
 

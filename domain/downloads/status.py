@@ -87,6 +87,8 @@ class FetchProgress(BaseModel):
 
     range: int
     rows: int
+    smaller_page_size: int | None = None
+    """With how many rows a page the download may go on, if a page took too long and one row did not."""
 
 
 def with_progress(status: Status, beats: Sequence[FetchProgress]) -> Status:

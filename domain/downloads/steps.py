@@ -64,6 +64,8 @@ class Course(BaseModel):
     opening: Opening | None = None
     """What the current processing saw, or the last one."""
     one_fetcher: bool = False
+    page_size_max: int | None = None
+    """How many rows a page may have, where larger ones took too long."""
     new_columns: dict[int, list[str]] = {}
     """Columns of each table that rows were seen to have beyond those of its first page."""
     left_out: list[str] = []
@@ -93,6 +95,8 @@ class ProbeOrder(BaseModel):
     """Columns of each table that rows were seen to have beyond those of its first page."""
     one_fetcher: bool = False
     """Whether a single range has all rows."""
+    page_size_max: int | None = None
+    """How many rows a page may have, where larger ones took too long."""
     tries: Tries | None = None
     """What came of the tries before a wait."""
 

@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import json
 from typing import Any
 
 import pytest
-from aiohttp import web
 
+from domain.downloads import plan
 from infra.settings import Settings
-from tests.support.downloads import Downloads, parse_csv, running_downloads
+from tests.support.downloads import parse_csv
+from tests.support.pages import asking, part
 
 pytestmark = pytest.mark.stack
-
-Answer = Callable[[int, int], dict[str, Any] | int]
-"""What a page of a size is answered with: its body, or another status."""
-
-
-@asynccontextmanager
-async def asking(
-    settings: Settings, answer: Answer, resume_window_seconds: int = 60
-) -> AsyncIterator[tuple[Downloads, str]]:
-    """Downloads, and the address of a source that answers so."""
-
-    async def rows(request: web.Request) -> web.Response:
-        found = answer(int(request.query["page"]), int(request.query["page_size"]))
-        return web.Response(status=found) if isinstance(found, int) else web.json_response(found)
-
-    app = web.Application()
-    app.router.add_get("/rows", rows)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        guard = settings.guard.model_copy(update={"allow": [*settings.guard.allow, f"{host}:{port}"]})
-        settings = settings.model_copy(update={"guard": guard})
-        async with running_downloads(settings, 60) as downloads:
-            yield downloads, f"http://{host}:{port}/rows"
-    finally:
-        await runner.cleanup()
-
-
-def part(rows: list[dict[str, Any]], page: int, size: int) -> list[dict[str, Any]]:
-    """A page of rows, counted from 0."""
-    return rows[page * size : (page + 1) * size] if page >= 0 else []
 
 
 @pytest.mark.parametrize("total", [None, 0, 220])
@@ -128,3 +95,91 @@ async def test_what_it_waited_for_is_told_when_the_time_is_over(settings: Settin
 
     assert ended["fault"]["code"] == "max_exec_time"
     assert "429" in ended["fault"]["message"]
+
+
+@pytest.mark.parametrize("first_page", [0, 1])
+async def test_a_source_without_a_total_may_have_so_many_pages(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, first_page: int
+) -> None:
+    """As many as are allowed, wherever it counts from; one more fails, and its number is that of the source."""
+    monkeypatch.setattr(plan, "REQUESTS_MAX", 3)
+    truth = [{"id": number} for number in range(400)]
+
+    def answering(rows: int) -> dict[str, Any]:
+        return {"answer": lambda page, size: {"data": part(truth[:rows], page - first_page, size)}}
+
+    async with asking(settings, **answering(300)) as (downloads, url):
+        whole = await downloads.run(url, page_size=100, first_page=first_page)
+    async with asking(settings, **answering(301)) as (downloads, url):
+        long = await downloads.run(url, page_size=100, first_page=first_page)
+
+    assert (whole["state"], whole["rows"]) == ("succeeded", 300)
+    assert (long["state"], long["fault"]["code"]) == ("failed", "source_too_long")
+    assert f"page {3 + first_page} was not the last" in long["fault"]["message"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_who_is_not_let_in_is_told_of_headers(settings: Settings, status: int) -> None:
+    """The sentence says what to send, and quotes the source."""
+    async with asking(settings, lambda page, size: status) as (downloads, url):
+        ended = await downloads.run(url)
+
+    assert ended["fault"]["code"] == "source_status"
+    assert str(status) in ended["fault"]["message"]
+    assert "`headers`" in ended["fault"]["hint"]
+
+
+async def test_a_byte_order_mark_before_the_answer_is_read_over(settings: Settings) -> None:
+    """On the first page and on all others."""
+    truth = [{"id": number} for number in range(250)]
+
+    def answer(page: int, size: int) -> bytes:
+        return b"\xef\xbb\xbf" + json.dumps({"total": len(truth), "data": part(truth, page, size)}).encode()
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+        rows = parse_csv(await downloads.file(ended["task_id"]))
+
+    assert rows == [["id"], *([str(row["id"])] for row in truth)]
+
+
+@pytest.mark.parametrize(("repeats", "words"), [(True, "have the same rows"), (False, "")])
+async def test_pages_that_may_repeat_are_told(settings: Settings, repeats: bool, words: str) -> None:
+    """Whoever allows it gets the rows of both, and reads which pages they were."""
+    hundred = [{"id": number} for number in range(100)]
+    answer = {"total": 200, "data": hundred}
+
+    async with asking(settings, lambda page, size: answer if page < 2 and size > 1 else {"total": 200, "data": []}) as (
+        downloads,
+        url,
+    ):
+        ended = await downloads.run(url, page_size=100, allow_repeats=repeats)
+
+    assert ended["state"] == ("succeeded" if repeats else "failed")
+    assert words in " ".join(ended["warnings"])
+    assert "pages 0 and 1" in str([*ended["warnings"], ended["fault"]]).lower()
+
+
+async def test_an_end_at_a_round_number_is_told(settings: Settings) -> None:
+    """Search engines stop at 10,000 rows without a word."""
+    truth = [{"id": number} for number in range(10_000)]
+
+    async with asking(settings, lambda page, size: {"data": part(truth, page, size)}) as (downloads, url):
+        ended = await downloads.run(url, page_size=1_000)
+
+    assert (ended["state"], ended["rows"]) == ("succeeded", 10_000)
+    assert "10,000 rows, a round number" in " ".join(ended["warnings"])
+
+
+async def test_pages_that_are_empty_at_the_end_are_told(settings: Settings) -> None:
+    """Where short pages are allowed, they may be filtered, or be missing."""
+    truth = [{"id": number} for number in range(500)]
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        return {"total": len(truth), "data": part(truth[:300], page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100, force_continue=True)
+
+    assert (ended["state"], ended["rows"]) == ("succeeded", 300)
+    assert "The last 2 of 5 pages have no rows" in " ".join(ended["warnings"])

@@ -96,12 +96,17 @@ class Downloads:
 
 @asynccontextmanager
 async def running_downloads(
-    settings: Settings, resume_window_seconds: int = 5, *, source: Source | None = None
+    settings: Settings,
+    resume_window_seconds: int = 5,
+    *,
+    source: Source | None = None,
+    retry_pause_seconds: float = 0.01,
 ) -> AsyncIterator[Downloads]:
     """API, worker, source and project over the test's own parts; by default what failed is soon wiped.
 
     Args:
         source: One that runs already; by default another is started.
+        retry_pause_seconds: Before a page is asked for again for the first time.
     """
     async with nullcontext(source) if source else running_source() as source:
         allowed = source.base.removeprefix("http://")
@@ -110,7 +115,7 @@ async def running_downloads(
                 "guard": settings.guard.model_copy(update={"allow": [*settings.guard.allow, allowed]}),
                 "downloads": settings.downloads.model_copy(
                     update={
-                        "retry_pause_seconds": 0.01,
+                        "retry_pause_seconds": retry_pause_seconds,
                         "rerun_pause_seconds": 0.01,
                         "resume_window_seconds": resume_window_seconds,
                     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from domain.downloads.asking import RETRY_AFTER_MAX_SECONDS, Rules, Tries
+from domain.downloads.asking import Rules, Tries
 from domain.faults import SourceFault
+from infra.settings import DownloadSettings
 
 RULES = Rules(retries=5, pause_seconds=0.5)
 FIRST = Tries(page=7, page_size=100)
@@ -51,7 +52,7 @@ def test_what_asking_cannot_help_is_not_asked_for_again() -> None:
 def test_to_be_told_to_wait_costs_no_try() -> None:
     """However often; the waits grow, and no source makes us wait longer than five minutes at a time."""
     assert pauses(*[busy()] * 9) == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
-    assert pauses(busy(3.0), busy(86_400.0), busy(-5.0)) == [3.0, RETRY_AFTER_MAX_SECONDS, 2.0]
+    assert pauses(busy(3.0), busy(86_400.0), busy(-5.0)) == [3.0, RULES.retry_after_max_seconds, 2.0]
     assert pauses(*[busy()] * 9, away())[-1] == 0.5
 
 
@@ -64,6 +65,22 @@ def test_an_answer_that_ends_at_the_same_byte_twice_ends_there() -> None:
 def test_a_time_out_is_waited_for_twice() -> None:
     """It has taken long enough."""
     assert pauses(*[away("source_timeout", "30 s")] * 2) == [0.5, None]
+
+
+def test_time_outs_are_counted_by_themselves() -> None:
+    """A source that failed in another way before is not given up at its first time-out."""
+    assert pauses(away(), away("source_timeout", "30 s"), away("source_timeout", "30 s")) == [0.5, 1.0, None]
+
+
+def test_what_is_wrong_for_good_is_told_within_20_seconds() -> None:
+    """The pauses after the second equal answer, as installed by default, leave time for the answers themselves."""
+    settings = DownloadSettings()
+    rules = Rules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
+    for fault in (wrong(), away(), away("source_cut_off"), away("source_no_data"), away("source_timeout")):
+        tries, waited = FIRST, 0.0
+        while (pause := tries.pause_after(fault, rules)) is not None:
+            tries, waited = tries.after(fault), waited + pause
+        assert waited <= 16, fault.record.code
 
 
 @pytest.mark.parametrize(

@@ -120,12 +120,21 @@ def test_rows_behind_the_last_page_show_that_the_total_is_none() -> None:
 
 def test_a_source_without_a_total_has_an_end() -> None:
     """It may have many pages and some that are empty, not too many of either."""
-    plan.require_an_end(19_999, ["100:a"] * 100)
-    plan.require_an_end(100, ["100:a", *[""] * 49])
-    with pytest.raises(SourceFault, match="20,000 was not the last"):
-        plan.require_an_end(20_000, ["100:a"] * 100)
+    plan.require_an_end(19_999, 19_999, ["100:a"] * 100)
+    plan.require_an_end(19_999, 20_000, ["100:a"] * 100)
+    plan.require_an_end(100, 100, ["100:a", *[""] * 49])
+    with pytest.raises(SourceFault, match="20,001 was not the last"):
+        plan.require_an_end(20_000, 20_001, ["100:a"] * 100)
     with pytest.raises(SourceFault, match="50 empty pages in a row"):
-        plan.require_an_end(100, ["100:a", *[""] * 50])
+        plan.require_an_end(100, 100, ["100:a", *[""] * 50])
+
+
+@pytest.mark.parametrize(("rows", "smaller"), [(1_000, 200), (500, 100), (101, 20), (100, 20), (21, 20), (20, None)])
+def test_pages_that_take_too_long_become_smaller(rows: int, smaller: int | None) -> None:
+    """By a fifth, but never so small that equal pages may be chance."""
+    assert Extent(total=None, page_size=rows, heeds_size=True).smaller_page_size == smaller
+    assert Extent(total=None, page_size=rows).smaller_page_size is None
+    assert Extent(total=rows, page_size=rows, heeds_size=True, is_whole=True).smaller_page_size is None
 
 
 @given(st.integers(0, 100_000), st.integers(100, 1_000))

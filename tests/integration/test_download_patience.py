@@ -1,0 +1,144 @@
+"""Sources that are slow or wrong for good: how long they are asked, and what is told meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from activities.downloads import source
+from domain.downloads.encoding import EncodedPage, PageEncoder
+from infra.settings import Settings
+from tests.support.downloads import Downloads, parse_csv
+from tests.support.pace import measure_pace
+from tests.support.pages import Late, asking, part
+from tests.support.waiting import eventually
+
+TRUTH = [{"id": number} for number in range(300)]
+HEARTBEAT_SECONDS = 5.0
+
+pytestmark = pytest.mark.stack
+
+
+def impatient(settings: Settings, seconds: float) -> Settings:
+    """The same with less time for a page."""
+    downloads = settings.downloads.model_copy(update={"page_timeout_seconds": seconds})
+    return settings.model_copy(update={"downloads": downloads})
+
+
+@pytest.mark.parametrize("slow_from", [0, 200])
+async def test_pages_that_take_too_long_are_asked_for_with_fewer_rows(settings: Settings, slow_from: int) -> None:
+    """From the first page on, or from one in the middle on; the file is whole."""
+    seconds = measure_pace()
+    asked: Counter[tuple[int, int]] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any] | Late:
+        asked[page, size] += 1
+        body = {"total": len(TRUTH), "data": part(TRUTH, page, size)}
+        return Late(2 * seconds, body) if size > 20 and page * size >= slow_from else body
+
+    async with asking(impatient(settings, seconds), answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+        rows = parse_csv(await downloads.file(ended["task_id"]))
+
+    assert (ended["state"], ended["warnings"]) == ("succeeded", [])
+    assert rows == [["id"], *([str(row["id"])] for row in TRUTH)]
+    assert asked[slow_from // 100, 100] == 2
+    assert asked[14, 20] == 1
+
+
+@pytest.mark.parametrize("hangs_from", [0, 1])
+async def test_a_source_that_always_takes_too_long_is_not_waited_for_again_and_again(
+    settings: Settings, hangs_from: int
+) -> None:
+    """Twice, and once more for one row: then the fault says which page it was."""
+    seconds = measure_pace()
+    asked: Counter[tuple[int, int]] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any] | Late:
+        asked[page, size] += 1
+        body = {"total": len(TRUTH), "data": part(TRUTH, page, size)}
+        is_hanging = hangs_from == 0 or asked[hangs_from, 100] > 0
+        return Late(2 * seconds, body) if is_hanging else body
+
+    async with asking(impatient(settings, seconds), answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_timeout")
+    assert f"Page {hangs_from} failed twice" in ended["fault"]["message"]
+    assert asked[hangs_from, 100 if hangs_from else 1] == 2
+    assert sum(asked.values()) <= 6
+
+
+async def test_the_same_wrong_answer_twice_ends_within_20_seconds(settings: Settings) -> None:
+    """With the pauses that are installed by default."""
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        return {"total": len(TRUTH), "data": part(TRUTH, page, size)[: 50 if page == 1 else None]}
+
+    began = time.monotonic()
+    async with asking(settings, answer, retry_pause_seconds=settings.downloads.retry_pause_seconds) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_page_size")
+    assert time.monotonic() - began < 20 * measure_pace()
+
+
+async def test_what_is_tried_again_is_told_once_it_lasts(settings: Settings) -> None:
+    """A page that fails for more than a second, and then comes slowly: the status says why, until it has come."""
+    asked: Counter[int] = Counter()
+    seconds = 3 * measure_pace()
+
+    def answer(page: int, size: int) -> dict[str, Any] | int | Late:
+        asked[page] += size > 1
+        body = {"total": len(TRUTH), "data": part(TRUTH, page, size)}
+        if page != 1:
+            return body
+        return 503 if asked[page] <= 2 else Late(seconds, body)
+
+    async with asking(settings, answer, retry_pause_seconds=0.6) as (downloads, url):
+        task_id = await downloads.start(url, page_size=100)
+        told = await eventually(lambda: _trouble_during(downloads, task_id, lambda: asked[1] > 2))
+        ended = await downloads.ended(task_id)
+
+    assert (told["code"], told["tries"]) == ("source_status", 2)
+    assert "503" in told["message"]
+    assert (ended["state"], ended["trouble"]) == ("succeeded", None)
+
+
+async def test_a_page_that_arrived_is_not_asked_for_again_while_it_is_decoded(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding takes longer than a heartbeat may be late, in the probe and in a fetcher; the loop turns meanwhile."""
+    asked: Counter[tuple[int, int]] = Counter()
+    threads: list[bool] = []
+    encode = PageEncoder.encode
+
+    def encode_slowly(encoder: PageEncoder, body: bytes) -> EncodedPage:
+        threads.append(threading.current_thread() is threading.main_thread())
+        if len(threads) <= 2:
+            time.sleep(HEARTBEAT_SECONDS + 1)
+        return encode(encoder, body)
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        asked[page, size] += 1
+        return {"total": 250, "data": part(TRUTH[:250], page, size)}
+
+    monkeypatch.setattr(PageEncoder, "encode", encode_slowly)
+    monkeypatch.setattr(source, "LONG_BYTES", 1)
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    assert ended["state"] == "succeeded"
+    assert not any(threads)
+    assert asked == {(0, 1): 1, (0, 100): 2, (1, 100): 1, (2, 100): 1}
+
+
+async def _trouble_during(downloads: Downloads, task_id: str, is_now: Any) -> dict[str, Any]:
+    """What the status tells of a trouble at a time; nothing where it tells none."""
+    was = is_now()
+    trouble: dict[str, Any] | None = (await downloads.status(task_id))["trouble"]
+    return trouble or {} if was else {}
