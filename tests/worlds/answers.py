@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -13,6 +14,7 @@ from email.utils import format_datetime
 from aiohttp import web
 
 TRICKLE_SECONDS = 0.3
+STALL_SECONDS = 60.0
 HTML = b"<html><body>Please log in</body></html>"
 REASONS = (
     {"success": False, "error": "quota exceeded"},
@@ -35,6 +37,8 @@ class Answer:
     is_chunked: bool = False
     pause_seconds: float = 0.0
     is_trickle: bool = False
+    is_stalled: bool = False
+    """Whether nothing comes behind the headers."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,12 @@ def _too_often(answer: Answer, how: Bending) -> None:
         answer.headers["Retry-After"] = value
 
 
+def _too_often_for_long(answer: Answer, how: Bending) -> None:
+    _refuse(answer, 429, b'{"error":"come back tomorrow"}')
+    far = format_datetime(datetime.now(UTC) + timedelta(days=30_000), usegmt=True)
+    answer.headers["Retry-After"] = ("86400", far, "9" * 400)[how.dial % 3]
+
+
 def _error_in_body(answer: Answer, how: Bending) -> None:
     answer.body = json.dumps(REASONS[how.dial % len(REASONS)]).encode()
 
@@ -83,6 +93,10 @@ def _redirect(address: str) -> Bend:
         answer.status, answer.body, answer.headers = 302, b"", {"Location": address}
 
     return bend
+
+
+def _redirect_to_itself(answer: Answer, how: Bending) -> None:
+    _redirect(f"rows?page={how.page}")(answer, how)
 
 
 def _cut_body(answer: Answer, how: Bending) -> None:
@@ -103,6 +117,10 @@ def _nothing(answer: Answer, how: Bending) -> None:
 
 def _trickle(answer: Answer, _: Bending) -> None:
     answer.is_trickle = True
+
+
+def _stall(answer: Answer, _: Bending) -> None:
+    answer.is_stalled = True
 
 
 def _slow(answer: Answer, how: Bending) -> None:
@@ -132,9 +150,15 @@ def _gzip_cut(answer: Answer, how: Bending) -> None:
     answer.headers["Content-Encoding"] = "gzip"
 
 
+def _gzip_twice(answer: Answer, _: Bending) -> None:
+    answer.body = gzip.compress(gzip.compress(answer.body))
+    answer.headers["Content-Encoding"] = "gzip"
+
+
 BENDS: Mapping[str, Bend] = {
     "server_error": _server_error,
     "too_often": _too_often,
+    "too_often_for_long": _too_often_for_long,
     "error_in_body": _error_in_body,
     "limit_as_403": lambda answer, _: _refuse(answer, 403, b'{"error":"rate limit exceeded"}'),
     "limit_as_503": lambda answer, _: _refuse(answer, 503, b"try again"),
@@ -142,16 +166,20 @@ BENDS: Mapping[str, Bend] = {
     "login_page": _login_page,
     "login_redirect": _redirect("/login"),
     "redirected": _redirect("https://example.com/rows"),
+    "redirected_relatively": _redirect("../rows"),
+    "redirected_in_circles": _redirect_to_itself,
     "cut_body": _cut_body,
     "cut_chunks": _cut_chunks,
     "nothing": _nothing,
     "trickle": _trickle,
+    "stall": _stall,
     "slow": _slow,
     "cut_json": _cut_json,
     "gzip_not": _gzip_not,
     "gzip_unsaid": _gzip_unsaid,
     "gzip_in_members": _gzip_in_members,
     "gzip_cut": _gzip_cut,
+    "gzip_twice": _gzip_twice,
 }
 
 
@@ -159,7 +187,7 @@ async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
     """Send an answer, cut off or slowly where it says so."""
     if answer.pause_seconds:
         await asyncio.sleep(answer.pause_seconds)
-    if answer.cut_at is None and not answer.is_trickle:
+    if answer.cut_at is None and not answer.is_trickle and not answer.is_stalled:
         return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     if answer.is_chunked:
@@ -167,12 +195,25 @@ async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
     else:
         response.content_length = len(answer.body)
     await response.prepare(request)
-    if answer.is_trickle:
-        for at in range(len(answer.body)):
-            await response.write(answer.body[at : at + 1])
-            await asyncio.sleep(TRICKLE_SECONDS)
+    if answer.is_trickle or answer.is_stalled:
+        with suppress(ConnectionError):
+            await (_stand_still(request) if answer.is_stalled else _send_by_bytes(response, answer.body))
         return response
     await response.write(answer.body[: answer.cut_at])
     if request.transport:
         request.transport.close()
     return response
+
+
+async def _send_by_bytes(response: web.StreamResponse, body: bytes) -> None:
+    for at in range(len(body)):
+        await response.write(body[at : at + 1])
+        await asyncio.sleep(TRICKLE_SECONDS)
+
+
+async def _stand_still(request: web.Request) -> None:
+    """Send nothing as long as the other side waits."""
+    for _ in range(int(STALL_SECONDS / TRICKLE_SECONDS)):
+        if request.transport is None or request.transport.is_closing():
+            return
+        await asyncio.sleep(TRICKLE_SECONDS)

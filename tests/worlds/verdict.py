@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -45,6 +45,8 @@ class Expectation:
     """Words of warnings that allow a difference."""
     is_visible: bool = True
     """Whether a client can see all of its flaws."""
+    must_say: Mapping[str, str] = field(default_factory=dict)
+    """Words of the warning that each of some flaws must lead to, where it fired and the outcome is a success."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,11 @@ def judge(expected: Expectation, outcome: Outcome, flaws: Sequence[str], fired: 
         if outcome.cause in expected.causes:
             return verdict(Ending.FAILED, why) if fired else verdict(Ending.UNKNOWN, why)
         return verdict(Ending.WRONG_CAUSE if expected.causes else Ending.NEEDLESS, why)
+    said = " ".join(outcome.warnings)
+    if unsaid := [flaw for flaw, words in expected.must_say.items() if flaw in fired and words not in said]:
+        return verdict(Ending.SILENT, f"no warning tells of {', '.join(unsaid)}")
     if not outcome.difference:
         return verdict(Ending.EQUAL if fired or not flaws else Ending.UNKNOWN)
-    said = " ".join(outcome.warnings)
     if any(words in said for words in expected.warnings):
         return verdict(Ending.WARNED, said)
     return verdict(Ending.INVISIBLE if not expected.is_visible else Ending.SILENT, outcome.difference)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.worlds.downloads.flaws import KINDS
+from tests.worlds.downloads.paging import SEARCH_DEPTH, depth
 from tests.worlds.downloads.world import SHARED, World
 from tests.worlds.flaws import Flaw, See
 from tests.worlds.verdict import Expectation
@@ -20,6 +21,7 @@ NOT_JSON = "source_not_json"
 NEW_COLUMN = "source_new_column"
 CHANGED = "source_total_changed"
 
+SAME_ROWS = "have the same rows"
 SMALL = 20
 """Pages with fewer rows may be equal by chance."""
 NO_CAUSE: frozenset[str] = frozenset()
@@ -43,14 +45,9 @@ class Facts:
         return bool(self.world.options["force_continue"]) or self.world.has("goes_on_for_ever")
 
     @property
-    def depth(self) -> int:
-        """How many pages are right, where deep ones are not."""
-        return 1 + self.flaw.dial % 3
-
-    @property
     def is_deep(self) -> bool:
-        """Whether rows lie deeper than that."""
-        return self.depth * self.world.page_size < self.world.rows
+        """Whether rows lie deeper than the source gives."""
+        return depth(self.world, self.flaw) < self.world.rows
 
 
 Meets = Callable[[Facts], bool]
@@ -95,31 +92,42 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
         {WRONG_SIZE},
         lambda facts: facts.has_total and not facts.may_be_short and facts.is_deep,
     ),
+    "rows_enter": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
+    "rows_leave": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
     "total_of_page": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
     "total_is_page_size": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
     "total_in_pages": ({BAD_TOTAL, WRONG_SIZE}, _has_total),
-    "total_capped": ({BAD_TOTAL, WRONG_SIZE}, lambda facts: facts.has_total and facts.is_deep),
+    "total_capped": (
+        {BAD_TOTAL, WRONG_SIZE},
+        lambda facts: facts.has_total and facts.world.page_size * (1 + facts.flaw.dial % 3) < facts.world.rows,
+    ),
     "total_moves": ({CHANGED, BAD_TOTAL, WRONG_SIZE}, _has_total),
     "goes_on_for_ever": ({ENDLESS}, lambda facts: not facts.has_total),
     "late_column": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
     "missing_keys": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
     "not_a_number": ({NOT_JSON}, _has_rows),
+    "infinity": ({NOT_JSON}, _has_rows),
     "other_encoding": ({NOT_JSON}, _has_rows),
     "server_error": ({STATUS}, _always),
     "error_in_body": ({"source_refused"}, _always),
-    "cached": ({REPEATS, WRONG_SIZE}, _always),
+    # Whoever allows repeats is told of rows behind the last page, which came from the cache.
+    "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL}, _always),
     "limit_as_403": ({STATUS}, _always),
     "login_page": ({NOT_JSON}, _always),
     "login_redirect": ({STATUS}, _always),
     "redirected": ({STATUS}, _always),
+    "redirected_relatively": ({STATUS}, _always),
+    "redirected_in_circles": ({STATUS}, _always),
     "credential_dies": ({STATUS}, _always),
     "cut_body": ({CUT_OFF}, _always),
     "cut_chunks": ({CUT_OFF}, _always),
     "nothing": ({"source_no_data"}, _always),
     "trickle": ({"source_timeout"}, _always),
+    "stall": ({"source_timeout"}, _always),
     "cut_json": ({CUT_OFF}, _always),
     "gzip_not": ({CUT_OFF}, _always),
     "gzip_unsaid": ({NOT_JSON}, _always),
+    "gzip_twice": ({NOT_JSON}, _always),
     "gzip_cut": ({CUT_OFF}, _always),
 }
 
@@ -133,19 +141,34 @@ def expected(world: World) -> Expectation:
         causes |= {STATUS} if world.has("error_past_the_end", "deep_error") else set()
     if world.asked_as == SHARED:
         causes = {"refused: invalid_request"}
-    return Expectation(frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world))
+    return Expectation(
+        frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world), dict(_must_say(world))
+    )
+
+
+def _must_say(world: World) -> Iterator[tuple[str, str]]:
+    """Flaws of which a warning must tell, though all rows are there."""
+    yield "keys_twice", "twice"
+    if world.options["type"] == "excel":
+        yield "long_texts", "Texts that are cut"
 
 
 def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
     """Words of warnings that allow a difference."""
     smallest = world.rows % world.page_size or world.page_size
-    repeats = REPEATS in causes or world.has("cached")
-    if repeats and (smallest < SMALL or world.has("filtered")):
-        yield "have the same rows"
+    is_repeated = REPEATS in causes or world.has("cached")
+    if is_repeated and (smallest < SMALL or world.has("filtered", "large_pages_time_out", "hangs_once")):
+        yield SAME_ROWS
+    if world.options["allow_repeats"] and world.has("counts_from_1", "page_ignored", "cached", "clamped"):
+        # Whoever says that pages may repeat is given what repeats, and told of it.
+        yield SAME_ROWS
     if BAD_TOTAL in causes:
         yield "whether more follow could not be seen"
-    if world.has("ties"):
+    if world.has("ties", "rows_enter"):
         yield "came on more than one page"
+    if world.has("deep_nothing"):
+        yield "have no rows, although"
+        yield "a round number"
 
 
 def _causes(world: World, flaw: Flaw) -> frozenset[str]:
@@ -156,11 +179,6 @@ def _causes(world: World, flaw: Flaw) -> frozenset[str]:
 def _is_visible(world: World) -> bool:
     if any(KINDS[flaw.name].see is See.NOBODY for flaw in world.flaws):
         return False
-    repeating = ("counts_from_1", "page_ignored", "cached", "clamped", "all_at_once", "ties")
-    if world.options["allow_repeats"] and world.has(*repeating):
-        # Whoever says that pages may repeat is given what repeats.
-        return False
+    # Nothing where rows should be looks like the end, if no total, or one that is capped itself, tells otherwise.
     may_end = not world.tells_total or world.has("total_capped")
-    may_be_short = bool(world.options["force_continue"]) or world.has("goes_on_for_ever")
-    # Nothing where rows should be looks like the end, and where short pages are allowed like a filter.
-    return not ((may_end or may_be_short) and world.has("deep_nothing"))
+    return not (may_end and world.rows <= SEARCH_DEPTH and world.has("deep_nothing"))

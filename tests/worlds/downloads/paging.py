@@ -8,6 +8,8 @@ from tests.worlds import dice
 from tests.worlds.downloads.world import World
 from tests.worlds.flaws import Flaw
 
+SEARCH_DEPTH = 10_000
+
 Rows = list[int]
 Paging = Callable[[World, Flaw, int, int], Rows | int]
 """The numbers of the rows of a page, or the status that it is refused with."""
@@ -15,6 +17,8 @@ Paging = Callable[[World, Flaw, int, int], Rows | int]
 
 def plain(world: World, page: int, size: int) -> Rows:
     """What a page should hold."""
+    if page < 0:
+        return []
     return list(range(min(page * size, world.rows), min(page * size + size, world.rows)))
 
 
@@ -62,12 +66,33 @@ def _one_row_more(world: World, _: Flaw, page: int, size: int) -> Rows:
     return list(range(min(page * size, world.rows), min(page * size + size + 1, world.rows)))
 
 
+def depth(world: World, flaw: Flaw) -> int:
+    """How many rows are reached where deep pages are not: some pages, or as many as search engines give."""
+    return SEARCH_DEPTH if world.rows > SEARCH_DEPTH else (1 + flaw.dial % 3) * world.page_size
+
+
 def _deep_error(world: World, flaw: Flaw, page: int, size: int) -> Rows | int:
-    return (400, 500)[flaw.dial % 2] if size > 1 and page > flaw.dial % 3 else plain(world, page, size)
+    is_deep = size > 1 and page * size >= depth(world, flaw)
+    return (400, 500)[flaw.dial % 2] if is_deep else plain(world, page, size)
 
 
 def _deep_nothing(world: World, flaw: Flaw, page: int, size: int) -> Rows:
-    return [] if size > 1 and page > flaw.dial % 3 else plain(world, page, size)
+    return [] if size > 1 and page * size >= depth(world, flaw) else plain(world, page, size)
+
+
+def _rows_enter(world: World, _: Flaw, page: int, size: int) -> Rows:
+    """A new row at the head, behind page 0, moves all others: the last row of that page comes again."""
+    rows = plain(world, page, size)
+    if size == 1 or page < 1:
+        return rows
+    return [n for n in range(page * size - 1, page * size + size - 1) if n < world.rows]
+
+
+def _rows_leave(world: World, _: Flaw, page: int, size: int) -> Rows:
+    """A row of page 0 goes behind it: the first one of page 1 is skipped."""
+    if size == 1 or page < 1:
+        return plain(world, page, size)
+    return [n for n in range(page * size + 1, page * size + size + 1) if n < world.rows]
 
 
 def _ties(world: World, _: Flaw, page: int, size: int) -> Rows:
@@ -94,4 +119,6 @@ PAGINGS: Mapping[str, Paging] = {
     "deep_error": _deep_error,
     "deep_nothing": _deep_nothing,
     "ties": _ties,
+    "rows_enter": _rows_enter,
+    "rows_leave": _rows_leave,
 }

@@ -11,14 +11,14 @@ from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
 from tests.worlds import verdict
 from tests.worlds.downloads import expecting, files, rows
-from tests.worlds.downloads.source import Sources, WorldSource, running_sources
+from tests.worlds.downloads.source import PAGE_SECONDS, Sources, WorldSource, running_sources
 from tests.worlds.downloads.world import HEADER, World, header, request
 from tests.worlds.verdict import Ending, Outcome, Verdict
 
 BOUND_SECONDS = 180.0
 """On a machine that has other things to do, too; what never ends ends here."""
-PAGE_SECONDS = 8.0
-"""So long a page may take: long for a busy machine, short for one that trickles."""
+RETRY_AFTER_MAX_SECONDS = 2.0
+"""However long a source asks us to wait."""
 
 
 @dataclass
@@ -83,7 +83,8 @@ def plenty(settings: DownloadSettings) -> DownloadSettings:
 @asynccontextmanager
 async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
     """API, worker and sources, with times that are short in the same proportion."""
-    downloads = plenty(settings.downloads).model_copy(update={"page_timeout_seconds": PAGE_SECONDS})
+    times = {"page_timeout_seconds": PAGE_SECONDS, "retry_after_max_seconds": RETRY_AFTER_MAX_SECONDS}
+    downloads = plenty(settings.downloads).model_copy(update=times)
     async with running_sources() as sources:
         allow = [base.removeprefix("http://") for base in sources.bases]
         guard = settings.guard.model_copy(update={"allow": allow})

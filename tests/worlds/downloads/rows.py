@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 from tests.worlds import dice
@@ -13,9 +14,27 @@ FIRST_ID = 1_001
 NAMES = ("王伟", "Jens Ågård", "O'Neil, Pat", 'Ann "Annie" Lee', "Ring twice\nGround floor", "=1+1", "-7", "@home")
 STRANGE = ("a\tb", "😀 𝄞", "x=y", "+49 30", "'quoted", "back\\slash", "line\r\nline", "\u0007bell", "")
 FORMULA_STARTS = "=+-@\t\r\n\0"
+LONG_TEXT_CHARACTERS = 33_000
+CELL_CHARACTERS_MAX = 32_767
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+FIRST_OF_TWO = '"note":"the first of two",'
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 Cells = Mapping[str, str]
 """The cells of a row as JSON, by key."""
+
+FROM_A_ROW_ON: Mapping[str, Callable[[int], Cells]] = {
+    "late_column": lambda n: {"late": str(n)},
+    "retyped": lambda n: {"amount": json.dumps(f"about {n}")},
+    "keys_twice": lambda n: {"note": json.dumps(f"the last of two {n}")},
+}
+"""What a flaw makes of cells of a row and of all behind it, by the row's number."""
+IN_A_ROW: Mapping[str, Callable[[int], Cells]] = {
+    "not_a_number": lambda _: {"amount": "NaN"},
+    "infinity": lambda dial: {"amount": NO_NUMBERS[1 + dial % 2]},
+    "long_texts": lambda dial: {"name": json.dumps(f"{dial} " + "x" * LONG_TEXT_CHARACTERS)},
+}
+"""What a flaw makes of cells of one row, by its dial."""
 
 
 def row(world: World, n: int) -> Cells:
@@ -32,20 +51,20 @@ def row(world: World, n: int) -> Cells:
 def _bent(world: World, n: int, cells: dict[str, str]) -> Cells:
     """The same with what the world's contents have that not every source has."""
     for flaw in world.flaws:
-        from_here = n >= flaw.dial % max(1, world.rows)
+        place = flaw.dial % max(1, world.rows)
+        if flaw.name in FROM_A_ROW_ON and n >= place:
+            cells |= FROM_A_ROW_ON[flaw.name](n)
+        if flaw.name in IN_A_ROW and n == place:
+            cells |= IN_A_ROW[flaw.name](flaw.dial)
         match flaw.name:
             case "long_numbers":
                 cells["amount"] = f"{10**17 + n}" if n % 2 else f"0.{10**17 + n}"
             case "strange_letters":
                 cells["name"] = json.dumps(dice.pick(STRANGE, world.seed, "strange", n))
-            case "late_column" if from_here:
-                cells["late"] = str(n)
+            case "lone_surrogates" if n % 2 == 0:
+                cells["name"] = f'"cut \\ud83d in the middle {n}"'
             case "missing_keys" if n and dice.share(world.seed, "missing", n) < 0.3:
                 del cells["note"]
-            case "retyped" if from_here:
-                cells["amount"] = json.dumps(f"about {n}")
-            case "not_a_number" if n == flaw.dial % max(1, world.rows):
-                cells["amount"] = "NaN"
     return cells
 
 
@@ -55,27 +74,37 @@ def is_kept(world: World, n: int) -> bool:
     return flaw is None or dice.share(world.seed, "kept", n) < 0.1 + 0.85 * flaw.share
 
 
-def as_json(cells: Cells) -> str:
+def text(world: World, n: int) -> str:
     """A row as the source answers it."""
-    return "{" + ",".join(f"{json.dumps(key)}:{cell}" for key, cell in cells.items()) + "}"
+    flaw = world.flaw("keys_twice")
+    is_twice = flaw is not None and n >= flaw.dial % max(1, world.rows)
+    cells = ",".join(f"{json.dumps(key)}:{cell}" for key, cell in row(world, n).items())
+    return "{" + (FIRST_OF_TWO if is_twice else "") + cells + "}"
+
+
+def is_bent(world: World, n: int) -> bool:
+    """Whether a flaw of the contents shows in a row."""
+    return text(world, n) != text(world.model_copy(update={"flaws": ()}), n)
 
 
 def truth(world: World) -> list[str]:
     """All rows that the file must have, in order, as texts that can be compared."""
     guarded = world.options["type"] == "csv" and bool(world.options["formula_guard"])
+    most = CELL_CHARACTERS_MAX if world.options["type"] == "excel" else None
     return [
-        comparable({key: _read(cell, guarded) for key, cell in row(world, n).items()})
+        comparable({key: _read(cell, guarded)[:most] for key, cell in row(world, n).items()})
         for n in range(world.rows)
         if is_kept(world, n)
     ]
 
 
 def _read(cell: str, guarded: bool) -> str:
-    if cell == "NaN":
+    if cell in NO_NUMBERS:
         return cell
     value = json.loads(cell, parse_float=str, parse_int=str)
     if value is None:
         return ""
+    value = HALF_CHARACTER.sub("\ufffd", value)
     if guarded and cell.startswith('"') and value[:1] and value[0] in FORMULA_STARTS:
         return f"'{value}"
     return str(value)

@@ -12,11 +12,15 @@ from aiohttp import web
 from tests.worlds import dice
 from tests.worlds.answers import BENDS, Answer, Bending, send
 from tests.worlds.downloads import paging, rows
+from tests.worlds.downloads.flaws import KINDS, Group
 from tests.worlds.downloads.world import HEADER, TABLES_MAX, World
 from tests.worlds.flaws import Flaw
 
 HOST = "127.0.0.1"
-PLAIN_KEYS = {"id", "name", "amount", "note"}
+PAGE_SECONDS = 8.0
+"""So long a page may take: long for a busy machine, short for one that trickles."""
+TOO_LONG_SECONDS = PAGE_SECONDS + 1
+QUICK_ROWS = 20
 WRONG_ONCE = ("total_moves", "cached", "other_encoding", "cut_json")
 """Flaws that, where they pass, are gone at the second try: the same wrong answer twice is believed."""
 SAYS_MORE = {"goes_on_for_ever": "true", "says_it_ends": "false"}
@@ -64,12 +68,9 @@ class WorldSource:
         for name in filter(self.world.has, SAYS_MORE):
             self.fired.add(name)
             members.append(f'"force_continue":{SAYS_MORE[name]}')
-        shown = [rows.row(self.world, n) for n in numbers]
-        if any(set(cells) != PLAIN_KEYS or not cells["amount"].replace(".", "").isdigit() for cells in shown):
-            self._fire("late_column", "missing_keys", "not_a_number", "retyped")
-        if shown:
-            self._fire("long_numbers", "strange_letters")
-        members.append(f'"data":[{",".join(map(rows.as_json, shown))}]')
+        if any(rows.is_bent(self.world, n) for n in numbers):
+            self._fire(*(name for name, kind in KINDS.items() if kind.group is Group.CONTENT))
+        members.append(f'"data":[{",".join(rows.text(self.world, n) for n in numbers)}]')
         page = "{" + ",".join(members) + "}"
         return (f'{{"status":200,"msg":"","data":{page}}}' if self.world.is_wrapped else page).encode()
 
@@ -112,6 +113,13 @@ class WorldSource:
         pages = max(1, -(-self.world.rows // self.world.page_size))
         return asked.size > 1 and asked.page >= flaw.dial % pages
 
+    def _is_too_slow(self, flaw: Flaw, asked: Asked) -> bool:
+        """Whether an answer takes longer than anybody waits: once, or all that are large from a page on."""
+        if flaw.name == "hangs_once":
+            pages = max(1, -(-self.world.rows // self.world.page_size))
+            return (asked.page, asked.attempt) == (flaw.dial % pages, 1) and asked.size > 1
+        return asked.size > max(QUICK_ROWS, self.world.page_size // 5) and self._is_hit(flaw, asked)
+
     def _bend(self, flaw: Flaw, asked: Asked, answer: Answer) -> None:
         before = answer.body
         match flaw.name:
@@ -122,7 +130,14 @@ class WorldSource:
                 self.fired.add(flaw.name)
             case "other_encoding" if self._is_hit(flaw, asked):
                 answer.body = answer.body.decode(errors="replace").encode("gb18030")
-            case "cached" if self._is_hit(flaw, asked) and asked.page and asked.size > 1:
+            case "hangs_once" | "large_pages_time_out" if self._is_too_slow(flaw, asked):
+                answer.pause_seconds = TOO_LONG_SECONDS
+                self.fired.add(flaw.name)
+            case "retry_differs" if self._is_hit(flaw, asked):
+                answer.body = answer.body.replace(b'"id":1', b'"id":9')
+                answer.cut_at = Bending(asked.page, asked.attempt, flaw.dial, flaw.passes).place(len(answer.body))
+                self.fired.add(flaw.name)
+            case "cached" if self._is_hit(flaw, asked) and asked.page > 0 and asked.size > 1:
                 other = self._right(Asked(asked.page - 1 - flaw.dial % asked.page, asked.size, asked.attempt))
                 answer.body = other if isinstance(other, bytes) else answer.body
             case name if name in BENDS and self._is_hit(flaw, asked):
