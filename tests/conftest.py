@@ -15,7 +15,12 @@ pytest_plugins = ["tests.support.fixtures", "tests.support.reporting"]
 
 # On a busy machine an example may take long without being wrong; a failing one prints how to run it again.
 hypothesis.settings.register_profile(
-    "haulage", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "haulage",
+    # Where `CI` is set, the library's own profile ignores seeds: a run of CI could not be repeated elsewhere.
+    parent=hypothesis.settings.get_profile("default"),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("haulage")
 

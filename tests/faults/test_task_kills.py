@@ -16,7 +16,7 @@ import pytest
 from cli.house import api_names
 from tests.support import task_checker
 from tests.support.caller import PAUSE_SECONDS, running_caller
-from tests.support.deployment import Deployment
+from tests.support.deployment import PATIENCE_SECONDS, Deployment
 from tests.support.kills import Killer
 from tests.support.task_checker import FINAL, Count, Holding, Notes, Saying
 from tests.support.waiting import eventually
@@ -27,7 +27,6 @@ PRODUCERS, TASKS_EACH, WORKERS = 6, 60, 8
 LEASE_SECONDS = 6
 LANE_TASKS = 60
 LANES_MIN = PRODUCERS * TASKS_EACH // LANE_TASKS
-PATIENCE_SECONDS = 100.0
 TYPE = "video"
 COUNTED = ("task_count", "pending", "running", "success", "failed")
 

@@ -33,6 +33,8 @@ from tests.support.pace import measure_pace
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
 READY_SECONDS = 5.0
+COLD_READY_SECONDS = 10.0
+"""The first start of a folder also makes a database cluster and the engine's tables."""
 STARTS = 3
 
 _log = log.get(__name__)
@@ -201,7 +203,7 @@ async def test_a_second_installation_moves_aside(own: Stack, tmp_path: Path) -> 
 
 
 async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None:
-    """Cold, with a new cluster, and again with data: ready in time, under the same addresses, all ended afterwards.
+    """Cold, with a new cluster, and again with data: each in its time, under the same addresses, all ended afterwards.
 
     A machine that is busy with other things takes as much longer as it takes for anything.
     """
@@ -209,17 +211,17 @@ async def test_a_start_takes_seconds_and_keeps_addresses(tmp_path: Path) -> None
     seconds: list[float] = []
     limits: list[float] = []
     pids: list[int] = []
-    for _ in range(STARTS):
+    for limit in (COLD_READY_SECONDS, *[READY_SECONDS] * (STARTS - 1)):
         pace, began = measure_pace(), time.monotonic()
         async with embedded(tmp_path, ui=True, ports=parts.ANY_PORTS) as running:
             seconds.append(time.monotonic() - began)
-            limits.append(READY_SECONDS * max(pace, measure_pace()))
+            limits.append(limit * max(pace, measure_pace()))
             addresses.append(running.addresses)
             pids += running.pids().values()
     _log.info("measured_start", cold_seconds=round(seconds[0], 2), warm_seconds=round(seconds[1], 2))
     assert addresses == [addresses[0]] * STARTS
     assert not any(processes.identity(pid) for pid in pids)
-    late = [each for each in zip(seconds[1:], limits[1:], strict=True) if each[0] >= each[1]]
+    late = [each for each in zip(seconds, limits, strict=True) if each[0] >= each[1]]
     assert late == [], seconds
 
 

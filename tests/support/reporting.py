@@ -73,14 +73,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return (yield)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the figures of a worker process over."""
-    output = getattr(session.config, "workeroutput", None)
-    parts = session.config.stash.get(PARTS, None)
-    if output is not None and parts is not None:
-        output["processor"] = dict(parts.processor)
-
-
 class _Collected:
     """What worker processes handed over."""
 
@@ -102,15 +94,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(config.stash[COLLECTED])
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Hand the figures of a worker process over; say last, after pytest's totals, what could not be tested here."""
+    output = getattr(session.config, "workeroutput", None)
+    parts = session.config.stash.get(PARTS, None)
+    if output is not None and parts is not None:
+        output["processor"] = dict(parts.processor)
+    yield
+    terminal: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
+    reasons = [str(each.longrepr) for each in terminal.stats.get("skipped", [])] if terminal else []
+    if terminal and (missing := requirements.list_missing(reasons)):
+        terminal.write_line(requirements.explain(missing), yellow=True, bold=True)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, and as the last line what could not be tested here and how that is mended."""
+    """Print where the time went, and what was killed."""
     reports = [each for several in terminalreporter.stats.values() for each in several if hasattr(each, "nodeid")]
     _print_parts(terminalreporter, config, reports)
     _print_kills(terminalreporter, config, reports)
-    reasons = [str(each.longrepr) for each in terminalreporter.stats.get("skipped", [])]
-    if missing := requirements.list_missing(reasons):
-        terminalreporter.write_line(requirements.explain(missing), yellow=True, bold=True)
 
 
 def _print_parts(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:

@@ -1,0 +1,76 @@
+"""A run says what it could not test here; CI, where all of it can be installed, fails instead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+from tests.support.requirements import MARIADB, NPM
+
+def test_on_a_database():
+    MARIADB.require()
+
+def test_of_accessibility():
+    NPM.require()
+
+def test_that_fails():
+    assert False
+"""
+LAST = (
+    "Not tested here: 1 tests of the module library on MySQL (MariaDB), 1 tests of the console's accessibility (npm). "
+    "To test them: apt-get install --no-install-recommends mariadb-server npm"
+)
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> str:
+    """Run the tests above where none of the programs is found, and return what was printed."""
+    (folder / "test_small.py").write_text(TESTS)
+    (folder / "pytest.ini").touch()
+    inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.support.reporting", "-ra", *arguments],
+        cwd=folder,
+        env={**inherited, "PATH": "", "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("--quiet",), ("--numprocesses", "1")], ids=["long", "quiet", "distributed"])
+def test_the_last_line_says_what_was_skipped_and_how_to_get_it(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """After pytest's own summary and totals, however the run is made."""
+    *before, last = run(tmp_path, *arguments).splitlines()
+    assert last == LAST
+    assert "1 failed, 2 skipped" in before[-1]
+
+
+def test_a_program_that_ci_lacks_fails_the_tests_that_need_it(tmp_path: Path) -> None:
+    """Nothing is skipped there, so nothing is said to be missing."""
+    printed = run(tmp_path, CI="1")
+    assert "3 failed" in printed.splitlines()[-1]
+    assert "MariaDB is not installed, and CI installs what tests need: see .ci/run" in printed
+
+
+def test_the_script_of_ci_is_such_a_run(tmp_path: Path) -> None:
+    """Both of its steps see `CI`, also where the machine does not set it."""
+    bash, dirname, env = (shutil.which(name) for name in ("bash", "dirname", "env"))
+    assert bash
+    assert dirname
+    assert env
+    for name, path in (("dirname", dirname), ("env", env), ("bash", bash)):
+        (tmp_path / name).symlink_to(path)
+    make, steps = tmp_path / "make", tmp_path / "steps"
+    make.write_text(f'#!{bash}\necho "CI=$CI $1" >>{steps}\n')
+    make.chmod(0o700)
+    subprocess.run([bash, str(ROOT / ".ci" / "run")], env={"PATH": str(tmp_path)}, check=True)
+    assert steps.read_text().splitlines() == ["CI=1 check", "CI=1 test"]
