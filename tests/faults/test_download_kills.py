@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
-import signal
 import zipfile
 from typing import Any
 
@@ -20,7 +18,7 @@ from sims import rows as sample
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
 from tests.support.downloads import expected_rows, parse_csv
-from tests.support.engine import find_download
+from tests.support.engine import busy_processes, find_download
 from tests.support.kills import Killer
 from tests.support.waiting import eventually
 
@@ -147,22 +145,33 @@ async def test_kill_while_books_are_made(
     assert ids == [sample.row(6, n)["id"] for n in range(BOOK_ROWS)]
 
 
-async def test_stopped_worker_is_replaced(deployment: Deployment) -> None:
-    """A worker that hangs without dying loses its work to the other; when it wakes, it spoils nothing."""
+async def test_a_worker_that_hangs_is_replaced(deployment: Deployment, killer: Killer) -> None:
+    """A worker that hangs without dying loses its ranges to the other; when it wakes, it spoils nothing."""
+    engine = await deployment.engine()
     async with running_caller(deployment) as caller:
-        source_url = f"{deployment.source}/rows?rows={ROWS}&seed=5&delay_ms={DELAY_MS}&tag=hang"
-        task_id = await caller.start(source_url, page_size=PAGE_SIZE)
+        for turn in range(3):
+            tag = f"hang-{turn}"
+            source_url = f"{deployment.source}/rows?rows={ROWS}&seed=5&delay_ms={DELAY_MS}&tag={tag}"
+            task_id = await caller.start(source_url, page_size=PAGE_SIZE)
+            workflow = await find_download(engine, task_id)
 
-        async def is_fetching() -> bool:
-            return await _pages_asked(deployment, "hang") >= PAGES // 4
+            async def is_fetching(tag: str = tag) -> bool:
+                return await _pages_asked(deployment, tag) >= PAGES // 4
 
-        await eventually(is_fetching)
-        hung = deployment.pids["worker-1"]
-        os.kill(hung, signal.SIGSTOP)
-        try:
-            status = await caller.ended(task_id)
-        finally:
-            os.kill(hung, signal.SIGCONT)
+            async def has_ranges(
+                tag: str = tag, workflow: WorkflowHandle[Any, Any] = workflow, pid: int = deployment.pids["worker-1"]
+            ) -> bool:
+                return pid in await busy_processes(workflow) and await _pages_asked(deployment, tag) < PAGES
 
-        assert status["state"] == "succeeded", status
-        assert parse_csv(await caller.file(task_id)) == expected_rows(5, range(ROWS))
+            await eventually(is_fetching)
+            async with killer.hang("worker-1", under_way=has_ranges) as hit:
+                status = await caller.ended(task_id)
+            if hit:
+                break
+        rows = parse_csv(await caller.file(task_id))
+
+    wanted = expected_rows(5, range(ROWS))
+    killer.close(lost=max(0, len(wanted) - len(rows)), doubled=len(rows) - len({row[0] for row in rows}))
+    assert killer.record.hangs == 1, "the worker that was stopped never had a range"
+    assert status["state"] == "succeeded", status
+    assert rows == wanted

@@ -137,14 +137,16 @@ def _kind(seed: int) -> str:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(deployment: Deployment, tmp_path: Path) -> None:
+async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(
+    deployment: Deployment, killer: Killer, tmp_path: Path
+) -> None:
     """1 GB through the public API, resumed across `kill -9` of both, equals its source cell by cell."""
     rows = 8_500_000
     async with running_caller(deployment) as caller:
         task_id = await caller.start(f"{deployment.source}/rows?rows={rows}&seed=1", page_size=1000)
         for victim, share in (("worker-1", 0.2), ("engine", 0.4), ("worker-2", 0.6), ("store", 0.8)):
             await caller.until(task_id, lambda status, at=share: status["rows"] >= at * rows, patience_seconds=600)  # type: ignore[misc]
-            deployment.kill(victim)
+            await killer.kill(victim, under_way=lambda: caller.is_fetching(task_id))
         status = await caller.ended(task_id, patience_seconds=600)
         assert (status["state"], status["rows"]) == ("succeeded", rows), status
         assert status["bytes"] > 1_000_000_000
@@ -159,8 +161,11 @@ async def test_a_gigabyte_survives_the_kill_of_worker_and_engine(deployment: Dep
                 async for piece in _pieces(file):
                     await asyncio.to_thread(out.write, piece)
 
+    count, first_difference = await asyncio.to_thread(_compare_file, path, rows)
+    killer.close(lost=max(0, rows - count), doubled=max(0, count - rows))
+    assert killer.record.kills == 4
     assert path.stat().st_size == status["bytes"]
-    assert await asyncio.to_thread(_first_difference, path, rows) is None
+    assert (count, first_difference) == (rows, None)
 
 
 async def _pieces(file: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -169,17 +174,18 @@ async def _pieces(file: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _first_difference(path: Path, rows: int) -> int | None:
-    """The first row that is not the source's."""
+def _compare_file(path: Path, rows: int) -> tuple[int, int | None]:
+    """Count the rows of a file, and name the first that is not the source's."""
+    count, first_difference = 0, None
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         next(lines)
-        count = 0
-        for n, cells in enumerate(lines):
-            if cells != [to_csv_text(value) for value in sample.row(1, n).values()]:
-                return n
-            count += 1
-    return None if count == rows else count
+        for count, cells in enumerate(lines, start=1):
+            if first_difference is None and (
+                count > rows or cells != [to_csv_text(value) for value in sample.row(1, count - 1).values()]
+            ):
+                first_difference = count - 1
+    return count, first_difference
 
 
 async def test_another_projects_thousand_do_not_delay_a_single_one(deployment: Deployment) -> None:

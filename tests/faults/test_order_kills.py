@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
 
 from sims.platforms.scenario import Changes, Faults, Scenario
 from tests.support.caller import running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment
+from tests.support.engine import busy_processes
 from tests.support.kills import Killer
 from tests.support.order_fleet import SPAN_SECONDS, Fleet
 from tests.support.orders import count_findings
@@ -70,29 +70,22 @@ async def test_kill_loses_no_order(
 
 
 async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, killer: Killer) -> None:
-    """O9: it is stopped while it reads, orders change, others read its slices; when it wakes, all is still right.
+    """O9: it is stopped while it holds a slice, orders change, others read on; when it wakes, all is still right.
 
     That its late writes are void, whatever it holds, is shown by `test_order_fence.py`, step by step.
     """
     changes = Changes(per_page=0.2)
     scenario = Scenario(orders=800, span_seconds=SPAN_SECONDS, speed=2, changes=changes, faults=Faults(slow_ms=30))
     platform = await fleet.begin("asleep", scenario)
-    pid = fleet.deployment.pids["worker-1"]
-
-    async def is_reading() -> bool:
-        held = "SELECT count(*) AS n FROM order_slices WHERE platform = 'asleep' AND holder IS NOT NULL"
-        return bool((await fleet.deployment.fetch(held))[0]["n"]) and await fleet.share_done("asleep") >= 0.1
-
-    await eventually(is_reading, PATIENCE_SECONDS)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        assert await fleet.share_done("asleep") < 1, "it was over before the worker was stopped"
-        await eventually(lambda: _is_done_to(fleet, "asleep", 0.8), PATIENCE_SECONDS)
-        platform.market.freeze()
-        platform.market.clock.advance(1_000)
-        await fleet.complete("asleep")
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    for _ in range(TURNS_MAX):
+        held = await _next_held_slice(fleet, "asleep")
+        async with killer.hang(held.worker, under_way=lambda held=held: _is_held(fleet, held)) as hit:  # type: ignore[misc]
+            if hit:
+                await eventually(lambda: _is_done_to(fleet, "asleep", 0.8), PATIENCE_SECONDS)
+                platform.market.freeze()
+                platform.market.clock.advance(1_000)
+                await fleet.complete("asleep")
+                break
 
     # Whoever woke up has said what it had to say once it has taken another platform's slices.
     await fleet.begin("afterwards", Scenario(orders=100, span_seconds=SPAN_SECONDS))
@@ -100,7 +93,42 @@ async def test_a_worker_that_hangs_loses_its_slices_to_another(fleet: Fleet, kil
 
     wrong = count_findings(await fleet.findings("asleep"))
     killer.close(lost=wrong["lost"] + wrong["stale"], doubled=wrong["duplicated"] + wrong["invented"])
+    assert killer.record.hangs == 1, "each worker that was stopped had just committed its slice"
     assert wrong == NOTHING
+
+
+class HeldSlice(NamedTuple):
+    """An attempt to read a slice, and the worker process that makes it."""
+
+    holder: str
+    worker: str
+
+
+async def _next_held_slice(fleet: Fleet, number: str) -> HeldSlice:
+    """Wait until some slices are done, and return one that is being read just now."""
+
+    async def find() -> list[HeldSlice]:
+        return await _held_slices(fleet, number) if await _is_done_to(fleet, number, 0.1) else []
+
+    [held, *_] = await eventually(find, PATIENCE_SECONDS)
+    return held
+
+
+async def _held_slices(fleet: Fleet, number: str) -> list[HeldSlice]:
+    """List the slices that are being read just now."""
+    engine, names = await fleet.deployment.engine(), {pid: name for name, pid in fleet.deployment.pids.items()}
+    held = "SELECT holder FROM order_slices WHERE platform = $1 AND holder IS NOT NULL AND done_at IS NULL"
+    return [
+        HeldSlice(holder, names[pid])
+        for (holder,) in await fleet.deployment.fetch(held, number)
+        for pid in await busy_processes(engine.get_workflow_handle(holder.rpartition("/")[0])) & names.keys()
+    ]
+
+
+async def _is_held(fleet: Fleet, held: HeldSlice) -> bool:
+    """Whether the attempt has not ended, and nobody else has the slice."""
+    open_ = "SELECT count(*) AS n FROM order_slices WHERE holder = $1 AND done_at IS NULL"
+    return bool((await fleet.deployment.fetch(open_, held.holder))[0]["n"])
 
 
 async def _is_done_to(fleet: Fleet, number: str, share: float) -> bool:

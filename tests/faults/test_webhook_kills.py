@@ -1,74 +1,63 @@
-"""A worker killed between two attempts, or in the middle of one: the receiver is told all the same."""
+"""Workers killed between two attempts, or in the middle of one: the receiver is told all the same."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from infra import services
-from infra.embedded import Stack
-from infra.settings import Settings
-from sims.receiver import running_receiver
-from tests.support.api import running_api
+from cli.house import worker_names
+from tests.support.caller import Caller, running_caller
+from tests.support.deployment import Deployment
+from tests.support.kills import Killer
 from tests.support.waiting import eventually
-from tests.support.webhooks import Webhooks, make_order, start, verified, with_receiver
+from tests.support.webhooks import verified
 
-ROOT = Path(__file__).parents[2]
-
-
-@asynccontextmanager
-async def worker_process(environment: Mapping[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A worker process of webhooks."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli", "worker", "--queues", "webhooks", cwd=ROOT, env=environment
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+TURNS_MAX = 4
 
 
 @pytest.mark.parametrize(
-    ("answers", "delay_ms", "messages", "attempts"),
-    [("500,200", 0, 2, 2), ("200", 8_000, 2, 1)],
+    ("answers", "delay_ms", "booked", "attempts"),
+    [("500,200", 0, 1, 2), ("200", 8_000, 0, 1)],
     ids=["between attempts", "in an attempt"],
 )
 async def test_a_killed_worker_s_delivery_arrives(
-    settings: Settings,
-    stack: Stack,
-    environment: dict[str, str],
-    namespace: str,
-    answers: str,
-    delay_ms: int,
-    messages: int,
-    attempts: int,
+    deployment: Deployment, killer: Killer, answers: str, delay_ms: int, booked: int, attempts: int
 ) -> None:
     """Another worker goes on with the ladder; an attempt that nobody booked is made again under the same id."""
-    async with running_receiver() as receiver:
-        settings = with_receiver(settings, receiver, retry_pauses_seconds=[10.0])
-        environment |= stack.environment(settings, namespace)
-        async with running_api(settings) as api_client, services.connect(settings) as held:
-            project_id, key = await api_client.make_project()
-            deliveries = Webhooks(api_client, receiver, held, project_id, key)
-            secret = await deliveries.rotate(0)
-            order = make_order(held.sealer, project_id, receiver.url(answers=answers, delay_ms=delay_ms))
-            await start(held.engine, order)
-            async with worker_process(environment) as first:
-                await eventually(lambda: len(receiver.received()) == 1)
-                if not delay_ms:
-                    await deliveries.became(order, "pending", 1)
-                first.kill()
-                await first.wait()
-            async with worker_process(environment):
-                await eventually(lambda: len(receiver.received()) == messages)
-                await deliveries.became(order, "succeeded", attempts)
+    receiver = deployment.receiver
+    async with running_caller(deployment) as caller:
+        path = f"/v1/projects/{caller.project_id}/webhook-secret"
+        secret = (await (await caller.call("POST", path, 201, json={"overlap_seconds": 0})).json())["secret"]
+        for turn in range(TURNS_MAX):
+            tag = f"{caller.project_id}-{turn}"
+            callback = receiver.url(tag=tag, answers=answers, delay_ms=delay_ms)
+            task_id = await caller.start(f"{deployment.source}/rows?rows=100&seed=1", page_size=100, callback=callback)
 
-        assert {message.headers["webhook-id"] for message in receiver.received()} == {order.delivery_id}
-        assert all(verified(message, secret) for message in receiver.received())
+            async def is_open(task_id: str = task_id, tag: str = tag) -> bool:
+                delivery = await _delivery(caller, task_id)
+                stands = (delivery.get("state"), delivery.get("attempts"))
+                return stands == ("pending", booked) and len(receiver.received(tag)) == 1
+
+            # Whichever of them has it.
+            if await killer.try_kill(*worker_names(), under_way=is_open):
+                break
+
+        async def has_succeeded() -> bool:
+            return bool((await _delivery(caller, task_id))["state"] == "succeeded")
+
+        await eventually(has_succeeded)
+        delivery = await _delivery(caller, task_id)
+
+    messages = receiver.received(tag)
+    killer.close(lost=max(0, 2 - len(messages)), doubled=max(0, len(messages) - 2))
+    assert killer.record.kills == len(worker_names()), "each kill came when the delivery was made"
+    assert delivery["attempts"] == attempts
+    assert [message.headers["webhook-id"] for message in messages] == [delivery["delivery_id"]] * 2
+    assert all(verified(message, secret) for message in messages)
+
+
+async def _delivery(caller: Caller, task_id: str) -> dict[str, Any]:
+    """Return the delivery of a download's end as the API lists it; nothing if there is none yet."""
+    listed = await (await caller.call("GET", f"/v1/downloads/{task_id}/deliveries", 200)).json()
+    return next(iter(listed["items"]), {})

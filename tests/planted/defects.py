@@ -629,8 +629,8 @@ DEFECTS = (
         "a-kill-kills-nothing",
         "tests",
         "tests/support/kills.py",
-        "            self._target.kill(name)\n",
-        "            pass\n",
+        "        self._target.kill(name)\n",
+        "        pass\n",
         ("tests/faults/test_download_kills.py", "-k", "store"),
     ),
     Defect(
@@ -640,5 +640,13 @@ DEFECTS = (
         "return await _pages_asked(deployment, tag) < PAGES",
         "return await _pages_asked(deployment, tag) < 0",
         ("tests/faults/test_download_kills.py", "-k", "store"),
+    ),
+    Defect(
+        "a-dead-worker-s-workflows-wait-as-long-as-by-default",
+        "shared",
+        "infra/settings.py",
+        "    sticky_timeout_seconds: float = 1.0\n",
+        "    sticky_timeout_seconds: float = 10.0\n",
+        ("tests/faults/test_recovery.py", "-k", "four_seconds"),
     ),
 )

@@ -35,10 +35,12 @@ from sims.platforms.server import Platforms, running_platforms
 from sims.pubsub import scenario as pubsub_scenarios
 from sims.pubsub.broker import Broker
 from sims.pubsub.server import PubSubSim, running_pubsub
+from sims.receiver import Receiver, running_receiver
 from tests.support import modules, pubsub, transfers
 from tests.support.pubsub import Publisher
 from tests.support.stack import own_database, register_namespace
 from tests.support.waiting import eventually
+from tests.support.webhooks import with_receiver
 
 PATIENCE_SECONDS = 300.0
 PUSH_SECRET = "a-secret-of-sixteen-or-more"
@@ -64,6 +66,7 @@ class Deployment:
     oss: Oss
     pubsub: PubSubSim
     publisher: Publisher
+    receiver: Receiver
 
     @property
     def api(self) -> str:
@@ -189,7 +192,8 @@ async def running_deployment(
         oss = await held.enter_async_context(running_oss(folder))
         sim = await held.enter_async_context(running_pubsub(Broker(IDLE)))
         publisher = await held.enter_async_context(pubsub.publisher(sim.base))
-        settings = _settings(stack, folder, database_url)
+        receiver = await held.enter_async_context(running_receiver())
+        settings = with_receiver(_settings(stack, folder, database_url), receiver)
         settings = transfers.with_gse(settings, gse, folder, window_seconds=WINDOW_SECONDS)
         settings = _with_orders(settings, platforms, folder)
         settings = _with_addresses(settings, oss, sim, folder)
@@ -200,7 +204,7 @@ async def running_deployment(
         house = await held.enter_async_context(processes(stack, settings, namespace))
         headers = {"Authorization": f"Bearer {house.admin_key}"}
         session = await held.enter_async_context(aiohttp.ClientSession(headers=headers))
-        yield Deployment(house, namespace, session, platforms, world, disks, oss, sim, publisher)
+        yield Deployment(house, namespace, session, platforms, world, disks, oss, sim, publisher, receiver)
 
 
 def _settings(stack: Stack, folder: Path, database_url: str) -> Settings:

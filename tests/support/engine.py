@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowHandle
 
 from tests.support.waiting import eventually
@@ -21,3 +22,13 @@ async def find_download(engine: Client, task_id: str) -> WorkflowHandle[Any, Any
     found = await eventually(look)
     assert found
     return found
+
+
+async def busy_processes(workflow: WorkflowHandle[Any, Any]) -> set[int]:
+    """The ids of the processes that carry out the workflow's activities just now."""
+    described = await workflow.describe()
+    return {
+        int(each.last_worker_identity.partition("@")[0])
+        for each in described.raw_description.pending_activities
+        if each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    }

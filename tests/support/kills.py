@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -38,8 +41,12 @@ class KillRecord:
 
     test: str
     kills: int = 0
+    stops: int = 0
+    """Processes that were asked to stop, by SIGTERM."""
+    hangs: int = 0
+    """Processes that stood still for a while, by SIGSTOP."""
     wasted: int = 0
-    """Kills that found nothing under way; they were made again."""
+    """Kills, stops and hangs that found nothing under way; they were made again."""
     lost: int | None = None
     """Things that were accepted and never came to be; None where the test ended before it could count."""
     doubled: int | None = None
@@ -90,30 +97,62 @@ class Killer:
             begun: Whether it is time to kill; by default as soon as something is under way. It must stay true once it
                 was, as work may be over before anybody looks.
         """
-        await eventually(lambda: _holds(begun or under_way))
-        before, began = self._target.pids, time.monotonic()
-        for name in names:
-            self._target.kill(name)
-            self.made.append((time.time(), name))
-        # A check that asks the parts themselves is answered only when they are back.
-        hit = await _holds(under_way)
-        for name in names:
-            await self._target.ready(name)
-            assert self._target.pids[name] != before.get(name), f"{name} was not killed"
-        self.count(*names, seconds=time.monotonic() - began, hit=hit)
-        return hit
+        return await self._try("kills", self._kill, names, begun or under_way, under_way)
 
-    def count(self, *names: str, seconds: float, hit: bool) -> None:
-        """Keep a kill that a test made by itself, and how long the recovery took."""
-        if hit:
-            self.record.kills += len(names)
-            self.record.recovery_seconds = max(self.record.recovery_seconds, round(seconds, 2))
-        else:
-            self.record.wasted += len(names)
+    async def try_stop(self, *names: str, under_way: Check, begun: Check | None = None) -> bool:
+        """Ask processes to stop by SIGTERM, and wait until others serve in their place: as `try_kill` in all else."""
+        return await self._try("stops", self._terminate, names, begun or under_way, under_way)
+
+    @asynccontextmanager
+    async def hang(self, name: str, *, under_way: Check) -> AsyncIterator[bool]:
+        """Let a process stand still by SIGSTOP as long as the block lasts; say whether it held something under way."""
+        pid = self._target.pids[name]
+        os.kill(pid, signal.SIGSTOP)
+        self.made.append((time.time(), name))
+        try:
+            hit = await _holds(under_way)
+            self.record.hangs += hit
+            self.record.wasted += not hit
+            yield hit
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def close(self, *, lost: int, doubled: int) -> None:
         """Keep what came of the work: a test calls this once, just before it asserts on both."""
         self.record.lost, self.record.doubled = lost, doubled
+
+    async def _try(
+        self, kind: str, end: Callable[[str], None], names: Sequence[str], begun: Check, under_way: Check
+    ) -> bool:
+        await eventually(lambda: _holds(begun))
+        before, began = self._target.pids, time.monotonic()
+        for name in names:
+            end(name)
+            self.made.append((time.time(), name))
+        # A check that asks the parts themselves is answered only when they are back.
+        hit = await _holds(under_way)
+        for name in names:
+            if kind == "stops":
+                await self._until_gone(name, before[name])
+            await self._target.ready(name)
+            assert self._target.pids[name] != before.get(name), f"{name} goes on as if nothing had been done to it"
+        if hit:
+            setattr(self.record, kind, getattr(self.record, kind) + len(names))
+            seconds = round(time.monotonic() - began, 2)
+            self.record.recovery_seconds = max(self.record.recovery_seconds, seconds)
+        else:
+            self.record.wasted += len(names)
+        return hit
+
+    async def _until_gone(self, name: str, pid: int) -> None:
+        """Wait until a process that was asked to stop has: it serves until then."""
+        await eventually(lambda: self._target.pids.get(name, pid) != pid)
+
+    def _kill(self, name: str) -> None:
+        self._target.kill(name)
+
+    def _terminate(self, name: str) -> None:
+        os.kill(self._target.pids[name], signal.SIGTERM)
 
 
 async def _holds(check: Check) -> bool:
@@ -125,7 +164,7 @@ def summarize(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add up the records of a run, for the file that is kept and the lines that are printed."""
     tests = sorted((KillRecord(**each) for each in records), key=lambda record: record.test)
     return {
-        "kills": sum(record.kills for record in tests),
+        **{kind: sum(getattr(record, kind) for record in tests) for kind in ("kills", "stops", "hangs")},
         "wasted": sum(record.wasted for record in tests),
         "lost": sum(record.lost or 0 for record in tests),
         "doubled": sum(record.doubled or 0 for record in tests),
