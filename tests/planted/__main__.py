@@ -1,12 +1,14 @@
 """Plant defects in copies of the tree, one at a time, and see the tests that should notice it fail.
 
-`make planted`, or `python -m tests.planted NAME …` for some. A defect that no test notices is a promise that nothing
+`make planted`, or `python -m tests.planted NAME …` for some. First all these tests run once without a defect: where
+they fail then, their failing says nothing about a defect. A defect that no test notices is a promise that nothing
 keeps; so is one whose text has moved: a new promise brings its planted defect to `defects.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -14,17 +16,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.planted.defects import DEFECTS, Defect
+from tests.planted.selecting import RESULTS, SELECTIONS, Result
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
 TIMEOUT_SECONDS = 420
+BASELINE_TIMEOUT_SECONDS = 1_800
 TESTS_FAILED = 1
 """Pytest's exit code where tests ran and some failed; any other says that none ran."""
 NOTICED = re.compile(r"^\d+ failed", re.MULTILINE)
+OUTPUT_MAX = 3_000
 
 
 @dataclass(frozen=True)
@@ -54,64 +61,143 @@ def copy_tree(folder: Path) -> None:
     (folder / ".venv").symlink_to((ROOT / ".venv").resolve())
 
 
-def plant(defect: Defect, folder: Path) -> None:
-    """Put a defect into a copy of the tree.
+@contextmanager
+def planted(defect: Defect, folder: Path) -> Iterator[None]:
+    """Put a defect into a copy of the tree, and take it out again.
 
     Raises:
         ValueError: A text that it replaces is not there once.
     """
-    for change in defect.changes:
-        path = folder / change.file
-        text = path.read_text()
-        if (found := text.count(change.text)) != 1:
-            raise ValueError(f"{defect.name}: {change.file} has {change.text!r} {found} times, not once")
-        path.write_text(text.replace(change.text, change.planted))
+    try:
+        for change in defect.changes:
+            path = folder / change.file
+            text = path.read_text()
+            if (found := text.count(change.text)) != 1:
+                raise ValueError(f"{defect.name}: {change.file} has {change.text!r} {found} times, not once")
+            path.write_text(text.replace(change.text, change.planted))
+        yield
+    finally:
+        for change in defect.changes:
+            # With the time of the original, so that what Python compiled of the defect is not taken for it.
+            shutil.copy2(ROOT / change.file, folder / change.file)
 
 
-async def attempt(defect: Defect, places: asyncio.Semaphore) -> Outcome:
-    """Run the tests that should notice a defect."""
-    async with places:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="haulage-planted-") as name:
-            folder = Path(name)
+@asynccontextmanager
+async def copies(count: int) -> AsyncIterator[asyncio.Queue[Path]]:
+    """Make copies of the tree that are used again and again, so that modules are compiled once."""
+    with tempfile.TemporaryDirectory(prefix="haulage-planted-") as name:
+        free: asyncio.Queue[Path] = asyncio.Queue()
+        for number in range(count):
+            folder = Path(name) / str(number)
             await asyncio.to_thread(copy_tree, folder)
-            plant(defect, folder)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "300", *defect.tests),
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(folder)},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            try:
-                output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
-            except TimeoutError:
-                process.kill()
-                output, _ = await process.communicate()
-        text = output.decode(errors="replace")
-        noticed = process.returncode == TESTS_FAILED and NOTICED.search(text) is not None
-        return Outcome(defect, noticed, time.monotonic() - began, text)
+            free.put_nowait(folder)
+        yield free
+
+
+async def run_tests(
+    folder: Path, arguments: Sequence[str], timeout_seconds: float, environment: Mapping[str, str]
+) -> tuple[int | None, str]:
+    """Run pytest in a copy of the tree, and return its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300", *arguments),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), timeout_seconds)
+    except TimeoutError:
+        process.kill()
+        output, _ = await process.communicate()
+    return process.returncode, output.decode(errors="replace")
+
+
+async def measure_baseline(selections: Sequence[tuple[str, ...]], folder: Path) -> list[Result]:
+    """Run every selection's tests without a defect, all in one run.
+
+    Raises:
+        RuntimeError: The run ended before it could tell.
+    """
+    results = folder / "baseline.json"
+    files = dict.fromkeys(name for arguments in selections for name in arguments if name.startswith("tests/"))
+    environment = {SELECTIONS: json.dumps(selections), RESULTS: str(results)}
+    arguments = ("-p", "tests.planted.selecting", "-m", "", "--numprocesses", str(AT_ONCE), *files)
+    _, output = await run_tests(folder, arguments, BASELINE_TIMEOUT_SECONDS, environment)
+    if not results.exists():
+        raise RuntimeError(f"The tests could not be run without a defect:\n{output[-OUTPUT_MAX:]}")
+    return [Result(**each) for each in json.loads(results.read_text())]
+
+
+async def attempt(defect: Defect, free: asyncio.Queue[Path]) -> Outcome:
+    """Run the tests that should notice a defect."""
+    folder = await free.get()
+    began = time.monotonic()
+    try:
+        with planted(defect, folder):
+            code, output = await run_tests(folder, ("-x", *defect.tests), TIMEOUT_SECONDS, {})
+    finally:
+        free.put_nowait(folder)
+    noticed = code == TESTS_FAILED and NOTICED.search(output) is not None
+    return Outcome(defect, noticed, time.monotonic() - began, output)
+
+
+def report(word: str, seconds: float, defect: Defect) -> None:
+    """Print what became of a defect."""
+    sys.stdout.write(f"{word:<8}{seconds:5.0f} s  {defect.system:<10} {defect.name}\n")
+    sys.stdout.flush()
 
 
 async def main(names: list[str]) -> int:
-    """Plant those that are named, or all; print a line for each; return how many no test noticed."""
+    """Plant those that are named, or all; print a line for each; return how many no test noticed for sure."""
     unknown = set(names) - {defect.name for defect in DEFECTS}
     if unknown:
         sys.stderr.write(f"No such defect: {', '.join(sorted(unknown))}.\n")
         return 2
-    places = asyncio.Semaphore(AT_ONCE)
+    began = time.monotonic()
     chosen = [defect for defect in DEFECTS if not names or defect.name in names]
-    missed = 0
-    for ended in asyncio.as_completed([attempt(defect, places) for defect in chosen]):
+    selections = list(dict.fromkeys(defect.tests for defect in chosen))
+    async with copies(AT_ONCE) as free:
+        baseline = dict(zip(selections, await measure_baseline(selections, await _first(free)), strict=True))
+        red = [selection for selection in selections if not baseline[selection].is_green]
+        sys.stdout.write(
+            f"Without a defect: {len(selections) - len(red)} of {len(selections)} selections of tests pass, "
+            f"{time.monotonic() - began:.0f} s.\n"
+        )
+        for defect in chosen:
+            if defect.tests in red:
+                report("UNKNOWN", 0, defect)
+                sys.stdout.write(f"  without it: {baseline[defect.tests]}\n")
+        # The longest first, so that none is left over at the end.
+        clear = sorted(
+            (each for each in chosen if each.tests not in red), key=lambda each: -baseline[each.tests].seconds
+        )
+        noticed = await _attempt_all(clear, free)
+    sys.stdout.write(
+        f"{noticed} of {len(chosen)} planted defects were noticed, {len(chosen) - len(clear)} could not be judged; "
+        f"{time.monotonic() - began:.0f} s.\n"
+    )
+    return len(chosen) - noticed
+
+
+async def _first(free: asyncio.Queue[Path]) -> Path:
+    """Return a copy, and leave it to the next."""
+    folder = await free.get()
+    free.put_nowait(folder)
+    return folder
+
+
+async def _attempt_all(defects: Sequence[Defect], free: asyncio.Queue[Path]) -> int:
+    """Plant one after the other in each copy, and count those that were noticed."""
+    noticed = 0
+    tasks = [asyncio.create_task(attempt(defect, free)) for defect in defects]  # they begin in this order
+    for ended in asyncio.as_completed(tasks):
         outcome = await ended
-        missed += not outcome.noticed
-        word = "noticed" if outcome.noticed else "MISSED "
-        sys.stdout.write(f"{word} {outcome.seconds:5.0f} s  {outcome.defect.system:<10} {outcome.defect.name}\n")
+        noticed += outcome.noticed
+        report("noticed" if outcome.noticed else "MISSED", outcome.seconds, outcome.defect)
         if not outcome.noticed:
-            sys.stdout.write(outcome.output[-3_000:] + "\n")
-        sys.stdout.flush()
-    sys.stdout.write(f"{len(chosen) - missed} of {len(chosen)} planted defects were noticed.\n")
-    return missed
+            sys.stdout.write(outcome.output[-OUTPUT_MAX:] + "\n")
+    return noticed
 
 
 if __name__ == "__main__":

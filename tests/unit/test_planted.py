@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.planted.__main__ import planted
 from tests.planted.defects import DEFECTS, Defect
+from tests.planted.selecting import RESULTS, SELECTIONS, Result
 
 ROOT = Path(__file__).parents[2]
 SYSTEMS = ("downloads", "transfers", "orders", "addresses", "tasks")
@@ -25,3 +31,49 @@ def test_each_system_has_some() -> None:
     assert len({defect.name for defect in DEFECTS}) == len(DEFECTS)
     counts = Counter(defect.system for defect in DEFECTS)
     assert min(counts[system] for system in SYSTEMS) >= 2
+
+
+@pytest.mark.parametrize("arguments", [(), ("--numprocesses", "1")], ids=["alone", "distributed"])
+def test_one_run_without_defects_judges_each_selection(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """A red test spoils only the selections that have it; so does having no test that ran."""
+    (tmp_path / "test_small.py").write_text(
+        "import pytest\n"
+        "def test_right(): pass\n"
+        "def test_wrong(): assert False\n"
+        "@pytest.mark.skip\ndef test_left_out(): pass\n"
+        "@pytest.mark.soak\ndef test_right_but_long(): pass\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = soak\n")
+    selections = (
+        ("test_small.py", "-k", "right"),
+        ("test_small.py",),
+        ("test_small.py", "-k", "left_out"),
+        ("test_small.py", "-m", "soak", "-k", "right"),
+        ("test_small.py::test_right", "other.py", "-m", ""),
+    )
+    results = tmp_path / "results.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.planted.selecting", *arguments, "test_small.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), SELECTIONS: json.dumps(selections), RESULTS: str(results)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [Result(**each) for each in json.loads(results.read_text())]
+    judged = [(each.passed, each.is_green) for each in found]
+    assert judged == [(1, True), (1, False), (0, False), (1, True), (1, True)]
+    assert found[1].failed == ["test_small.py::test_wrong"]
+
+
+def test_a_planted_defect_is_taken_out_again(tmp_path: Path) -> None:
+    """The copy is the original's again, its time included: else what was compiled of the defect would be run."""
+    defect = DEFECTS[0]
+    original, copy = ROOT / defect.file, tmp_path / defect.file
+    copy.parent.mkdir(parents=True)
+    copy.write_text(original.read_text())
+    with planted(defect, tmp_path):
+        assert defect.planted in copy.read_text()
+        assert copy.stat().st_mtime_ns != original.stat().st_mtime_ns
+    assert (copy.read_text(), copy.stat().st_mtime_ns) == (original.read_text(), original.stat().st_mtime_ns)
