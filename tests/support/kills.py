@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import psutil
 import pytest
 
 from tests.support.waiting import eventually
@@ -53,6 +54,15 @@ class KillRecord:
     """Things that came to be twice."""
     recovery_seconds: float = 0.0
     """The longest time from a kill until what was killed served again."""
+
+    @property
+    def problem(self) -> str:
+        """What a test that ended well has left out; nothing if it is complete."""
+        if self.kills + self.stops + self.hangs == 0:
+            return "The test has a killer, and nothing was hit by a kill, stop or hang: see try_kill."
+        if self.lost is None or self.doubled is None:
+            return "The test did not count what was lost and doubled: call killer.close before it asserts on both."
+        return ""
 
 
 RECORD = pytest.StashKey[KillRecord]()
@@ -110,6 +120,8 @@ class Killer:
         os.kill(pid, signal.SIGSTOP)
         self.made.append((time.time(), name))
         try:
+            # A process that does not run just now takes the signal up when it is its turn.
+            await eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
             hit = await _holds(under_way)
             self.record.hangs += hit
             self.record.wasted += not hit

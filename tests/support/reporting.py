@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Let the last report of a test carry what it killed: reports go from one process to another, records do not."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the last report of a test carry what it killed: reports go from one process to another, records do not.
+
+    A test that passes without having counted what was lost and doubled fails.
+    """
     record = item.stash.get(kills.RECORD, None)
     if record is not None and call.when == "teardown":
         item.user_properties.append((kills.PROPERTY, asdict(record)))
-    return (yield)
+    report = yield
+    if record is not None and call.when == "call" and report.passed and record.problem:
+        report.outcome, report.longrepr = "failed", record.problem
+    return report
 
 
 class _Collected:
