@@ -1,7 +1,9 @@
-"""Who calls: a project's key or the admin key, from `Authorization: Bearer …`, or who signed in to the console."""
+"""Who calls: a project's key or the admin key, from the header `Authorization`, or who signed in to the console."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import re
 from datetime import datetime, timedelta
@@ -30,6 +32,7 @@ PROJECT_PARAMETER = "project"
 _PROJECT_ID = re.compile(projects.PROJECT_ID_PATTERN, re.ASCII)
 
 HINT = "Send it as `Authorization: Bearer hlg_…`."
+HINT_HEADERLESS = f"{HINT[:-1]}, or in the address: `http://:hlg_…@host`."
 
 
 class Gate:
@@ -58,7 +61,7 @@ class Gate:
         if route.access is Access.PUBLIC:
             return Caller()
         if hdrs.AUTHORIZATION in request.headers or NAME not in request.cookies:
-            caller = await self.identify(_bearer(request))
+            caller = await self.identify(_key_of(request, route))
         else:
             caller = await self._signed_in(request)
         if route.access is Access.ADMIN and not caller.is_admin:
@@ -208,9 +211,21 @@ def _is_in_query(request: web.Request, route: Route) -> bool:
     return route.project_in_query and PROJECT_PARAMETER in request.query
 
 
-def _bearer(request: web.Request) -> str:
+def _key_of(request: web.Request, route: Route) -> str:
+    """The key that a request shows, as Bearer, or where a route serves clients that set no header, as Basic."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
-    scheme, _, token = (headers[0] if len(headers) == 1 else "").partition(" ")
-    if scheme.lower() != "bearer" or not token.isascii() or not token.strip():
-        raise Denied("key_missing", "This route needs an API key.", HINT)
-    return token.strip()
+    scheme, _, shown = (headers[0] if len(headers) == 1 else "").partition(" ")
+    is_basic = route.headerless and scheme.lower() == "basic"
+    key = _password(shown) if is_basic else shown.strip()
+    if not (is_basic or scheme.lower() == "bearer") or not key.isascii() or not key:
+        raise Denied("key_missing", "This route needs an API key.", HINT_HEADERLESS if route.headerless else HINT)
+    return key
+
+
+def _password(shown: str) -> str:
+    """The password of HTTP Basic, or the user's name where there is none: an address has room for either."""
+    try:
+        user, _, password = base64.b64decode(shown.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return password.strip() or user.strip()

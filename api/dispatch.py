@@ -61,7 +61,7 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, limits: Ap
         # What has no length yet, or more than is read elsewhere, is read by a request that may be so large.
         if route.body_max_bytes and not 0 < (request.content_length or 0) <= request.client_max_size:
             request = request.clone(client_max_size=route.body_max_bytes)
-        inputs["body"] = await reading.body(request, route.body, limits)
+        inputs["body"] = await reading.body(request, route.body, limits, headerless=route.headerless)
     return inputs
 
 

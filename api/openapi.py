@@ -42,6 +42,11 @@ SECURITY: dict[Access, list[Json]] = {
 SCHEMES: Json = {
     "project_key": {"type": "http", "scheme": "bearer", "bearerFormat": "hlg_…", "description": "A project's API key."},
     "admin_key": {"type": "http", "scheme": "bearer", "description": "The installation's admin key."},
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Either key as the password: for clients that take nothing but an address.",
+    },
     "project_header": {
         "type": "apiKey",
         "in": "header",
@@ -123,6 +128,8 @@ def document(rooms: Iterable[Routes]) -> Json:
 def security(route: Route) -> list[Json]:
     """What opens a route: any one of these."""
     opens = SECURITY[route.access]
+    if route.headerless and route.access is not Access.PUBLIC:
+        opens = [*opens, {"basic": []}]
     return [*opens, {"admin_key": [], "project_parameter": []}] if route.project_in_query else opens
 
 

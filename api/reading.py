@@ -69,11 +69,16 @@ def _alias(field: FieldInfo) -> str:
     return field.alias
 
 
-async def body(request: web.Request, model: type[Model], settings: ApiSettings) -> Model:
-    """The JSON body, without coercion: a number in quotes is a string."""
-    _check_headers(request, settings.body_max_bytes)
+async def body(request: web.Request, model: type[Model], settings: ApiSettings, *, headerless: bool = False) -> Model:
+    """The JSON body, without coercion: a number in quotes is a string.
+
+    Args:
+        headerless: Whether a body without a Content-Type is taken for JSON.
+    """
+    _check_headers(request, settings.body_max_bytes, headerless=headerless)
     raw = request[VISIT].body = await _read(request, settings)
-    text = _decoded(raw)
+    # Such a client may say in the query all that it has to say.
+    text = _decoded(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
     value = _parsed(text)
     if not _is_plain(text) and (errors := list(_unstorable(value))):
         refuse("body", errors)
@@ -92,9 +97,9 @@ def refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
     raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", detail, errors=errors) from None
 
 
-def _check_headers(request: web.Request, max_bytes: int) -> None:
+def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) -> None:
     # Parsed only where it is not what nearly all send.
-    is_plain = request.headers.get(hdrs.CONTENT_TYPE) == JSON
+    is_plain = request.headers.get(hdrs.CONTENT_TYPE, JSON if headerless else "") == JSON
     if not is_plain and (request.content_type != JSON or (request.charset or "utf-8").lower() != "utf-8"):
         raise Refusal(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

@@ -146,6 +146,7 @@ class Route:
     slashes: str = ""
     media_type: str = JSON
     body_max_bytes: int = 0
+    headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)
 
@@ -178,14 +179,25 @@ class Routes:
         tag: The room's name.
         description: One sentence about it, for the reference.
         render: How this room shows problems, if not as problem+json.
+        headerless: Whether clients that can set no header are served: they show their key in the address, which is HTTP
+            Basic, and send JSON without saying so.
         attach: Hangs on the application what lives as long as it serves.
     """
 
-    def __init__(self, tag: str, description: str, *, render: Renderer = respond, attach: Attach | None = None) -> None:
+    def __init__(
+        self,
+        tag: str,
+        description: str,
+        *,
+        render: Renderer = respond,
+        attach: Attach | None = None,
+        headerless: bool = False,
+    ) -> None:
         self.tag = tag
         self.description = description
         self.attach = attach
         self._render = render
+        self._headerless = headerless
         self._routes: list[Route] = []
 
     def __iter__(self) -> Iterator[Route]:
@@ -236,6 +248,7 @@ class Routes:
                 variables=hints.get("path"),
                 answer=answer if _is_model(answer) else None,
                 render=self._render,
+                headerless=self._headerless,
                 **_with_status(options, answer),
             )
             _check(route, hints)

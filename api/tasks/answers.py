@@ -37,14 +37,18 @@ class TaskAnswer(Answer):
     task_id: str
     task_type: str
     stage: str
+    task_stage: str = Field(description="the same as `stage`: flowSvr's client reads this name")
     status: int = Field(description="1 pending, 2 running, 3 success, 4 failed")
     task_priority: int = Field(description="by so many seconds it is earlier in the queue")
+    priority: int = Field(description="the same as `task_priority`")
     crt_retry_num: int = Field(description="how often it has failed")
     max_retry_num: int = Field(description="of its type")
     max_retry_interval: int = Field(description="of its type")
     schedule_log: str
     task_content: str
-    order_time: float = Field(description="its place in the queue, and when it is due: seconds since 1970")
+    context: str = Field(description="the same as `task_content`")
+    order_time: int = Field(description="its place in the queue, and when it is due: whole seconds since 1970")
+    order_time_ms: int = Field(description="the same in milliseconds")
     create_time: str
     modify_time: str
 
@@ -196,6 +200,7 @@ class Counts(Envelope):
     """How many tasks a type has."""
 
     task_count: int = Field(default=0, description="all that were ever created")
+    counts: int = Field(default=0, description="the same as `task_count`")
     pending: int = 0
     running: int = 0
     success: int = 0
@@ -216,14 +221,18 @@ def shown(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> d
         "task_id": task_id,
         "task_type": kind.type,
         "stage": task.stage,
+        "task_stage": task.stage,
         "status": task.status,
         "task_priority": task.priority,
+        "priority": task.priority,
         "crt_retry_num": task.crt_retry_num,
         "max_retry_num": kind.max_retry_num,
         "max_retry_interval": kind.max_retry_interval,
         "schedule_log": log,
         "task_content": content,
-        "order_time": task.order_time / 1000,
+        "context": content,
+        "order_time": task.order_time // 1000,
+        "order_time_ms": task.order_time,
         "create_time": _moment(task.create_time),
         "modify_time": _moment(task.modify_time),
     }

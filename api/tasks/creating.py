@@ -92,7 +92,7 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
 
 
 async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
-    digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.task_priority, new.task_content])).digest()
+    digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.priority, new.task_content])).digest()
     mark = Mark(str(TaskId(tokens.token(), kind.type, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)
     if mark.digest != digest:
@@ -124,9 +124,7 @@ async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:
         return False
     content, _ = await here.contents.texts(new.task_id, task)
     is_touched = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
-    if (task.user_id, task.priority) != (new.user_id, new.task_priority) or not (
-        is_touched or content == new.task_content
-    ):
+    if (task.user_id, task.priority) != (new.user_id, new.priority) or not (is_touched or content == new.task_content):
         raise _differs(new.task_id)
     return True
 
@@ -136,7 +134,7 @@ async def _put(here: Desk, kind: TaskType, named: TaskId, new: NewTask, refs: in
     content = new.task_content
     if is_long(content):
         content, refs = await here.contents.put(str(named), content), refs | Refs.CONTENT
-    task = messages.NewTask(named.key, new.user_id, content, new.task_priority, new.task_stage, refs)
+    task = messages.NewTask(named.key, new.user_id, content, new.priority, new.task_stage, refs)
     lane = (named.type, named.pos)
     try:
         return await here.lanes.create(lane, kind.rules, task)

@@ -8,13 +8,15 @@ from typing import Any
 
 from aiohttp import web
 
+from api import reading
+from api.problems import FieldProblem
 from api.routes import Access, Call
 from api.tasks import answers, figures
 from api.tasks.answers import HeldTasks, succeeded
 from api.tasks.calls import Over
 from api.tasks.envelope import TYPE_UNKNOWN
 from api.tasks.lanes import NotTaken
-from api.tasks.requests import Hold
+from api.tasks.requests import Hold, HoldQuery
 from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
 from domain.faults import Missing
@@ -32,31 +34,49 @@ _log = log.get(__name__)
 
 
 @routes.post("/v1/hold_tasks", access=Access.PROJECT, problems=_PROBLEMS)
-async def hold_tasks(call: Call, body: Hold) -> HeldTasks | web.Response:
+async def hold_tasks(call: Call, body: Hold, query: HoldQuery) -> HeldTasks | web.Response:
     """Hold tasks that are due.
 
     They are yours until `lease_end`: say by then what became of them, or send a heartbeat. After that they are given to
     others, and count as failed once more; if you hang up before the answer they go back at once. With `wait` the answer
     comes as soon as a task is due, or when the time is over; an empty list is no error.
     """
-    return await _hold(call, body)
+    return await _hold(call, _merge(body, query))
 
 
 @routes.post("/v1/hold_task", access=Access.PROJECT, problems=_PROBLEMS)
-async def hold_task(call: Call, body: Hold) -> HeldTasks | web.Response:
+async def hold_task(call: Call, body: Hold, query: HoldQuery) -> HeldTasks | web.Response:
     """Hold tasks that are due; the same as `hold_tasks`."""
-    return await _hold(call, body)
+    return await _hold(call, _merge(body, query))
+
+
+def _merge(body: Hold, query: HoldQuery) -> Hold:
+    """What a body and a query ask together; flowSvr's client says all in both.
+
+    Raises:
+        Refusal: They differ, or neither names a type.
+    """
+    sent = {name: (getattr(body, name), getattr(query, name)) for name in HoldQuery.model_fields}
+    errors = [
+        FieldProblem(path=name, message=f"the body says {said!r} and the query {asked!r}; say it once.")
+        for name, (said, asked) in sent.items()
+        if None not in (said, asked) and said != asked
+    ]
+    if body.task_type is None and query.task_type is None:
+        errors.append(FieldProblem(path="task_type", message="this field is missing; add it."))
+    if errors:
+        reading.refuse("request", errors)
+    return body.model_copy(update={name: said if said is not None else asked for name, (said, asked) in sent.items()})
 
 
 async def _hold(call: Call, body: Hold) -> web.Response:
     here = desk(call)
+    type_ = body.task_type or ""
     until = time.monotonic() + min(body.wait, call.services.settings.tasks.wait_max_seconds)
     if body.wait:
         call.lift_time_limit()
     while True:
-        kind = here.types.known(body.task_type, call.project_id) or await here.types.get(
-            body.task_type, call.project_id
-        )
+        kind = here.types.known(type_, call.project_id) or await here.types.get(type_, call.project_id)
         limit = min(body.limit or kind.schedule_limit, kind.schedule_limit)
         tasks = await _take(here, kind, limit)
         left = until - time.monotonic()

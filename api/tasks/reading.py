@@ -53,7 +53,7 @@ async def get_task_list(call: Call, query: Wanted) -> FoundTasks | web.Response:
         kinds = [await here.types.get(query.task_type, call.project_id)]
     by_kind = await _search_all(here, kinds, query)
     found = [(kind, *each) for kind, tasks in zip(kinds, by_kind, strict=True) for each in tasks.items()]
-    newest = sorted(found, key=lambda each: each[2].create_time, reverse=True)[: query.limit]
+    newest = sorted(found, key=lambda each: each[2].create_time, reverse=True)[: query.most]
     texts = await asyncio.gather(*(here.contents.texts(task_id, task) for _, task_id, task in newest))
     return succeeded(
         task_list=[
@@ -85,7 +85,8 @@ async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     success = sum(head.success for head in live.values()) + ended.get(Status.SUCCESS, 0)
     failed = sum(head.failed for head in live.values()) + ended.get(Status.FAILED, 0)
     return Counts(
-        task_count=pending + running + success + failed,
+        task_count=(every := pending + running + success + failed),
+        counts=every,
         pending=pending,
         running=running,
         success=success,
@@ -106,11 +107,11 @@ async def _search_all(here: Desk, kinds: Sequence[TaskType], query: Wanted) -> l
 
 async def _search(here: Desk, kind: TaskType, query: Wanted, turns: Turns) -> _Found:
     """Tasks of a type that fit. Lanes come first: what they archive meanwhile is found there after that."""
-    wanted = Search(status=query.status or 0, stage=query.stage, limit=query.limit, with_attempts=False)
+    wanted = Search(status=query.status or 0, stage=query.stage, limit=query.most, with_attempts=False)
     lanes = [(pos, wanted) for pos in await here.heads.open_lanes(kind.type)]
-    found: _Found = dict(await searching.in_lanes(here, kind, lanes, query.limit, turns))
-    statuses = [status for status in _FINAL if query.status in (None, status)]
+    found: _Found = dict(await searching.in_lanes(here, kind, lanes, query.most, turns))
+    statuses = [status for status in _FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await here.archive.search(kind.type, statuses, query.stage, query.limit)
+        archived = await here.archive.search(kind.type, statuses, query.stage, query.most)
         found |= dict(archived)
     return found

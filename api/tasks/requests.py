@@ -24,6 +24,8 @@ CONTENT_MAX_CHARACTERS = 16_384
 LEASE_MAX = 2**53
 BATCH_MAX = 1_000
 LIST_MAX = 2_000
+LIMIT_MAX = 2**31 - 1
+"""Clients write down what they like; what counts is bounded elsewhere."""
 PAGE = 50
 PAGE_MAX = 200
 WAIT_MAX_SECONDS = 300
@@ -40,9 +42,35 @@ UserId = Annotated[
     str, Field(max_length=USER_ID_MAX_BYTES), AfterValidator(lambda text: _short(text, USER_ID_MAX_BYTES))
 ]
 Lease = Annotated[int, Field(ge=1, le=LEASE_MAX)]
+HoldLimit = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=LIMIT_MAX,
+        description="tasks at most, if fewer than the type's schedule_limit; 0 is as if it were left out",
+    ),
+]
 Log = Annotated[str, Field(max_length=LOG_MAX_CHARACTERS)]
 Content = Annotated[str, Field(max_length=CONTENT_MAX_CHARACTERS)]
 Status = Annotated[int, Field(ge=1, le=4, description="1 pending, 2 running, 3 success, 4 failed")]
+Ignored = Annotated[Any, Field(description="taken from flowSvr's own client, of any value, and without effect")]
+
+CREATE_IGNORES = (
+    *("status", "crt_retry_num", "max_retry_num", "max_retry_interval"),
+    *("schedule_log", "order_time", "create_time", "modify_time"),
+)
+"""What flowSvr's client sends with every new task. Haulage reckons it itself, as the type says."""
+SET_IGNORES = (
+    *("user_id", "priority", "max_retry_num", "max_retry_interval"),
+    *("order_time", "create_time", "modify_time"),
+)
+"""The same of every result: place and pause in the queue are reckoned by the lane."""
+
+
+RUNNING = 2
+_ORIGINAL_SHAPE = frozenset({"order_time", "create_time"})
+"""What only flowSvr's client sends with a result."""
+_SKIPPED_AS_ZERO = frozenset({"task_stage", "context", "schedule_log", "crt_retry_num"})
 
 
 def _short(text: str, most: int) -> str:
@@ -66,14 +94,27 @@ class NewTask(Request):
     )
     user_id: UserId = ""
     task_content: Content = Field(default="", validation_alias=_names("task_content", "context"))
-    task_priority: int = Field(
+    task_priority: int | None = Field(
         default=0,
         ge=0,
         le=PRIORITY_MAX_SECONDS,
         validation_alias=_names("task_priority", "priority"),
-        description="so many seconds earlier it is in the queue",
+        description="so many seconds earlier it is in the queue; null is 0",
     )
     task_stage: Stage = Field(default="", validation_alias=_names("task_stage", "stage"))
+    status: Ignored = None
+    crt_retry_num: Ignored = None
+    max_retry_num: Ignored = None
+    max_retry_interval: Ignored = None
+    schedule_log: Ignored = None
+    order_time: Ignored = None
+    create_time: Ignored = None
+    modify_time: Ignored = None
+
+    @property
+    def priority(self) -> int:
+        """Seconds."""
+        return self.task_priority or 0
 
 
 class Create(Request):
@@ -122,13 +163,18 @@ class Register(Request):
         return {"task_type_data": value} if isinstance(value, dict) and "task_type" in value else value
 
 
+class HoldQuery(Request):
+    """What flowSvr's client says of a hold in the query, too; a body that says something else is refused."""
+
+    task_type: Type | None = None
+    limit: HoldLimit | None = None
+
+
 class Hold(Request):
     """A worker that has time."""
 
-    task_type: Type
-    limit: int | None = Field(
-        default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks at most, if fewer than the type's schedule_limit"
-    )
+    task_type: Type | None = Field(default=None, description="here or in the query")
+    limit: HoldLimit | None = None
     wait: float = Field(
         default=0,
         ge=0,
@@ -155,6 +201,27 @@ class Result(Request):
     )
     task_stage: Stage | None = Field(default=None, validation_alias=_names("task_stage", "stage"))
     task_content: Content | None = Field(default=None, validation_alias=_names("task_content", "context"))
+    user_id: Ignored = None
+    priority: Ignored = None
+    max_retry_num: Ignored = None
+    max_retry_interval: Ignored = None
+    order_time: Ignored = None
+    create_time: Ignored = None
+    modify_time: Ignored = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_zeros(cls, value: Any) -> Any:
+        """To flowSvr's client, which sends all fields always, an empty text and a zero say: leave it as it is."""
+        if not isinstance(value, dict) or not _ORIGINAL_SHAPE & value.keys():
+            return value
+        kept = {name: sent for name, sent in value.items() if name not in _SKIPPED_AS_ZERO or sent not in ("", 0)}
+        return kept | {"status": RUNNING} if kept.get("status") == 0 else kept
+
+    @property
+    def is_of_original(self) -> bool:
+        """Whether flowSvr's own client says it."""
+        return bool(_ORIGINAL_SHAPE & self.model_fields_set)
 
 
 class Set(Request):
@@ -218,10 +285,15 @@ class OfType(Request):
 class Wanted(Request):
     """Which tasks are listed: all that fit every field that is given."""
 
-    task_type: Type | None = None
-    status: Status | None = None
+    task_type: Type | None = Field(default=None, validation_alias=_names("task_type", "taskType"))
+    status: int | None = Field(default=None, ge=0, le=4, description="as in answers; 0 is as if it were left out")
     stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
-    limit: int = Field(default=LIST_MAX, ge=1, le=LIST_MAX)
+    limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most, which 0 stands for, too")
+
+    @property
+    def most(self) -> int:
+        """How many are listed at most."""
+        return min(self.limit or LIST_MAX, LIST_MAX)
 
 
 class Browsed(Request):
@@ -260,4 +332,4 @@ class Name(Request):
 class One(Request):
     """A task."""
 
-    task_id: TaskId
+    task_id: TaskId = Field(validation_alias=_names("task_id", "taskId"))

@@ -158,6 +158,7 @@ routes = Routes(
     "Tasks wait in queues for workers outside, which hold them, do them and say so.",
     render=render,
     attach=_attach,
+    headerless=True,
 )
 
 

@@ -20,8 +20,11 @@ from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Beat, Code, Refs, Setting, Status
+from domain.tasks.unleased import UnleasedResult, judge
 
 _PROBLEMS = {TASK_UNKNOWN: Missing, SET_REFUSED: Conflict}
+HOLDERS_MAX = 3
+"""So often a task may change hands while its result is looked at."""
 _EVENTS = {1: "thrown_back", 2: "kept", 3: "succeeded", 4: "failed"}
 _WHY = {
     Code.FINAL: "has ended already, and nothing changes that",
@@ -36,7 +39,8 @@ async def set_task(call: Call, body: Set) -> Created | web.Response:
 
     Status 3 and 4 end it. Status 1 throws it back: with a higher `crt_retry_num` it has failed and waits as the type's
     retries say, or ends as failed after the last; else it goes on to its next stage, at the queue's tail. Status 2
-    keeps it and begins the lease anew. Fields that are left out stay. Without a `lease` you are taken for the holder.
+    keeps it and begins the lease anew. Fields that are left out stay. Without a `lease` you are taken for the holder,
+    but for what flowSvr's own client says too late, where that can be told from its log and its count of retries.
     """
     return succeeded(task_id=await _set(call, body.task_data))
 
@@ -123,16 +127,57 @@ async def _set(call: Call, result: Result) -> str:
         content=result.task_content,
         log=result.schedule_log,
     )
-    await _refer(here, result.task_id, setting, is_long)
-    code = await _change(here, kind, named, setting)
-    if code == Code.NO_ROOM:
-        await _refer(here, result.task_id, setting, bool)
-        code = await _change(here, kind, named, setting)
+    if result.lease is None and result.is_of_original:
+        code = await _set_unleased(here, kind, named, setting, result)
+    else:
+        code = await _write(here, kind, named, setting)
     if code == Code.MISSING:
         code = await _code_of_ended(here, result.task_id, setting)
     _check(code, result.task_id)
     figures.tasks(kind.type, _EVENTS[result.status]).inc()
     return result.task_id
+
+
+async def _set_unleased(here: Desk, kind: TaskType, named: TaskId, setting: Setting, result: Result) -> str:
+    """Set a task for a client that knows no leases, unless its log tells that the word is not the holder's.
+
+    The task is looked at first, and set only under the lease that it had then: who holds it later is not hit.
+    """
+    said = UnleasedResult(
+        status=result.status,
+        crt_retry_num=result.crt_retry_num or 0,
+        stage=result.task_stage,
+        log=result.schedule_log or "",
+        is_over=result.order_time not in (None, 0),
+    )
+    for _ in range(HOLDERS_MAX):
+        task = await here.find_live(named, kind)
+        if task is None:
+            return Code.MISSING
+        _, log = await here.contents.texts(result.task_id, task)
+        verdict = judge(said, task, log)
+        if verdict == Code.SAME:
+            return verdict
+        if task.status != Status.RUNNING:
+            return await _write(here, kind, named, setting)
+        if verdict == Code.STALE:
+            return verdict
+        setting.lease = task.lease
+        code = await _write(here, kind, named, setting)
+        if code != Code.STALE:
+            return code
+    return Code.STALE
+
+
+async def _write(here: Desk, kind: TaskType, named: TaskId, setting: Setting) -> str:
+    """Have a lane set a task; where it has no room for the texts, they are written down elsewhere."""
+    task_id = str(named)
+    await _refer(here, task_id, setting, is_long)
+    code = await _change(here, kind, named, setting)
+    if code == Code.NO_ROOM:
+        await _refer(here, task_id, setting, bool)
+        code = await _change(here, kind, named, setting)
+    return code
 
 
 async def _beat(call: Call, held: Held) -> str:

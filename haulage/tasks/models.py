@@ -87,8 +87,10 @@ class Task(BaseModel):
     max_retry_interval: int
     schedule_log: str
     task_content: str
-    order_time: float
-    """Its place in the queue, and when it is due: seconds since 1970."""
+    order_time: int
+    """Its place in the queue, and when it is due: whole seconds since 1970."""
+    order_time_ms: int = 0
+    """The same in milliseconds."""
     create_time: datetime
     modify_time: datetime
 

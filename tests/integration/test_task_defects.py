@@ -27,7 +27,9 @@ async def test_priority_counts(queue: Tasks) -> None:
     """It was never copied, so that all tasks had the order time 0."""
     late, early = await queue.create(), await queue.create(task_priority=60)
     task = await queue.task(early)
-    assert task["order_time"] == pytest.approx(datetime.fromisoformat(task["create_time"]).timestamp() - 60, abs=0.01)
+    assert task["order_time_ms"] / 1_000 == pytest.approx(
+        datetime.fromisoformat(task["create_time"]).timestamp() - 60, abs=0.01
+    )
     assert [held["task_id"] for held in await queue.hold()] == [early, late]
 
 
@@ -105,7 +107,7 @@ async def test_a_task_is_told_as_it_is_now(queue: Tasks) -> None:
 async def test_a_misspelt_request_is_an_error(queue: Tasks) -> None:
     """The original's own load scripts sent names that it did not know, and measured how fast it said so."""
     created = await queue.post("create_task", taskData={"task_type": queue.type})
-    read = await queue.get("get_task", taskId="x")
+    read = await queue.get("get_task", task="x")
     assert [answer["code"] for answer in (created, read)] == [8020, 8020]
     assert (await queue.counts())["task_count"] == 0
 

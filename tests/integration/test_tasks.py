@@ -152,7 +152,7 @@ async def test_a_failure_waits_and_the_last_one_ends_the_task(queue: Tasks) -> N
         assert held["crt_retry_num"] == attempt
         await queue.set(held, PENDING, crt_retry_num=attempt + 1, schedule_log=f"attempt {attempt}")
         task = await queue.task(task_id)
-        waits.append(task["order_time"] - time.time())
+        waits.append(task["order_time_ms"] / 1_000 - time.time())
         assert await queue.hold() == []
     assert (task["status"], task["schedule_log"]) == (FAILED, "attempt 2")
     # Without its priority: else it would be due at once.

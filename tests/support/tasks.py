@@ -86,7 +86,7 @@ class Tasks:
         return {
             name: count
             for name, count in good(await self.get("get_task_counts_by_type", task_type=self.type)).items()
-            if name not in {"code", "msg"}
+            if name not in {"code", "msg", "counts"}
         }
 
     async def config(self) -> Json:

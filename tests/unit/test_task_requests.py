@@ -21,7 +21,7 @@ KEY = "0" * 32
 def limits(model: type[Any], field: str) -> list[int]:
     """The least and the greatest number that a field takes."""
     schema = model.model_json_schema()["properties"][field]
-    numbers = next((each for each in schema.get("anyOf", []) if each["type"] == "integer"), schema)
+    numbers = next((each for each in schema.get("anyOf", []) if each.get("type") == "integer"), schema)
     return [numbers["minimum"], numbers["maximum"]]
 
 
@@ -40,7 +40,7 @@ def test_every_task_can_be_created() -> None:
             new = NewTask.model_validate(
                 {"task_type": "video", "user_id": user, "task_stage": stage, "task_priority": priority}
             )
-            assert checked(messages.NewTask(KEY, new.user_id, "", new.task_priority, new.task_stage))
+            assert checked(messages.NewTask(KEY, new.user_id, "", new.priority, new.task_stage))
 
 
 def test_every_result_can_be_set() -> None:

@@ -41,13 +41,13 @@ export const moment = (seconds) => new Date(seconds * 1000);
 /** What happens next to a task, in few words. */
 export function nextStep(task) {
   if (task.status === RUNNING) return h("span", {}, t("tasks.leaseEnds"), " ", ago(moment(task.lease_end)));
-  if (task.status === PENDING) return h("span", {}, t(moment(task.order_time) > new Date() ? "tasks.dueIn" : "tasks.dueSince"), " ", ago(dueAt(task)));
+  if (task.status === PENDING) return h("span", {}, t(moment(task.order_time_ms / 1000) > new Date() ? "tasks.dueIn" : "tasks.dueSince"), " ", ago(dueAt(task)));
   return h("span", {}, t("tasks.endedAt"), " ", ago(task.modify_time));
 }
 
 /** Since when, or when, a pending task is due: priority puts its place in the queue before its creation. */
 export function dueAt(task) {
-  return new Date(Math.max(moment(task.order_time), new Date(task.create_time)));
+  return new Date(Math.max(moment(task.order_time_ms / 1000), new Date(task.create_time)));
 }
 
 /** The first characters of an id, which tell it from others of a page; the whole as its tool tip. */

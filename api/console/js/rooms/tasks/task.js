@@ -85,7 +85,7 @@ function history(task) {
     failures ? step("bad", "failures", task.status === PENDING ? task.modify_time : null, { n: failures }) : null,
     task.attempts_left_out ? step("off", "leftOut", null, { n: task.attempts_left_out }) : null,
     ...task.attempts.map(attempt),
-    task.status === PENDING ? step("wait", moment(task.order_time) > new Date() ? "waits" : "due", dueAt(task)) : null,
+    task.status === PENDING ? step("wait", moment(task.order_time_ms / 1000) > new Date() ? "waits" : "due", dueAt(task)) : null,
     task.status === RUNNING ? step("run", "held", task.modify_time) : null,
     task.status === RUNNING ? step("wait", "lease", moment(task.lease_end)) : null,
     isEnded(task) ? step(task.status === FAILED ? "bad" : "ok", task.status === FAILED ? "failed" : "success", task.modify_time) : null,
@@ -108,7 +108,7 @@ function pairs(task) {
     [t("tasks.failures"), t("tasks.ofRetries", { n: String(task.crt_retry_num), most: String(task.max_retry_num) })],
     [t("tasks.created"), when(task.create_time)],
     [t("tasks.changed"), when(task.modify_time)],
-    [t("tasks.place"), isEnded(task) ? null : when(moment(task.order_time))],
+    [t("tasks.place"), isEnded(task) ? null : when(moment(task.order_time_ms / 1000))],
     [t("tasks.leaseNumber"), task.lease ? number(task.lease) : null],
   ];
 }
