@@ -40,8 +40,10 @@ test-fast: $(READY) ## unit tests and recorded histories, without any part
 fuzz: $(READY) ## many more requests that no document allows, and templates that nobody would write
 	FUZZ_EXAMPLES=100 $(PYTEST) --numprocesses 2 --timeout 3600 tests/fuzz
 
-worlds: $(READY) ## play many worlds: SYSTEM=downloads N=1000 SEED=…; a run that was broken off goes on
-	WORLDS=$(or $(N),1000) WORLDS_SEED=$(or $(SEED),1) WORLDS_FOLDER=$(CURDIR)/.haulage-worlds $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 14400 -m "soak or not soak" tests/worlds/test_$(or $(SYSTEM),downloads).py
+worlds: SEED := $(or $(SEED),$(shell date +%s))
+worlds: $(READY) ## play many worlds: SYSTEM=downloads N=1000; SEED=… repeats a run, or goes on with it
+	@echo "SEED=$(SEED) plays these worlds again, and goes on where a run of the same code was broken off."
+	WORLDS=$(or $(N),1000) WORLDS_SEED=$(SEED) WORLDS_FOLDER=$(CURDIR)/.haulage-worlds $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 14400 -m "soak or not soak" tests/worlds/test_$(or $(SYSTEM),downloads).py
 
 planted: $(READY) ## plant defects in copies of the tree, one at a time: a test must notice each; before a release
 	$(BIN)/python -m tests.planted

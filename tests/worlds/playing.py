@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -41,6 +43,8 @@ class AnyWorld(Protocol):
 
 
 World = TypeVar("World", bound=AnyWorld)
+ROOT = Path(__file__).parents[2]
+FOLDER_VARIABLE = "WORLDS_FOLDER"
 
 
 class Noted(BaseModel):
@@ -69,6 +73,24 @@ class System(Generic[World]):
     """How many are played side by side."""
     is_for_want_of_time: Callable[[Verdict], bool] = lambda _: False
     """Whether a busy machine may have made a world end so: it is played again, by itself, and that counts."""
+
+
+def choose_notes(system: str, seed: int) -> Path | None:
+    """Return where the worlds of a run are noted; None where no run asks for that.
+
+    The name holds the seed and the code: after a change of either nothing is taken from what was noted before.
+    """
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) / f"{system}-{seed}-{digest_code(ROOT)}.jsonl" if folder else None
+
+
+def digest_code(root: Path) -> str:
+    """Return a digest of all Python files of a tree, whether they are committed or not."""
+    digest = blake2b(digest_size=6)
+    for folder in sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 async def play_all(system: System[World], seeds: Sequence[int], notes: Path | None = None) -> list[Noted]:

@@ -19,7 +19,7 @@ from tests.worlds import coverage
 from tests.worlds.addresses.flaws import KINDS
 from tests.worlds.addresses.playing import Stage, running_stage
 from tests.worlds.addresses.world import World, draw_world, list_smaller
-from tests.worlds.playing import Noted, System, play_all, play_one, shrink
+from tests.worlds.playing import Noted, System, choose_notes, play_all, play_one, shrink
 from tests.worlds.verdict import Ending, Verdict
 
 COUNT = int(os.environ.get("WORLDS", "8"))
@@ -55,8 +55,7 @@ async def test_nothing_differs_in_silence(
 ) -> None:
     """Each message of each world ends as the modules show, or for a right cause, in bounded time."""
     seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
-    folder = Path(os.environ.get("WORLDS_FOLDER", tmp_path))
-    notes = folder / f"addresses-{seed}.jsonl" if "WORLDS_FOLDER" in os.environ else None
+    notes = choose_notes("addresses", seed)
     first = seed % SEEDS_APART * SEEDS_APART
     noted = await play_all(system, range(first, first + COUNT), notes)
     defects = [each for each in noted if each.ending.is_defect]
@@ -64,7 +63,7 @@ async def test_nothing_differs_in_silence(
         small = await shrink(system, World.model_validate_json(each.world), each.ending)
         sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
     if notes is not None:
-        (folder / "addresses.md").write_text(coverage.table(noted, KINDS))
+        notes.with_name("addresses.md").write_text(coverage.table(noted, KINDS))
         assert coverage.never_fired(noted, KINDS) == []
     assert [_describe(each) for each in defects] == []
     told, true = await stage.count_drift()

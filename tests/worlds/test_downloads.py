@@ -20,7 +20,7 @@ from tests.worlds.downloads import world as worlds
 from tests.worlds.downloads.flaws import KINDS
 from tests.worlds.downloads.playing import running_stage
 from tests.worlds.downloads.world import World
-from tests.worlds.playing import Noted, System, play_all, play_one, shrink
+from tests.worlds.playing import Noted, System, choose_notes, play_all, play_one, shrink
 from tests.worlds.verdict import Ending
 
 COUNT = int(os.environ.get("WORLDS", "40"))
@@ -44,13 +44,10 @@ async def system(settings: Settings) -> AsyncIterator[System[World]]:
         yield System(worlds.drawn, stage.play, worlds.smaller)
 
 
-async def test_nothing_differs_in_silence(
-    system: System[World], request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+async def test_nothing_differs_in_silence(system: System[World], request: pytest.FixtureRequest) -> None:
     """Each world ends as its truth, or in a right sentence, in bounded time."""
     seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
-    folder = Path(os.environ.get("WORLDS_FOLDER", tmp_path))
-    notes = folder / f"downloads-{seed}.jsonl" if "WORLDS_FOLDER" in os.environ else None
+    notes = choose_notes("downloads", seed)
     seeds = [seed % SEEDS_APART * SEEDS_APART + number for number in range(COUNT)]
     noted = await play_all(system, seeds, notes)
     defects = [each for each in noted if each.ending.is_defect]
@@ -58,7 +55,7 @@ async def test_nothing_differs_in_silence(
         small = await shrink(system, World.model_validate_json(each.world), each.ending)
         sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
     if notes is not None:
-        (folder / "downloads.md").write_text(coverage.table(noted, KINDS))
+        notes.with_name("downloads.md").write_text(coverage.table(noted, KINDS))
         assert coverage.never_fired(noted, KINDS) == []
     assert [_told(each) for each in defects] == []
 
