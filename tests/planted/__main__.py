@@ -68,6 +68,7 @@ def planted(defect: Defect, folder: Path) -> Iterator[None]:
     Raises:
         ValueError: A text that it replaces is not there once.
     """
+    originals = {path: (path.read_text(), path.stat()) for path in (folder / each.file for each in defect.changes)}
     try:
         for change in defect.changes:
             path = folder / change.file
@@ -77,9 +78,10 @@ def planted(defect: Defect, folder: Path) -> Iterator[None]:
             path.write_text(text.replace(change.text, change.planted))
         yield
     finally:
-        for change in defect.changes:
-            # With the time of the original, so that what Python compiled of the defect is not taken for it.
-            shutil.copy2(ROOT / change.file, folder / change.file)
+        for path, (text, stat) in originals.items():
+            path.write_text(text)
+            # With its time, too, so that what Python compiled of the defect is not taken for it.
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 @asynccontextmanager
