@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, Self
 
 from pydantic import AwareDatetime, Field
@@ -165,7 +164,7 @@ async def _entered(session: Session, body: Change, options: Options, before: Ver
 
 
 def _check(call: Call, options: Options) -> None:
-    """Refuse addresses that the guard denies, and credentials that can be seen not to be there."""
+    """Refuse addresses that the guard denies, and names of credentials without a file: no call could show its token."""
     environment = call.services.settings.addresses
     for module in Module:
         said, field = options.of(module), f"options.modules.{module}"
@@ -175,7 +174,7 @@ def _check(call: Call, options: Options) -> None:
             except Invalid as refusal:
                 told = refusal.record
                 raise Invalid("config_invalid", told.message, told.hint, field=f"{field}.base_url") from None
-        if said.credentials and _is_missing(environment.credentials_folder, said.credentials):
+        if said.credentials and not (environment.credentials_folder / f"{said.credentials}.json").is_file():
             raise Invalid(
                 "config_invalid",
                 f"There are no credentials {said.credentials!r}: HAULAGE_ADDRESSES__CREDENTIALS_FOLDER has no file "
@@ -183,11 +182,6 @@ def _check(call: Call, options: Options) -> None:
                 "Put the file there first, for the API and the workers, or name one that is there.",
                 field=f"{field}.credentials",
             )
-
-
-def _is_missing(folder: Path, name: str) -> bool:
-    """Where this process can see the credentials, they are there; elsewhere only workers can tell."""
-    return folder.is_dir() and not (folder / f"{name}.json").is_file()
 
 
 def _shown(call: Call, version: Version) -> Config:

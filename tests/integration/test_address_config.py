@@ -108,6 +108,16 @@ async def test_what_cannot_work_is_refused(house: Addresses, options: Any, code:
     assert (await house.ask("GET", "config")).body["version"] == 0
 
 
+async def test_credentials_are_refused_where_there_is_no_folder_of_them(settings: Settings, tmp_path: Path) -> None:
+    """Whoever forgot to mount it learns it now, not when each call of the module fails."""
+    async with running_addresses(settings, tmp_path, credentials_folder=tmp_path / "nowhere") as house:
+        options = {"modules": {"im": {"credentials": "im"}}}
+        reply = await house.ask("PATCH", "config", json=SIGNED | {"options": options})
+
+    assert (reply.status, reply.code) == (422, "config_invalid")
+    assert "im.json" in reply.body["errors"][0]["message"] + reply.body["detail"]
+
+
 async def test_nobody_changes_anything_without_a_name(house: Addresses) -> None:
     """Operators share one key."""
     bodies: list[dict[str, Any]] = [{"options": {}}, {"options": {}, "who": " ", "reason": "because"}]
