@@ -44,6 +44,10 @@ class ModuleFailure(Exception):
         self.answered = answered
 
 
+class LeftAlone(ModuleFailure):
+    """The breaker is open: nothing was sent."""
+
+
 class Credential(BaseModel):
     """What a file of credentials holds."""
 
@@ -87,34 +91,43 @@ class Channel:
         """Close all connections."""
         await self._session.close()
 
-    async def call(self, method: str, path: str, read: Read[T], body: bytes | None = None) -> T:
+    async def call(
+        self, method: str, path: str, read: Read[T], body: bytes | None = None, *, is_probe: bool = False
+    ) -> T:
         """Call until there is an answer or the retries are used up.
+
+        Args:
+            is_probe: It is to show whether the module answers at all, and goes out although the breaker is open.
 
         Raises:
             ModuleFailure: There was none, or it was no good one.
         """
         self.calls += 1
         try:
-            return await self._repeated(method, path, read, body)
+            return await self._repeated(method, path, read, body, is_probe=is_probe)
         finally:
             self.calls -= 1
 
-    async def _repeated(self, method: str, path: str, read: Read[T], body: bytes | None) -> T:
-        answered = True
+    async def _repeated(self, method: str, path: str, read: Read[T], body: bytes | None, *, is_probe: bool) -> T:
+        before: ModuleFailure | None = None
         for attempt in range(self._settings.retries + 1):
             try:
-                return await self._counted(method, path, read, body)
+                return await self._counted(method, path, read, body, is_probe=is_probe)
+            except LeftAlone as failure:
+                # What the module answered before says more than that it is left alone because of that.
+                raise before or failure from None
             except ModuleFailure as failure:
-                answered = failure.answered = failure.answered and answered
+                failure.answered = failure.answered and (before is None or before.answered)
+                before = failure
                 if not failure.passing or attempt == self._settings.retries:
                     raise
             await asyncio.sleep(min(PAUSE_MAX_SECONDS, self._settings.retry_pause_seconds * 2**attempt))
         raise AssertionError("the last attempt neither answered nor failed")
 
-    async def _counted(self, method: str, path: str, read: Read[T], body: bytes | None) -> T:
+    async def _counted(self, method: str, path: str, read: Read[T], body: bytes | None, *, is_probe: bool) -> T:
         async with self._places:
-            if not self._breaker.admits():
-                raise ModuleFailure(
+            if not is_probe and not self._breaker.admits():
+                raise LeftAlone(
                     f"Module {self._module} failed {self._settings.breaker_failures} times in a row and is left alone "
                     f"for {self._settings.breaker_seconds:g} s. See whether it runs and lets us in.",
                     passing=False,

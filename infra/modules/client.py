@@ -103,8 +103,11 @@ class Modules:
         path = f"/addresses?after={after}&limit={limit}"
         return await (await self._channel(module)).call("GET", path, AddressPage.model_validate_json)
 
-    async def lookup(self, module: Module, operations: Sequence[Operation]) -> Lookup:
-        """What the module has of these operations and their UPRNs. Raises as `addresses` does."""
+    async def lookup(self, module: Module, operations: Sequence[Operation], *, is_probe: bool = False) -> Lookup:
+        """What the module has of these operations and their UPRNs; a probe goes out though the breaker is open.
+
+        Raises as `addresses` does.
+        """
         live, applied = set[int](), set[str]()
         channel = await self._channel(module)
         for start in range(0, len(operations), BATCH_MAX):
@@ -114,7 +117,7 @@ class Modules:
                 op_ids=[each.op_id for each in asked],
             )
             body = sides.model_dump_json().encode()
-            told = await channel.call("POST", "/lookup", Lookup.model_validate_json, body)
+            told = await channel.call("POST", "/lookup", Lookup.model_validate_json, body, is_probe=is_probe)
             live |= told.live
             applied |= told.applied
         return Lookup(live=frozenset(live), applied=frozenset(applied))
@@ -143,12 +146,21 @@ class Modules:
                 if failure.away or await self._is_away(module, part.operations[0]):
                     results += [Away(op_id=op_id, outcome=Outcome.FAILED, error=str(failure)) for op_id in part.op_ids]
                 elif len(part.operations) == 1:
-                    results.append(OperationResult(op_id=part.op_ids[0], outcome=Outcome.FAILED, error=str(failure)))
+                    results += await self._repeated(module, part, alone=alone)
                 elif failures > HALVINGS_MAX:
                     results += await self._postponed(module, part, failure, is_over=all_answered)
                 else:
                     parts[:0] = part.halves()
         return results
+
+    async def _repeated(self, module: Module, single: _Batch, *, alone: bool) -> list[OperationResult]:
+        """Send an operation that failed to a module that answers: it may have come back only in between."""
+        try:
+            return await self._answered(module, single, alone=alone)
+        except ModuleFailure as failure:
+            is_away = failure.away or await self._is_away(module, single.operations[0])
+            kind = Away if is_away else OperationResult
+            return [kind(op_id=single.op_ids[0], outcome=Outcome.FAILED, error=str(failure))]
 
     async def _postponed(
         self, module: Module, part: _Batch, failure: ModuleFailure, *, is_over: bool
@@ -171,7 +183,7 @@ class Modules:
     async def _is_away(self, module: Module, operation: Operation) -> bool:
         """Whether it does not even tell what it has."""
         try:
-            await self.lookup(module, [operation])
+            await self.lookup(module, [operation], is_probe=True)
         except ModuleFailure:
             return True
         return False

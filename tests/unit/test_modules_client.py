@@ -111,7 +111,8 @@ async def test_a_module_that_stays_away_makes_failed_results(tmp_path: Path) -> 
 
 async def test_an_answer_that_comes_too_late_is_a_failure_and_then_already(tmp_path: Path) -> None:
     """It was applied, and nobody knew; the next time tells."""
-    late = call_fault(Action.LATE, times=1, seconds=5)
+    # The question whether it is away comes too late as well.
+    late = call_fault(Action.LATE, times=2, seconds=5)
     async with running_modules(tmp_path, late, retries=0, timeout_seconds=0.2) as (_, client):
         first = await client.apply(ED, [upsert(1, 1, 11)])
         second = await client.apply(ED, [upsert(1, 1, 11)])
@@ -317,6 +318,28 @@ async def test_nobody_looks_for_ever_for_what_spoils_a_batch(tmp_path: Path) -> 
         alone = {call.op_ids[0] for call in oss.modules["ed"].calls if len(call.op_ids) == 1}
         assert alone
         assert {each.op_id for each in results if not isinstance(each, Away)} == alone
+
+
+@pytest.mark.parametrize(("retries", "failures"), [(0, 1), (1, 1), (2, 3)])
+async def test_what_spoils_a_batch_is_found_whenever_the_breaker_opens(
+    tmp_path: Path, retries: int, failures: int
+) -> None:
+    """A module that answers others is not away, though one operation alone fails often enough to open the breaker."""
+    operations = [upsert(seq, seq, 100 + seq) for seq in range(1, 33)]
+    rule = call_fault(Action.CHOKE, uprns=frozenset({7}))
+    settings = {"retries": retries, "breaker_failures": failures, "breaker_seconds": 60, "batch": 500}
+    async with running_modules(tmp_path, rule, **settings) as (oss, client):
+        results = await client.apply(ED, operations)
+
+        assert {each.op_id for each in results if each.outcome is Outcome.FAILED} == {"7"}
+        assert not any(isinstance(each, Away) for each in results)
+        assert sorted(oss.modules["ed"].live()) == sorted({*range(1, 33)} - {7})
+
+
+async def test_a_module_that_comes_back_between_two_calls_has_refused_nothing(tmp_path: Path) -> None:
+    """The operation met its last failure, the question whether it is away its first answer."""
+    async with running_modules(tmp_path, call_fault(Action.ERROR, times=1), retries=0, batch=1) as (_, client):
+        assert outcomes(await client.apply(ED, [upsert(1, 1, 11)])) == ["applied"]
 
 
 async def test_many_poisons_cost_the_others_of_their_batch_nothing(tmp_path: Path) -> None:
