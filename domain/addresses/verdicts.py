@@ -62,8 +62,8 @@ def judge(operation: Operation, before: Reason, answers: Mapping[Module, Operati
             verdict.acks[module] = "N"
             verdict.traces[module] = _trace(answer)
             verdict.overtaken |= is_stale
-            # Whom nobody could ask may have begun with it: to be given up like that, a swap would hold up all others.
-            verdict.counts |= all_answer if answer.outcome is Outcome.MISSING else not isinstance(answer, Away)
+            # Whom nobody could ask may have begun with it: to be given up like that, it would hold up all others.
+            verdict.counts |= all_answer
         else:
             verdict.acks[module] = "Y"
             _note_addresses(verdict, operation, module, answer)

@@ -33,3 +33,13 @@ def test_only_what_a_module_said_of_it_counts(
     assert (verdict.counts, verdict.acks, verdict.traces) == (counts, {Module.OD: "N"}, {Module.OD: answer.error})
     assert verdict.reason is not None
     assert verdict.reason.unsure == unsure
+
+
+def test_a_failure_counts_once_all_modules_could_be_asked() -> None:
+    """To be given up while one of them may have begun with it, a message would hold up others for nothing."""
+    verdict = judge(OPERATION, Reason(), {Module.ED: FAILED, Module.OD: AWAY})
+
+    assert not verdict.counts
+    assert verdict.reason is not None
+    assert verdict.reason.unsure == [Module.ED, Module.OD]
+    assert judge(OPERATION, Reason(), {Module.ED: FAILED}).counts

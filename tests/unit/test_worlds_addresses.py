@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
+from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
 from tests.support.address_oracle import ModuleOracle
+from tests.worlds import pairwise
+from tests.worlds.addresses import options
 from tests.worlds.addresses.flaws import KINDS
 from tests.worlds.addresses.judging import judge_world
 from tests.worlds.addresses.naming import Names
 from tests.worlds.addresses.seen import Seen, Told, rests
 from tests.worlds.addresses.world import NEVER, About, Round, Said, World, draw_world, list_smaller
+from tests.worlds.flaws import Flaw
 from tests.worlds.verdict import Ending
 
 CREATES = (Said(about=About.CREATE, one=0), Said(about=About.CREATE, one=1), Said(about=About.CREATE, one=2))
@@ -43,7 +47,7 @@ def make_seen(names: Names, applied: dict[str, Sequence[int]] | None = None, **c
         id_ = FIRST_ID + place
         operations[id_] = operation = each.operation(id_)
         uprns = tuple(uprn for uprn in (operation.uprn, operation.uprn_2) if uprn)
-        done = Told(id_, each.number, each.topic, uprns, State.DONE, acked=MODULES)
+        done = Told(id_, each.number, Topic(each.topic), uprns, State.DONE, acked=MODULES)
         told.append(replace(done, **changes.get(f"m{place}", {})))
     orders = {module: (applied or {}).get(module, range(len(told))) for module in Module}
     ids = {module: [FIRST_ID + place for place in order] for module, order in orders.items()}
@@ -173,6 +177,51 @@ def test_what_is_given_up_has_a_true_reason(told: dict[str, Any], ending: Ending
     names = make_names(*CREATES, *SWAPS)
 
     assert judge_world(names, make_seen(names, without(4, 5), m4=told)).ending is ending
+
+
+@pytest.mark.parametrize(
+    ("kept", "ending"), [(["w1-3"], Ending.EQUAL), ([], Ending.SILENT), (["w1-3", "w1-3"], Ending.SILENT)]
+)
+def test_a_poison_is_in_quarantine_once(kept: list[str], ending: Ending) -> None:
+    """Neither lost nor doubled, and others are as ever."""
+    names = make_names(*CREATES, Said(about=About.POISON, one=0, poison="bad_json"))
+    seen = make_seen(names)
+    seen.refused = kept
+
+    assert judge_world(names, seen).ending is ending
+
+
+@pytest.mark.parametrize(("found", "ending"), [(frozenset({1_001}), Ending.EQUAL), (frozenset(), Ending.SILENT)])
+def test_what_a_module_lost_must_be_told_by_the_comparison(found: frozenset[int], ending: Ending) -> None:
+    """It acknowledged it, and has it no more."""
+    flaw = Flaw(name="module_forgets", passes=False, dial=0)
+    world = World(seed=0, uprns=3, rounds=(Round(said=CREATES, waits=True),), flaws=(flaw,))
+    names = Names(world, 1)
+    seen = make_seen(names)
+    seen.lost, seen.found, seen.fired = frozenset({1_001}), found, frozenset({"module_forgets"})
+
+    assert judge_world(names, seen).ending is ending
+
+
+def test_what_nobody_can_see_is_counted_apart() -> None:
+    """All is as it was published, and that is not what was meant."""
+    names = make_names(*CREATES)
+    seen = make_seen(names)
+    seen.fired = frozenset({"never_delivered"})
+
+    assert judge_world(names, seen).ending is Ending.INVISIBLE
+
+
+def test_neighbouring_worlds_share_options_and_few_of_them_have_every_pair() -> None:
+    """They are in force for all that are played at that time."""
+    rows = [draw_world(seed).options for seed in range(len(options.pairwise_rows()) * options.WORLDS_OF_A_ROW)]
+
+    assert rows[0] == rows[options.WORLDS_OF_A_ROW - 1] != rows[options.WORLDS_OF_A_ROW]
+    wanted = {pair for row in options.pairwise_rows() for pair in pairwise.pairs_of(row)}
+    assert {pair for row in rows for pair in pairwise.pairs_of(row)} == wanted
+    assert {value for row in rows for value in row.items()} == {
+        (name, value) for name, values in options.OPTIONS.items() for value in values
+    }
 
 
 def test_what_was_never_sent_holds_nobody_up() -> None:

@@ -13,8 +13,10 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, Outcome
 from domain.addresses.states import State
 from tests.support.address_oracle import ModuleOracle
+from tests.worlds.addresses.flaws import KINDS
 from tests.worlds.addresses.naming import Names
 from tests.worlds.addresses.seen import Seen, Told
+from tests.worlds.flaws import See
 from tests.worlds.verdict import Ending, Verdict
 
 TOOK_EFFECT = (Outcome.APPLIED, Outcome.LOGICAL)
@@ -36,6 +38,8 @@ def judge_world(names: Names, seen: Seen) -> Verdict:
     if left:
         causes = ", ".join(f"{count} {kind}" for kind, count in Counter(str(each.kind) for each in left).items())
         return Verdict(Ending.WARNED if judging.list_apart() else Ending.FAILED, causes, seen.fired)
+    if any(KINDS[name].see is See.NOBODY for name in seen.fired):
+        return Verdict(Ending.INVISIBLE, "what was published is not what was meant", seen.fired)
     is_proof = seen.fired or not names.world.flaws
     return Verdict(Ending.EQUAL if is_proof else Ending.UNKNOWN, "", seen.fired)
 
@@ -84,11 +88,11 @@ class _Judging:
         found = [(each.number, each.topic) for each in self.seen.told]
         if wanted != found:
             yield f"published was {wanted}, in the log and its history is {found}"
-        unreadable = [
-            each.number for part in self.names.rounds for each in part if each.payload == b'{"uprn": "seven"}'
-        ]
-        if unreadable != list(self.seen.refused):
-            yield f"{unreadable} cannot be read, in quarantine is {self.seen.refused}"
+        poisons = sorted(each.number for part in self.names.rounds for each in part if each.is_quarantined)
+        if poisons != sorted(self.seen.refused):
+            yield f"{poisons} cannot be read, in quarantine is {self.seen.refused}"
+        if self.names.world.has("module_forgets") and self.seen.lost != self.seen.found:
+            yield f"a module lost {sorted(self.seen.lost)}, the comparison of modules tells {sorted(self.seen.found)}"
 
     def _check_told(self, each: Told) -> Iterator[str]:
         where = self._where[each.id]

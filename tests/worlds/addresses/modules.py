@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,10 @@ from typing import Any
 
 from sims.oss.scenario import MODULES, Action, Rule
 from sims.oss.server import Oss
-from tests.worlds.addresses.flaws import Group
+from tests.worlds.addresses.flaws import CURSES, Group
 from tests.worlds.addresses.naming import Names
 from tests.worlds.flaws import Flaw
 
-TRIES = 3
-"""Failed cycles after which a message is given up here."""
-TIMEOUT_SECONDS = 1.5
 TOO_LATE_SECONDS = 1.9
 WEATHER: Mapping[str, Rule] = {
     "module_fails": Rule(action=Action.ERROR),
@@ -26,13 +24,7 @@ WEATHER: Mapping[str, Rule] = {
     "answers_are_late": Rule(action=Action.LATE, seconds=TOO_LATE_SECONDS),
     "calls_arrive_late": Rule(action=Action.SLOW, seconds=TOO_LATE_SECONDS),
 }
-TIMES: Mapping[str, int | None] = {
-    "fails_once": 1,
-    # A swap is tried twice in a cycle.
-    "fails_for_a_while": 2 * TRIES,
-    "fails_until_mended": None,
-    "chokes_until_mended": None,
-}
+UNTIL_MENDED = frozenset({"fails_until_mended", "chokes_until_mended"})
 
 
 @dataclass
@@ -42,6 +34,8 @@ class Curse:
     flaw: Flaw
     module: str
     uprns: frozenset[int]
+    tries: int
+    """Failed cycles after which a message is given up."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often each operation was hit, by its id."""
 
@@ -50,13 +44,24 @@ class Curse:
         """Whether the module fails on every call that holds the operation."""
         return self.flaw.name == "chokes_until_mended"
 
+    @property
+    def is_midway(self) -> bool:
+        """Whether it breaks swaps between their two sides, and nothing else."""
+        return self.flaw.name == "swap_breaks_midway"
+
     def hit(self, operation: Mapping[str, Any]) -> bool:
         """Whether it hits an operation this time."""
-        times = TIMES[self.flaw.name]
-        if times is not None and self.hits[operation["op_id"]] >= times:
+        if (self.is_midway and operation["kind"] != "swap") or self.hits[operation["op_id"]] >= self._times:
             return False
         self.hits[operation["op_id"]] += 1
         return True
+
+    @property
+    def _times(self) -> float:
+        if self.flaw.name in UNTIL_MENDED:
+            return math.inf
+        # A swap is tried twice in a cycle.
+        return 2 * self.tries if self.flaw.name == "fails_for_a_while" else 1
 
 
 @dataclass
@@ -88,11 +93,11 @@ class OssOfWorlds(Oss):
     def curse(self, names: Names) -> Curse | None:
         """Let the operations of a world go wrong, if its flaws say so."""
         flaw = names.world.group(Group.OPERATIONS)
-        if flaw is None:
+        if flaw is None or flaw.name not in CURSES:
             return None
         first, count = flaw.dial // len(MODULES) % names.world.uprns, 1 + flaw.dial % 2
         uprns = [names.uprn((first + number) % names.world.uprns) for number in range(count)]
-        curse = Curse(flaw, MODULES[flaw.dial % len(MODULES)], frozenset(uprns))
+        curse = Curse(flaw, MODULES[flaw.dial % len(MODULES)], frozenset(uprns), names.world.tries)
         self.curses.update({(curse.module, uprn): curse for uprn in uprns})
         return curse
 
@@ -125,9 +130,10 @@ class OssOfWorlds(Oss):
     def broken(self, module: str, operations: Sequence[dict[str, Any]]) -> list[int]:
         """See base class."""
         return [
-            each["uprn"]
+            each["uprn_2"] if curse.is_midway else each["uprn"]
             for each in operations
-            if any(not curse.is_choke and curse.hit(each) for curse in self._curses(module, each))
+            for curse in self._curses(module, each)
+            if not curse.is_choke and curse.hit(each)
         ]
 
     def _curses(self, module: str, operation: Mapping[str, Any]) -> list[Curse]:

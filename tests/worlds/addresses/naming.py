@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,20 +18,36 @@ TOPICS = {
     About.SWAP: Topic.SWAP,
     About.CREATE: Topic.CREATE_UPDATE,
     About.DELETE: Topic.DELETE,
-    About.UNREADABLE: Topic.CREATE_UPDATE,
 }
+TOO_MANY_BYTES = 1_100_000
+UNKNOWN_TOPIC = "somethingElse"
+POISONS: Mapping[str, tuple[str, bytes]] = {
+    "bad_json": (Topic.CREATE_UPDATE, b'{"uprn": 7, "addr'),
+    "no_uprn": (Topic.CREATE_UPDATE, b'{"address_id": 7, "record": {}}'),
+    "swap_with_itself": (Topic.SWAP, b'{"uprn_1": 7, "uprn_2": 7}'),
+    "huge": (Topic.DELETE, b'{"uprn": 7, "x": "' + b"x" * TOO_MANY_BYTES + b'"}'),
+    "wrong_base64": (Topic.CREATE_UPDATE, b"{}"),
+    "unknown_topic": (UNKNOWN_TOPIC, b'{"uprn": 7}'),
+    "dead_lettered": (Topic.DELETE, b'{"uprn": "seven"}'),
+}
+REFUSED = {"wrong_base64": 422, "unknown_topic": 404}
+"""Poisons that did not come as Pub/Sub sends them: they are not taken in at all."""
 
 
 @dataclass(frozen=True)
 class Published:
     """A message as it is delivered."""
 
-    topic: Topic
+    topic: str
     number: str
     payload: bytes
     times: int = 1
     is_accepted: bool = True
     """Whether it gets a row of the log: it can be read, and is no repetition of an event."""
+    poison: str = ""
+    is_unread: bool = False
+    loses: tuple[str, int] | None = None
+    """The module that loses the address of a UPRN before this is published."""
 
     @property
     def said(self) -> dict[str, Any]:
@@ -41,7 +57,12 @@ class Published:
 
     def operation(self, id_: int) -> Operation:
         """What it asks of modules, as the message of this id."""
-        return operation(id_, messages.parse(self.topic, self.said))
+        return operation(id_, messages.parse(Topic(self.topic), self.said))
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether it is kept, though nobody can act on it."""
+        return bool(self.poison) and self.poison not in REFUSED
 
 
 @dataclass(frozen=True)
@@ -77,17 +98,29 @@ class Names:
         """The messages that get a row of the log, in the order of their ids."""
         return [each for part in self.rounds for each in part if each.is_accepted]
 
+    def list_snapshot(self) -> list[Published]:
+        """List the addresses of the first round as a snapshot repeats them: the same events under other numbers."""
+        return [
+            Published(each.topic, f"{each.number}-again", each.payload, is_accepted=False)
+            for each in self.rounds[0]
+            if not each.poison and "event_id" in each.said
+        ]
+
     def _publish(self, said: Said, number: str) -> Iterator[Published]:
-        if said.about is About.UNREADABLE:
-            yield Published(TOPICS[said.about], number, b'{"uprn": "seven"}', is_accepted=False)
+        if said.about is About.POISON:
+            topic, payload = POISONS[said.poison]
+            yield Published(topic, number, payload, said.times, is_accepted=False, poison=said.poison)
+            return
+        if said.is_dropped:
             return
         payload = json.dumps(self._payload(said, number)).encode()
-        yield Published(TOPICS[said.about], number, payload, said.times)
+        loses = said.loses and (said.loses[0], self.uprn(said.loses[1]))
+        yield Published(TOPICS[said.about], number, payload, said.times, is_unread=said.is_unread, loses=loses)
         if said.is_repeated:
-            yield Published(TOPICS[said.about], f"{number}-again", payload, is_accepted=False)
+            yield Published(TOPICS[said.about], f"{number}-again", payload, is_accepted=not said.has_event)
 
     def _payload(self, said: Said, number: str) -> dict[str, Any]:
-        event = {"event_id": f"e-{number}"} if said.is_repeated else {}
+        event = {"event_id": f"e-{number}"} if said.has_event else {}
         uprn = self.uprn(said.one)
         match said.about:
             case About.SWAP:

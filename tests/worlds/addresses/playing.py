@@ -1,89 +1,38 @@
-"""Playing: a world's messages are pushed to the API, round by round, and what comes of them is judged."""
+"""Playing: a world's messages are delivered, round by round, and what comes of them is judged."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
 from pydantic import SecretStr
 
+from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
 from infra.settings import Settings
+from sims.oss.scenario import MODULES
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
-from tests.support.waiting import eventually
-from tests.worlds.addresses.flaws import LASTING, Group
+from tests.worlds.addresses import options
+from tests.worlds.addresses.delivering import SECRET, Delivery
+from tests.worlds.addresses.drift import compare_modules
+from tests.worlds.addresses.firing import list_fired
+from tests.worlds.addresses.flaws import Group
 from tests.worlds.addresses.judging import judge_world
-from tests.worlds.addresses.modules import TIMEOUT_SECONDS, TRIES, Curse, OssOfWorlds, Weather
-from tests.worlds.addresses.naming import Names, Published
+from tests.worlds.addresses.log import PAGE, Log, list_messages
+from tests.worlds.addresses.modules import Curse, OssOfWorlds, Weather
+from tests.worlds.addresses.naming import REFUSED, Names, Published
 from tests.worlds.addresses.seen import QUEUEING, Seen, Told, rests
 from tests.worlds.addresses.world import Operator, World
 from tests.worlds.verdict import Verdict
 
-SECRET = "a-secret-of-worlds"
-CALLS = {"timeout_seconds": TIMEOUT_SECONDS, "breaker_failures": 5, "breaker_seconds": 0.5}
 BOUND_SECONDS = 90.0
-LOOK_SECONDS = 0.15
-PAGE = 200
 CLEAR_MAX = 20
-EARLIER = timedelta(seconds=5)
-"""Clocks of the database and of this process may differ by less."""
-OF_PUBLISHERS = frozenset(
-    {"swap_chain", "delivered_twice", "event_repeated", "numbers_reversed", "delete_first", "unreadable"}
-)
-"""Flaws that go wrong by being published."""
-
-
-@dataclass
-class Log:
-    """The log as it is now, read once for all worlds that want to know."""
-
-    addresses: Addresses
-    begun: list[datetime] = field(default_factory=list)
-    """When the worlds began that are being played."""
-    told: Mapping[str, Told] = field(default_factory=dict)
-    """By their numbers: messages of those worlds that are not in the history."""
-    _read: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def look(self) -> Mapping[str, Told]:
-        """Return what a walk found that began after this moment."""
-        await self._read.wait()
-        await self._read.wait()
-        return self.told
-
-    async def watch(self) -> None:
-        """Read it again and again."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self.begun:
-                told = await self._walk(min(self.begun) - EARLIER)
-                self.told = {each.number: each for each in told}
-            self._read.set()
-            self._read = asyncio.Event()
-
-    async def _walk(self, since: datetime) -> list[Told]:
-        return await list_messages(self.addresses, created_after=since.isoformat().replace("+00:00", "Z"))
-
-
-async def list_messages(addresses: Addresses, **wanted: str) -> list[Told]:
-    """List messages over all pages."""
-    found, cursor = [], None
-    while True:
-        params = {"limit": str(PAGE), **wanted, **({"cursor": cursor} if cursor else {})}
-        reply = await addresses.ask("GET", "messages", params=params)
-        assert reply.status == 200, reply.body
-        found += [Told.read(each) for each in reply.body["items"]]
-        cursor = reply.body["next_cursor"]
-        if not cursor:
-            return found
 
 
 @dataclass
@@ -94,11 +43,17 @@ class Play:
     addresses: Addresses
     oss: OssOfWorlds
     log: Log
+    delivery: Delivery
     curse: Curse | None = None
     weather: Weather | None = None
-    skipped: frozenset[int] = frozenset()
-    given_up: int = 0
-    """How many were given up before anybody acted."""
+    lost: set[int] = field(default_factory=set)
+    """UPRNs whose addresses a module lost, as no operation would."""
+    found: set[int] = field(default_factory=set)
+    """Of these: those that the comparison of modules told."""
+    again: set[str] = field(default_factory=set)
+    """Numbers of messages that were delivered again when others had come after them."""
+    archived: set[str] = field(default_factory=set)
+    """Of these: those that the log had moved to its history."""
 
     async def run(self) -> Verdict:
         """Publish, wait, mend, act, and judge."""
@@ -114,6 +69,9 @@ class Play:
                     self._mend()
                     await self._operate()
                     await self._settle()
+                    await self._deliver_again()
+                    await self._restore()
+                    await self._settle()
             except TimeoutError:
                 left = [each for each in self.log.told.values() if each.number in self._numbers]
                 seen.late = f"not in {BOUND_SECONDS:g} s: {left}"
@@ -123,7 +81,7 @@ class Play:
             await self._clear()
         finally:
             self.log.begun.remove(began)
-        seen.fired = frozenset(self._list_fired(seen))
+        seen.fired = list_fired(self, seen)
         return judge_world(self.names, seen)
 
     def _mend(self) -> None:
@@ -140,24 +98,74 @@ class Play:
             if weather is not None and number == min(1, len(self.names.rounds) - 1):
                 self.weather = self.oss.change_weather(weather)
             for each in part:
-                for _ in range(each.times):
-                    await self._push(each)
+                await self._lose(each)
+                await self.delivery.deliver(each)
             if self.names.world.rounds[number].waits:
                 await self._settle()
+            if number and self.names.world.has("acks_lost"):
+                earlier = [each for before in self.names.rounds[:number] for each in before]
+                await self._repeat(earlier)
+                await self.delivery.deliver_at_once(earlier)
 
-    async def _push(self, each: Published) -> None:
-        message = {"messageId": each.number, "data": b64encode(each.payload).decode()}
-        body = json.dumps({"message": message, "subscription": "projects/p/subscriptions/s"}).encode()
-        path, headers = f"/v1/addresses/events/{each.topic}", {"Content-Type": "application/json"}
-        params = {"token": SECRET}
+    async def _lose(self, each: Published) -> None:
+        """Let a module lose an address that comes again later."""
+        if each.loses is None:
+            return
+        module, uprn = each.loses
+        state = self.oss.modules[module].live().get(uprn)
+        is_cured = any(uprn in _uprns(other) for other in self.names.rounds[-1] if other.topic == Topic.CREATE_UPDATE)
+        if state is not None and is_cured:
+            self.oss.modules[module].forget([state.address_id])
+            self.lost.add(uprn)
 
-        async def is_taken() -> bool:
-            reply = await self.addresses.api_client.ask(
-                "POST", path, data=io.BytesIO(body), headers=headers, params=params
-            )
-            return reply.status == 204
+    async def _deliver_again(self) -> None:
+        """Deliver what came before once more, as Pub/Sub and publishers do long after."""
+        world, everything = self.names.world, [each for part in self.names.rounds for each in part]
+        if world.has("again_from_history", "replayed"):
+            wanted = everything if world.has("replayed") else self.names.rounds[0]
+            await self._repeat(wanted)
+            for each in wanted:
+                if each.poison not in REFUSED:
+                    await self.delivery.push(each)
+        if world.has("snapshot_after_changes"):
+            for each in self.names.list_snapshot():
+                await self.delivery.push(each)
 
-        await eventually(is_taken)
+    async def _repeat(self, messages: list[Published]) -> None:
+        """Note which messages are about to come again, and which of them only the history has."""
+        told = await self.log.look()
+        numbers = {each.number for each in messages if each.is_accepted}
+        self.again |= numbers
+        self.archived |= numbers - told.keys()
+
+    async def _restore(self) -> None:
+        """Let a module go back behind what it has acknowledged, find that, and send what it lost again."""
+        flaw = self.names.world.group(Group.OPERATIONS)
+        told = await self.log.look()
+        if flaw is None or flaw.name != "module_forgets":
+            return
+        busy = {uprn for number, each in told.items() if number in self._numbers for uprn in each.uprns}
+        module = self.oss.modules[MODULES[flaw.dial % len(MODULES)]]
+        live = {uprn: state for uprn, state in module.live().items() if uprn in self.names.uprns}
+        at_rest = [state.address_id for uprn, state in live.items() if uprn not in busy]
+        if not at_rest:
+            return
+        address_id = at_rest[0]
+        gone = {uprn: state for uprn, state in live.items() if state.address_id == address_id}
+        if busy & gone.keys():
+            return
+        module.forget([address_id])
+        self.lost |= set(gone)
+        _, different = await compare_modules(self.addresses)
+        self.found |= self.lost & different
+        again = []
+        for uprn, state in gone.items():
+            said = {"uprn": uprn, "address_id": state.address_id, "record": dict(state.record)}
+            number = f"w{self.names.place}-sent-again-{uprn}"
+            again.append(Published(Topic.CREATE_UPDATE, number, json.dumps(said).encode()))
+        self.names.rounds.append(again)
+        for each in again:
+            await self.delivery.push(each)
 
     async def _settle(self) -> None:
         """Wait until no message changes any more: what queues has been looked at again, and queues still."""
@@ -176,7 +184,6 @@ class Play:
     async def _operate(self) -> None:
         told = [each for each in (await self.log.look()).values() if each.number in self._numbers]
         ids = sorted(each.id for each in told if each.state is State.GIVEN_UP)
-        self.given_up = len(ids)
         match self.names.world.operator:
             case Operator.RETRY if ids:
                 reply = await self.addresses.ask("POST", "messages/retry", json={**SIGNED, "ids": ids})
@@ -199,9 +206,10 @@ class Play:
             told += {each.id: each for found in lists for each in found}.values()
         seen.told = sorted(told, key=lambda each: each.id)
         ids = {each.id for each in told}
-        seen.skipped = self.skipped = await self._list_skipped(seen)
+        names = set(map(str, ids))
+        seen.skipped = await self._list_skipped(seen)
         seen.applied = {
-            module: [id_ for id_ in map(int, self.oss.modules[module].applied()) if id_ in ids] for module in Module
+            module: [int(op_id) for op_id in self.oss.modules[module].applied() if op_id in names] for module in Module
         }
         seen.sent = {
             module: frozenset(
@@ -218,8 +226,10 @@ class Play:
             }
             for module in Module
         }
-        if self.curse is not None and self.curse.flaw.name in LASTING:
-            seen.hit = frozenset(map(int, self.curse.hits))
+        if self.curse is not None:
+            tries = self.names.world.tries
+            seen.hit = frozenset(int(op_id) for op_id, hits in self.curse.hits.items() if hits >= tries)
+        seen.lost, seen.found = frozenset(self.lost), frozenset(self.found)
         seen.retried = self.names.world.operator in (Operator.RETRY, Operator.CHAIN)
         seen.refused = await self._list_refused()
 
@@ -236,22 +246,6 @@ class Play:
         prefix = f"w{self.names.place}-"
         reply = await self.addresses.ask("GET", "quarantine", params={"limit": str(PAGE)})
         return [each["msg_no"] for each in reply.body["items"] if each["msg_no"].startswith(prefix)]
-
-    def _list_fired(self, seen: Seen) -> set[str]:
-        """List what went wrong."""
-        world = self.names.world
-        fired = set(world.flaw_names) & OF_PUBLISHERS
-        kinds = {each.kind for each in seen.told}
-        if world.has("hopeless_swap") and ("missing" in kinds or self.given_up):
-            fired.add("hopeless_swap")
-        if world.has("side_comes_later"):
-            fired.add("side_comes_later")
-        if self.curse is not None and self.curse.hits:
-            fired.add(self.curse.flaw.name)
-        weather = world.group(Group.WEATHER)
-        if weather is not None and self.weather is not None and self.weather.hits:
-            fired.add(weather.name)
-        return fired
 
     async def _clear(self) -> None:
         """Leave nothing behind that cycles would look at for ever; what a cycle has is asked for again."""
@@ -276,26 +270,42 @@ class Stage:
     oss: OssOfWorlds
     log: Log
     played: int = 0
+    _playing: int = 0
+    _options: Mapping[str, str] = field(default_factory=dict)
+    """Those that are in force."""
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def play(self, world: World) -> Verdict:
         """Play a world, and say what to think of what came out."""
-        self.played += 1
-        return await Play(Names(world, self.played), self.addresses, self.oss, self.log).run()
+        async with self._under(world.options):
+            self.played += 1
+            names = Names(world, self.played)
+            return await Play(names, self.addresses, self.oss, self.log, Delivery(names, self.addresses)).run()
 
     async def count_drift(self) -> tuple[int, int]:
         """Return how many UPRNs differ by the product's comparison, and by the modules' tables."""
-        ordered = await self.addresses.ask("POST", "drift")
-        report = ordered.body["report"]
-
-        async def found() -> dict[str, Any] | None:
-            answer: dict[str, Any] | None = (await self.addresses.ask("GET", f"drift/{report}")).body["found"]
-            return answer
-
-        told = await eventually(found)
-        assert told is not None
+        told, _ = await compare_modules(self.addresses)
         states = [self.addresses.states(module) for module in Module]
         uprns = {uprn for live in states for uprn in live}
-        return told["different"], sum(any(live.get(uprn) != states[0].get(uprn) for live in states) for uprn in uprns)
+        return told, sum(any(live.get(uprn) != states[0].get(uprn) for live in states) for uprn in uprns)
+
+    @asynccontextmanager
+    async def _under(self, wanted: Mapping[str, str]) -> AsyncIterator[None]:
+        """Have options in force: worlds with others wait until none is played any more."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._playing or self._options == wanted)
+            if self._options != wanted:
+                body = {**SIGNED, "options": options.make_config(wanted)}
+                reply = await self.addresses.ask("PUT", "config", json=body)
+                assert reply.status == 200, reply.body
+                self._options = wanted
+            self._playing += 1
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._playing -= 1
+                self._changed.notify_all()
 
 
 @asynccontextmanager
@@ -305,7 +315,7 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
     async with running_oss(folder, kind=OssOfWorlds) as oss:
         assert isinstance(oss, OssOfWorlds)
         push = settings.addresses.push.model_copy(update={"secret": SecretStr(SECRET)})
-        async with running_addresses(settings, folder, modules=oss, calls=CALLS, push=push, retries=TRIES) as addresses:
+        async with running_addresses(settings, folder, modules=oss, push=push) as addresses:
             await addresses.resume()
             log = Log(addresses)
             watching = asyncio.create_task(log.watch())

@@ -91,6 +91,10 @@ class Seen:
     refused: Sequence[str] = ()
     """Numbers of messages that are in quarantine."""
     fired: frozenset[str] = frozenset()
+    lost: frozenset[int] = frozenset()
+    """UPRNs whose addresses a module lost, as no operation would."""
+    found: frozenset[int] = frozenset()
+    """Of these: those that the comparison of modules told."""
     late: str = ""
     """What had not come to rest in time."""
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from domain.addresses.operations import Module
 from tests.worlds import dice
+from tests.worlds.addresses import options
 from tests.worlds.addresses.flaws import KINDS, Group
 from tests.worlds.flaws import Flaw, draw_flaws
 
 NEVER, LATER = 90, 91
 """UPRNs that nobody creates, and that are created rounds after a swap named them."""
 FOLLOWERS = 3
+DEAD_LETTERED = 5
+"""How often Pub/Sub may dead-letter one message at least."""
 
 
 class About(StrEnum):
@@ -22,7 +26,7 @@ class About(StrEnum):
     SWAP = "swap"
     CREATE = "create"
     DELETE = "delete"
-    UNREADABLE = "unreadable"
+    POISON = "poison"
 
 
 class Said(BaseModel):
@@ -39,8 +43,18 @@ class Said(BaseModel):
     """Of a createUpdate: which of the addresses of its UPRN, 0 or 1."""
     times: int = 1
     """How often it is delivered."""
+    has_event: bool = False
+    """Whether it names its event."""
     is_repeated: bool = False
-    """Whether its publisher repeats it: the same event under another number."""
+    """Whether its publisher repeats it under another number."""
+    poison: str = ""
+    """Of a poison: which flaw."""
+    loses: tuple[str, int] | None = None
+    """Before it is published, a module loses the address of a UPRN, as no operation would."""
+    is_dropped: bool = False
+    """Whether it is never delivered."""
+    is_unread: bool = False
+    """Whether the first connection that delivers it ends before the answer."""
 
 
 class Round(BaseModel):
@@ -72,6 +86,8 @@ class World(BaseModel):
     rounds: tuple[Round, ...]
     operator: Operator = Operator.NOBODY
     flaws: tuple[Flaw, ...] = ()
+    options: dict[str, str] = Field(default_factory=options.plain_row)
+    """Of cycles and modules."""
 
     @property
     def flaw_names(self) -> list[str]:
@@ -81,11 +97,16 @@ class World(BaseModel):
     @property
     def choices(self) -> dict[str, str]:
         """What else is told apart in reports."""
-        return {"operator": self.operator.value, "rounds": str(len(self.rounds))}
+        return {"operator": self.operator.value, "rounds": str(len(self.rounds)), **self.options}
 
-    def has(self, name: str) -> bool:
-        """Whether it has a flaw."""
-        return name in self.flaw_names
+    @property
+    def tries(self) -> int:
+        """Failed cycles after which a message is given up."""
+        return int(self.options["retries"])
+
+    def has(self, *names: str) -> bool:
+        """Whether it has one of some flaws."""
+        return any(name in names for name in self.flaw_names)
 
     def group(self, group: Group) -> Flaw | None:
         """Return the flaw of a group, if the world has one."""
@@ -111,6 +132,7 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
         rounds=tuple(_delivered(seed, number, each, names) for number, each in enumerate(rounds)),
         operator=dice.pick(list(Operator), seed, "operator"),
         flaws=flaws,
+        options=options.draw_row(seed),
     )
 
 
@@ -149,26 +171,57 @@ def _with_swaps(seed: int, rounds: list[Round], uprns: int, names: set[str]) -> 
     if "hopeless_swap" in names:
         hopeless = Said(about=About.SWAP, one=first, other=NEVER)
         return [*rounds[:1], Round(said=(*born, hopeless, *followers), waits=True), *rounds[1:]]
+    if "swap_between_writes" in names:
+        one, other = first, others[0]
+        between = (Said(about=About.SWAP, one=one, other=other), Said(about=About.CREATE, one=one, address=1))
+        return [
+            *rounds[:1],
+            Round(said=(*born, *between, Said(about=About.DELETE, one=other)), waits=False),
+            *rounds[1:],
+        ]
+    late = Said(about=About.CREATE, one=LATER)
+    waiting = (Said(about=About.SWAP, one=first, other=LATER), *followers)
     if "side_comes_later" in names:
-        waiting = Round(said=(*born, Said(about=About.SWAP, one=first, other=LATER), *followers), waits=True)
-        return [*rounds[:1], waiting, *rounds[1:], Round(said=(Said(about=About.CREATE, one=LATER),), waits=True)]
+        return [*rounds[:1], Round(said=(*born, *waiting), waits=True), *rounds[1:], Round(said=(late,), waits=True)]
+    if "side_missing_in_one" in names:
+        there = Round(said=(*born, late), waits=True)
+        lost = (waiting[0].model_copy(update={"loses": (dice.pick(list(Module), seed, "loses"), LATER)}), *followers)
+        return [*rounds[:1], there, Round(said=lost, waits=True), *rounds[1:], Round(said=(late,), waits=True)]
     return rounds
 
 
 def _delivered(seed: int, number: int, each: Round, names: set[str]) -> Round:
+    """Say of one message of a round, or of all of the first, how it is published and delivered."""
     said = list(each.said)
     chosen = dice.stream(seed, "chosen", number).randrange(len(said))
-    if "delivered_twice" in names:
-        said[chosen] = said[chosen].model_copy(update={"times": 2})
-    if "event_repeated" in names:
-        said[chosen] = said[chosen].model_copy(update={"is_repeated": True})
-    if "unreadable" in names and number == 1:
-        said.insert(chosen, Said(about=About.UNREADABLE, one=0))
+    changes: dict[str, dict[str, object]] = {
+        "delivered_twice": {"times": 2},
+        "answer_unread": {"is_unread": True},
+        "event_repeated": {"has_event": True, "is_repeated": True},
+        "event_repeated_unmarked": {"is_repeated": True},
+        "never_delivered": {"is_dropped": True},
+    }
+    for name in names & changes.keys():
+        if name != "never_delivered" or number == 1:
+            said[chosen] = said[chosen].model_copy(update=changes[name])
+    if "snapshot_after_changes" in names and number == 0:
+        said = [one.model_copy(update={"has_event": one.about is About.CREATE}) for one in said]
+    if number == 1:
+        said[chosen:chosen] = _draw_poisons(names)
     return each.model_copy(update={"said": tuple(said)})
 
 
+def _draw_poisons(names: set[str]) -> list[Said]:
+    """Return what nobody can act on, dead-lettered several times where that is the flaw."""
+    poisons = [name for name, kind in KINDS.items() if kind.group is Group.POISON and name in names]
+    return [
+        Said(about=About.POISON, one=0, poison=name, times=DEAD_LETTERED if name == "dead_lettered" else 1)
+        for name in poisons
+    ]
+
+
 def list_smaller(world: World) -> list[World]:
-    """List worlds that are a step smaller: a flaw, a round or a message less, nobody who operates."""
+    """List worlds that are a step smaller: a flaw, a round or a message less, nobody who operates, a plainer option."""
     flaws = [
         world.model_copy(update={"flaws": world.flaws[:at] + world.flaws[at + 1 :]}) for at in range(len(world.flaws))
     ]
@@ -180,7 +233,13 @@ def list_smaller(world: World) -> list[World]:
         if len(each.said) > 1
     ]
     idle = [world.model_copy(update={"operator": Operator.NOBODY})] if world.operator is not Operator.NOBODY else []
-    return [*idle, *flaws, *(rounds if len(world.rounds) > 1 else []), *messages]
+    plain = options.plain_row()
+    plainer = [
+        world.model_copy(update={"options": {**world.options, name: value}})
+        for name, value in plain.items()
+        if world.options[name] != value
+    ]
+    return [*idle, *flaws, *plainer, *(rounds if len(world.rounds) > 1 else []), *messages]
 
 
 def _with_rounds(world: World, rounds: tuple[Round, ...]) -> World:
