@@ -88,7 +88,7 @@ DEFECTS = (
         "activities/downloads/fetching.py",
         "if not page.rows and not page.goes_on:\n            return True",
         "if page.rows < self._extent.page_size and not page.goes_on:\n            return True",
-        ("tests/worlds/test_downloads.py", "-k", "ends"),
+        ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and ends"),
     ),
     Defect(
         "pages-that-repeat-pass",
@@ -96,7 +96,7 @@ DEFECTS = (
         "domain/downloads/repeats.py",
         "ROWS_MIN: Final = 20\n",
         "ROWS_MIN: Final = 20_000\n",
-        ("tests/worlds/test_downloads.py", "-k", "repeats"),
+        ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and repeats"),
     ),
     Defect(
         "a-cut-off-first-page-ends-it",
@@ -105,7 +105,7 @@ DEFECTS = (
         "                pause = tries.pause_after(fault, self._rules)\n",
         "                is_first = page <= 0 and fault.record.code == 'source_cut_off'\n"
         "                pause = None if is_first else tries.pause_after(fault, self._rules)\n",
-        ("tests/worlds/test_downloads.py", "-k", "cuts"),
+        ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and cuts"),
     ),
     Defect(
         "headers-go-to-every-source",

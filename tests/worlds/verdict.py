@@ -89,7 +89,7 @@ def judge(expected: Expectation, outcome: Outcome, flaws: Sequence[str], fired: 
     if outcome.cause is not None:
         why = f"{outcome.cause}: {outcome.message}"
         if outcome.cause in expected.causes:
-            return verdict(Ending.FAILED, why) if fired else verdict(Ending.UNKNOWN, why)
+            return verdict(Ending.FAILED if fired or not flaws else Ending.UNKNOWN, why)
         return verdict(Ending.WRONG_CAUSE if expected.causes else Ending.NEEDLESS, why)
     said = " ".join(outcome.warnings)
     if unsaid := [flaw for flaw, words in expected.must_say.items() if flaw in fired and words not in said]:

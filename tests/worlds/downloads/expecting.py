@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.worlds.downloads.flaws import KINDS
-from tests.worlds.downloads.paging import SEARCH_DEPTH, depth
-from tests.worlds.downloads.world import SHARED, World
+from tests.worlds.downloads.paging import depth
+from tests.worlds.downloads.world import SEARCH_DEPTH, World
 from tests.worlds.flaws import Flaw, See
 from tests.worlds.verdict import Expectation
 
@@ -69,12 +69,17 @@ def _has_total(facts: Facts) -> bool:
     return facts.has_total
 
 
+def _has_closed_columns(facts: Facts) -> bool:
+    """A template says itself which keys it shows, and rows that come along are seen all at once."""
+    return facts.world.options["columns"] == "closed" and not facts.world.is_drawn and not facts.world.is_inline
+
+
 # Codes that an export may fail with for a flaw that stays, and when it may.
 CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "filtered": ({WRONG_SIZE}, lambda facts: facts.has_total and not facts.may_be_short),
     "counts_from_1": (
         {REPEATS, WRONG_SIZE, BAD_TOTAL},
-        lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == 0,
+        lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == facts.world.counts_from,
     ),
     "clamped": ({REPEATS, ENDLESS}, _has_rows_and_no_total),
     "page_ignored": (
@@ -103,8 +108,8 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     ),
     "total_moves": ({CHANGED, BAD_TOTAL, WRONG_SIZE}, _has_total),
     "goes_on_for_ever": ({ENDLESS}, lambda facts: not facts.has_total),
-    "late_column": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
-    "missing_keys": ({NEW_COLUMN}, lambda facts: facts.world.options["columns"] == "closed"),
+    "late_column": ({NEW_COLUMN}, _has_closed_columns),
+    "missing_keys": ({NEW_COLUMN}, _has_closed_columns),
     "not_a_number": ({NOT_JSON}, _has_rows),
     "infinity": ({NOT_JSON}, _has_rows),
     "other_encoding": ({NOT_JSON}, _has_rows),
@@ -135,11 +140,12 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
 def expected(world: World) -> Expectation:
     """Codes that it may fail with, and whether a difference can be seen at all."""
     causes = {cause for flaw in world.flaws for cause in _causes(world, flaw)}
-    if world.options["first_page"] == 1 and not world.has("counts_from_1", "page_ignored", "all_at_once"):
+    is_wrong = world.options["first_page"] == 1 and world.counts_from == 0 and not world.is_inline
+    if is_wrong and not world.has("counts_from_1", "page_ignored", "all_at_once"):
         # The request says that the source counts from 1, and it does not.
         causes |= {"source_first_page", WRONG_SIZE, BAD_TOTAL} if world.rows else set()
         causes |= {STATUS} if world.has("error_past_the_end", "deep_error") else set()
-    if world.asked_as == SHARED:
+    if world.is_refused:
         causes = {"refused: invalid_request"}
     return Expectation(
         frozenset(causes), frozenset(_warnings(world, causes)), _is_visible(world), dict(_must_say(world))

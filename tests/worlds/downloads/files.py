@@ -12,7 +12,7 @@ import openpyxl
 import pyarrow.parquet as pq
 
 from tests.worlds.downloads import rows
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import DRAWN, TITLES, World
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
@@ -23,7 +23,7 @@ def read(world: World, content: bytes) -> list[str]:
         case "parquet":
             return _parquet(content)
         case "excel":
-            return _excel(content)
+            return _drawn(content) if world.is_drawn else _excel(content)
         case _:
             return _csv(content, str(world.options["encoding"]))
 
@@ -45,6 +45,24 @@ def _excel(content: bytes) -> list[str]:
     for sheet in book.worksheets:
         heads, *lines = [[_text(value) for value in line] for line in sheet.iter_rows(values_only=True)] or [[]]
         found += rows.table(heads, lines)
+    return found
+
+
+def _drawn(content: bytes) -> list[str]:
+    """The rows between the heads of the template and the footer, of each sheet."""
+    book = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
+    found: list[str] = []
+    for sheet in book.worksheets:
+        lines = [[_text(value) for value in line] for line in sheet.iter_rows(values_only=True)]
+        titles = list(TITLES.values())
+        at = next(at for at, line in enumerate(lines) if line[: len(titles)] == titles)
+        table = [line[: len(titles)] for line in lines[at + 1 :]]
+        above = [cell for line in lines[:at] for cell in line]
+        told = [text for text in (DRAWN["title"], "a world") if text not in above]
+        told += [] if any(line[0] == DRAWN["footer"] for line in table) else ["the footer"]
+        found += [f"{text!r} is not there" for text in told]
+        rows_of_table = [line for line in table if line[0] != DRAWN["footer"] and any(line)]
+        found += rows.table(list(TITLES), rows_of_table)
     return found
 
 

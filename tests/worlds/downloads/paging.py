@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tests.worlds import dice
-from tests.worlds.downloads.world import World
+from tests.worlds.downloads.world import SEARCH_DEPTH, World
 from tests.worlds.flaws import Flaw
-
-SEARCH_DEPTH = 10_000
 
 Rows = list[int]
 Paging = Callable[[World, Flaw, int, int], Rows | int]

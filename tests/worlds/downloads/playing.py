@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from infra.settings import DownloadSettings, PartyQuotas, QuotaSettings, Settings
+from sims.receiver import Receiver, running_receiver
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
+from tests.support.waiting import eventually
 from tests.worlds import verdict
 from tests.worlds.downloads import expecting, files, rows
 from tests.worlds.downloads.source import PAGE_SECONDS, Sources, WorldSource, running_sources
@@ -27,25 +31,29 @@ class Stage:
 
     downloads: Downloads
     sources: Sources
+    receiver: Receiver
     played: int = 0
 
     async def play(self, world: World) -> Verdict:
         """Play a world, and say what to think of what came out."""
         self.played += 1
+        name = f"w{self.played}"
         tables = range(max(1, len(world.tables)))
-        added = [self.sources.add(f"w{self.played}", world, table) for table in tables]
+        added = [self.sources.add(name, world, table) for table in tables]
         sources = [source for source, _ in added]
-        outcome = await self._outcome(world, [url for _, url in added])
+        outcome = await self._outcome(world, name, [url for _, url in added])
         fired = frozenset[str]().union(*(source.fired for source in sources))
+        if world.is_inline and any(rows.is_bent(world, n) for n in range(world.rows)):
+            fired = frozenset(world.flaw_names)
         if strange := _strange_headers(world, sources):
             return Verdict(Ending.SILENT, strange, fired)
         flaws = [flaw.name for flaw in world.flaws]
         return verdict.judge(expecting.expected(world), outcome, flaws, fired)
 
-    async def _outcome(self, world: World, urls: Sequence[str]) -> Outcome:
+    async def _outcome(self, world: World, name: str, urls: Sequence[str]) -> Outcome:
         downloads = self.downloads
-        body = request(world, urls)
-        reply: Reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=body)
+        callback = self.receiver.url(tag=name) if world.wants_callback else None
+        reply = await self._ask(world, request(world, urls, callback))
         if reply.status != 202:
             return Outcome(is_over=True, cause=f"refused: {reply.code}", message=str(reply.body))
         try:
@@ -53,8 +61,10 @@ class Stage:
         except AssertionError:
             status = await downloads.status(reply.body["task_id"])
             return Outcome(is_over=False, message=str(status))
+        unheard = await self._compare_callback(name, status) if callback else ""
         if status["state"] != "succeeded":
-            return Outcome(is_over=True, cause=status["fault"]["code"], message=status["fault"]["message"])
+            cause = "another callback" if unheard else status["fault"]["code"]
+            return Outcome(is_over=True, cause=cause, message=unheard or status["fault"]["message"])
         truth, found = (
             rows.truth(world) * max(1, len(world.tables)),
             files.read(world, await downloads.file(status["task_id"])),
@@ -62,12 +72,38 @@ class Stage:
         if world.has("ties"):
             # What order such a source's rows have nobody knows.
             truth, found = sorted(truth), sorted(found)
-        difference = verdict.differences(truth, found)
+        difference = unheard or verdict.differences(truth, found)
         return Outcome(is_over=True, warnings=status["warnings"], difference=difference)
+
+    async def _ask(self, world: World, body: dict[str, Any]) -> Reply:
+        text = json.dumps(body)
+        if world.is_inline:
+            # As it is: a reader of JSON would change numbers.
+            text = text[:-1] + f',"data":[{",".join(rows.text(world, n) for n in range(world.rows))}]}}'
+        kind = {"Content-Type": "application/json"}
+        downloads = self.downloads
+        return await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, headers=kind, data=text)
+
+    async def _compare_callback(self, name: str, status: Mapping[str, Any]) -> str:
+        """What a callback told otherwise than the status does, in words; it comes once."""
+        try:
+            received = await eventually(lambda: self.receiver.received(name))
+        except AssertionError:
+            return "no callback came"
+        told = [json.loads(message.body)["data"] for message in received]
+        code = (status["fault"] or {}).get("code")
+        differing = [
+            each for each in told if (each["state"], (each["fault"] or {}).get("code")) != (status["state"], code)
+        ]
+        if len(told) > 1 or differing:
+            return f"{len(told)} callbacks told {told}"[:500]
+        return "" if told[0]["rows"] in (None, status["rows"]) else f"the callback told {told[0]['rows']} rows"
 
 
 def _strange_headers(world: World, sources: Sequence[WorldSource]) -> str:
     """What sources were sent that they should not have been, or were not sent that they want."""
+    if world.is_inline:
+        return ""
     wanted = [header(table)[HEADER] if wants else None for table, wants in enumerate(world.tables)] or [None]
     pairs = enumerate(zip(wanted, sources, strict=True))
     found = [f"table {table} was sent {source.headers}" for table, (own, source) in pairs if source.headers - {own}]
@@ -85,9 +121,9 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
     """API, worker and sources, with times that are short in the same proportion."""
     times = {"page_timeout_seconds": PAGE_SECONDS, "retry_after_max_seconds": RETRY_AFTER_MAX_SECONDS}
     downloads = plenty(settings.downloads).model_copy(update=times)
-    async with running_sources() as sources:
-        allow = [base.removeprefix("http://") for base in sources.bases]
+    async with running_sources() as sources, running_receiver() as receiver:
+        allow = [base.removeprefix("http://") for base in (*sources.bases, receiver.base)]
         guard = settings.guard.model_copy(update={"allow": allow})
         settings = settings.model_copy(update={"downloads": downloads, "guard": guard})
         async with running_downloads(settings, resume_window_seconds=30) as running:
-            yield Stage(running, sources)
+            yield Stage(running, sources, receiver)

@@ -48,6 +48,7 @@ class WorldSource:
 
     def ask(self, page: int, size: int) -> Answer:
         """The answer to one request."""
+        page -= self.world.counts_from
         self._requests += 1
         self._attempts[page, size] += 1
         asked = Asked(page, size, self._attempts[page, size])
