@@ -143,12 +143,15 @@ class _First:
 
     async def _look_at_first_page(self) -> FirstLook:
         """The first page, with fewer rows than were asked for where so many take too long."""
+        if not self._heeds_size:
+            return await self._look(0, self._size)
         while True:
             try:
-                return await self._look(0, self._size)
+                # Once is enough: fewer rows are the better question, and nothing is staged yet that has another size.
+                return await self._source.read(0, self._size, first_look, self._tries, timeouts_max=1)
             except SourceFault as fault:
                 smaller = smaller_page_size(self._size)
-                if not is_timeout(fault) or not self._heeds_size or smaller is None:
+                if not is_timeout(fault) or smaller is None:
                     raise
                 self._size = smaller
 

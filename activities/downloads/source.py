@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Protocol, TypeVar
 
 from domain import egress
-from domain.downloads.asking import Rules, Tries, Wait
+from domain.downloads.asking import TIMEOUTS_MAX, Rules, Tries, Wait
 from domain.downloads.pages import LARGE_BYTES
 from domain.downloads.redaction import Redactor
 from domain.downloads.request import DownloadOrder
@@ -47,7 +47,7 @@ def source_of(services: Services, order: DownloadOrder, large_pages: asyncio.Sem
     headers: dict[str, str] = json.loads(services.sealer.open(sealed)) if sealed else {}
     url = services.sealer.open(order.source_url)
     pages = _Url(services, url, headers, large_pages)
-    return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers))
+    return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers), order.table)
 
 
 class Pages(Protocol):
@@ -86,10 +86,16 @@ class Source:
         pages: Answers them.
         first_page: What the source calls its first page.
         redactor: Strikes what only the source may know out of quotes of its answers.
+        table: Which of several tables it is the source of.
     """
 
     def __init__(
-        self, settings: DownloadSettings, pages: Pages, first_page: int = 0, redactor: Redactor | None = None
+        self,
+        settings: DownloadSettings,
+        pages: Pages,
+        first_page: int = 0,
+        redactor: Redactor | None = None,
+        table: int = 0,
     ) -> None:
         self._rules = Rules(
             retries=settings.page_retries,
@@ -99,8 +105,16 @@ class Source:
         self._pages = pages
         self._first_page = first_page
         self._redactor = redactor or Redactor()
+        self._table = table
 
-    async def read(self, page: int, page_size: int, parse: Callable[[bytes], T], tries: Tries | None = None) -> T:
+    async def read(
+        self,
+        page: int,
+        page_size: int,
+        parse: Callable[[bytes], T],
+        tries: Tries | None = None,
+        timeouts_max: int = TIMEOUTS_MAX,
+    ) -> T:
         """Fetch a page and parse it; where that fails, again after a pause.
 
         Args:
@@ -108,14 +122,16 @@ class Source:
             page_size: How many rows it may hold.
             parse: Makes something of the answer, or says what is wrong with it.
             tries: What came of earlier tries, perhaps at another page.
+            timeouts_max: How often it may take too long.
 
         Raises:
             SourceFault: It stayed wrong, or is wrong in a way that no retry mends.
             ComeBack: It may be right, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
-        if tries is None or (tries.page, tries.page_size) != (number, page_size):
-            tries = Tries(page=number, page_size=page_size)
+        if tries is None or (tries.table, tries.page, tries.page_size) != (self._table, number, page_size):
+            tries = Tries(table=self._table, page=number, page_size=page_size)
+        tries = tries.model_copy(update={"timeouts": max(tries.timeouts, TIMEOUTS_MAX - timeouts_max)})
         while True:
             try:
                 result = await self._once(number, page_size, parse)

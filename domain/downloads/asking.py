@@ -35,6 +35,8 @@ class Tries(BaseModel):
 
     page: int
     page_size: int
+    table: int = 0
+    """Which of several tables it is a page of."""
     counted: int = 0
     """Tries that failed. Those that the source asked us to make later are not among them."""
     waits: int = 0

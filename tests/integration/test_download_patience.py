@@ -46,8 +46,28 @@ async def test_pages_that_take_too_long_are_asked_for_with_fewer_rows(settings: 
 
     assert (ended["state"], ended["warnings"]) == ("succeeded", [])
     assert rows == [["id"], *([str(row["id"])] for row in TRUTH)]
-    assert asked[slow_from // 100, 100] == 2
+    assert asked[slow_from // 100, 100] == (2 if slow_from else 1)
     assert asked[14, 20] == 1
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+async def test_a_source_that_answers_one_row_and_no_more_comes_to_an_end(settings: Settings, tables: int) -> None:
+    """Fewer and fewer rows are asked for, of each table by itself, and then no more."""
+    seconds = measure_pace()
+    asked: Counter[int] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any] | Late:
+        asked[size] += 1
+        body = {"total": len(TRUTH), "data": part(TRUTH, page, size)}
+        return body if size == 1 else Late(2 * seconds, body)
+
+    async with asking(impatient(settings, seconds), answer) as (downloads, url):
+        sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 500}
+        reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
+        ended = await downloads.ended(reply.body["task_id"])
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_timeout")
+    assert (asked[500], asked[100], asked[20]) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("hangs_from", [0, 1])
