@@ -18,6 +18,7 @@ from api.tasks.requests import Back, Beats, Cancel, Held, Named, PutBack, Result
 from api.tasks.room import Desk, desk, routes, unknown
 from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
+from domain.tasks.book import code_of_late
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Beat, Code, Refs, Setting, Status
 from domain.tasks.unleased import UnleasedResult, judge
@@ -212,10 +213,7 @@ async def _code_of_ended(here: Desk, task_id: str, setting: Setting) -> str:
     ended = await here.archive.task(task_id)
     if ended is None:
         return Code.MISSING
-    is_holder = setting.lease in (None, ended.lease)
-    given = ((setting.stage, ended.stage), (setting.content, ended.content), (setting.log, ended.log))
-    is_same = is_holder and setting.status == ended.status and all(said in (None, is_) for said, is_ in given)
-    return Code.SAME if is_same else Code.FINAL
+    return code_of_late(ended, setting)
 
 
 def _check(code: str, task_id: str) -> None:

@@ -194,7 +194,7 @@ class Book:
         if task is None:
             return Code.MISSING
         if task.status != _RUNNING:
-            return _code_of_late(task, setting)
+            return code_of_late(task, setting)
         if setting.lease is not None and setting.lease != task.lease:
             return Code.STALE
         if not self._has_room_for(task, setting):
@@ -326,13 +326,20 @@ def _write(task: Task, setting: Setting) -> None:
         task.refs = task.refs & ~_LOG | setting.refs & _LOG
 
 
-def _code_of_late(task: Task, setting: Setting) -> str:
+def code_of_late(task: Task, setting: Setting) -> str:
     """A set of a task that nobody holds: either it was done and the answer got lost, or it is too late."""
     is_holder = setting.lease == task.lease if setting.lease else task.status != _PENDING and setting.lease is None
     given = ((setting.stage, task.stage), (setting.content, task.content), (setting.log, task.log))
-    if is_holder and setting.status == task.status and all(said in (None, is_) for said, is_ in given):
+    is_same = setting.status == task.status or (task.status == _FAILED and _is_last_failure(task, setting))
+    if is_holder and is_same and all(said in (None, is_) for said, is_ in given):
         return Code.SAME
     return Code.STALE if task.status == _PENDING else Code.FINAL
+
+
+def _is_last_failure(task: Task, setting: Setting) -> bool:
+    """Whether a set throws a task back as failed: without a retry left that has ended it."""
+    has_failed = setting.failed or (setting.crt_retry_num or 0) > task.crt_retry_num
+    return setting.status == _PENDING and has_failed
 
 
 def _is_same(task: Task, new: NewTask) -> bool:

@@ -1,0 +1,94 @@
+"""The library's worker beside plain ones: its client keeps a note of all that it says and is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from haulage.errors import HaulageError
+from haulage.tasks import HeldTask, Next, Outcome, Result, TaskFailed, Tasks, Worker
+from tests.worlds.tasks.seen import RUNNING, Asked, Holding, Seen
+from tests.worlds.tasks.working import Attempts, note_hold, note_saying, read_holding
+from tests.worlds.tasks.world import LAST_STAGE, Fate
+
+
+class NotedTasks(Tasks):
+    """A client that keeps notes."""
+
+    def __init__(self, base_url: str, key: str, seen: Seen) -> None:
+        super().__init__(base_url, key)
+        self._seen = seen
+        self._holdings: dict[tuple[str, int], Holding] = {}
+
+    def holding(self, task: HeldTask) -> Holding:
+        """Return the note of a task."""
+        return self._holdings[task.task_id, task.lease]
+
+    async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
+        """Hold."""
+        sent_at = time.time()
+        try:
+            tasks = await super().hold(task_type, limit=limit, wait_seconds=wait_seconds)
+        except (HaulageError, asyncio.CancelledError):
+            self._seen.asked.append(Asked(sent_at, time.time(), limit or 0, (), is_lost=True))
+            raise
+        received_at = time.time()
+        found = [read_holding(task.model_dump(), sent_at, received_at) for task in tasks]
+        note_hold(self._seen, found, sent_at, received_at, limit or 0, {task.task_type for task in tasks})
+        self._holdings |= {(each.task_id, each.lease): each for each in found}
+        return tasks
+
+    async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
+        """Set."""
+        sent_at = time.time()
+        outcomes = await super().set_many(results)
+        for result, outcome in zip(results, outcomes, strict=True):
+            # Where parts are killed the client may have sent it before.
+            note_saying(
+                self._seen,
+                self._holdings[result.task_id, result.lease or 0],
+                int(result.status),
+                outcome.code,
+                sent_at,
+                time.time(),
+                lost=0 if self._seen.is_calm else 1,
+                crt_retry_num=result.crt_retry_num,
+                task_stage=result.task_stage,
+                task_content=result.task_content,
+                schedule_log=result.schedule_log,
+            )
+        return outcomes
+
+    async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
+        """Beat."""
+        sent_at = time.time()
+        outcomes = await super().heartbeat(held)
+        for task, outcome in zip(held, outcomes, strict=True):
+            holding = self.holding(task)
+            note_saying(self._seen, holding, RUNNING, outcome.code, sent_at, time.time(), is_beat=True)
+        return outcomes
+
+
+async def run_library_worker(tasks: NotedTasks, attempts: Attempts, done: asyncio.Event) -> None:
+    """Do tasks until all is done. This worker neither dies nor is late: where others would, it does well."""
+
+    async def do(task: HeldTask) -> Next | None:
+        held = tasks.holding(task)
+        _, _, fate = attempts.begin(held.user_id)
+        if fate is Fate.FAILS:
+            raise ConnectionError("this attempt fails")
+        if fate is Fate.FAILS_FOR_GOOD:
+            raise TaskFailed("no retry can help")
+        stage = attempts.next_stage(held)
+        return Next(stage, content=f"{task.task_content[:16_000]}+") if stage else None
+
+    worker = Worker(tasks, attempts.type, {"": do, LAST_STAGE: do}, concurrency=2, backlog=1)
+    working = asyncio.create_task(worker.run())
+    try:
+        await done.wait()
+        worker.stop()
+        await working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
