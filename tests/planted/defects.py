@@ -271,8 +271,8 @@ DEFECTS = (
         "the-archive-does-not-know-who-ended-a-task",
         "tasks",
         "api/tasks/setting.py",
-        "is_holder = setting.lease in (None, ended.lease)",
-        "is_holder = bool(ended)",
+        "    return code_of_late(ended, setting)\n",
+        "    return Code.SAME if setting.status == ended.status else code_of_late(ended, setting)\n",
         ("tests/integration/test_tasks.py", "-k", "archive_knows"),
     ),
     Defect(

@@ -182,6 +182,19 @@ def test_what_has_ended_stays_so(status: Status) -> None:
     assert asked.read(held.key).log == "done"
 
 
+def test_a_last_failure_that_is_repeated_is_the_same() -> None:
+    """Its holder threw the task back, which ended it; the answer got lost, and the holder says so again."""
+    asked = LaneDriver(max_retry_num=0)
+    asked.create()
+    held = msgspec.structs.replace(asked.hold_one())
+
+    assert asked.set(held, 1, crt_retry_num=1, log="broken") == Code.OK
+    assert asked.read(held.key).status == Status.FAILED
+    assert asked.set(held, 1, crt_retry_num=1, log="broken") == Code.SAME
+    assert asked.set(held, 1, log="broken") == Code.FINAL
+    assert asked.set(held, 1, crt_retry_num=1, log="else") == Code.FINAL
+
+
 def test_a_worker_may_count_several_retries_at_once() -> None:
     """The delay is that of the last of them."""
     asked = LaneDriver(max_retry_num=5, max_retry_interval=60)

@@ -16,7 +16,7 @@ import pytest
 
 from infra.settings import Settings
 from tests.worlds import coverage
-from tests.worlds.playing import Noted, System, play_all, play_one, shrink
+from tests.worlds.playing import Noted, System, choose_notes, play_all, play_one, shrink
 from tests.worlds.tasks.flaws import KINDS
 from tests.worlds.tasks.judging import WAITED
 from tests.worlds.tasks.playing import running_stage
@@ -45,13 +45,10 @@ async def system(settings: Settings) -> AsyncIterator[System[World]]:
         yield System(draw_world, stage.play, list_smaller, is_for_want_of_time=_is_for_want_of_time)
 
 
-async def test_nothing_differs_in_silence(
-    system: System[World], request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+async def test_nothing_differs_in_silence(system: System[World], request: pytest.FixtureRequest) -> None:
     """Each task of each world ends as its history demands, and every refusal has a right cause."""
     seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
-    folder = Path(os.environ.get("WORLDS_FOLDER", tmp_path))
-    notes = folder / f"tasks-{seed}.jsonl" if "WORLDS_FOLDER" in os.environ else None
+    notes = choose_notes("tasks", seed)
     first = seed % SEEDS_APART * SEEDS_APART
     noted = await play_all(system, range(first, first + COUNT), notes)
     defects = [each for each in noted if each.ending.is_defect]
@@ -59,7 +56,7 @@ async def test_nothing_differs_in_silence(
         small = await shrink(system, World.model_validate_json(each.world), each.ending)
         sys.stderr.write(f"\n{each.ending}: {each.why}\n  {small.model_dump_json() if small else 'not again'}\n")
     if notes is not None:
-        (folder / "tasks.md").write_text(coverage.table(noted, KINDS))
+        notes.with_name("tasks.md").write_text(coverage.table(noted, KINDS))
         assert coverage.never_fired(noted, KINDS) == []
     assert [_describe(each) for each in defects] == []
 

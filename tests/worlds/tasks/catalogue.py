@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.worlds.catalogue import Row
 
-_KILLS = ("tests/worlds/test_tasks.py::test_nothing_differs_while_parts_are_killed",)
+_KILLS = ("tests/faults/test_task_world_kills.py::test_nothing_differs_while_parts_are_killed",)
 
 CATALOGUE: Mapping[int, Row] = {
     1: Row("a worker slower than its lease", flaws=("slow_worker",)),
@@ -21,7 +21,7 @@ CATALOGUE: Mapping[int, Row] = {
     7: Row(
         "a start in the future longer than the lease",
         reason="A task waits for its retry as it would for a start in the future: delayed_retry_first plays that.",
-        shown_by=("tests/unit/test_task_lane.py::test_a_retry_waits_its_time",),
+        shown_by=("tests/unit/test_task_lane.py::test_a_retry_is_not_given_out_before_its_delay",),
     ),
     8: Row("a delayed retry before ready work", flaws=("delayed_retry_first",)),
     9: Row("the answer to a hold is lost", flaws=("hold_lost",)),
@@ -48,7 +48,7 @@ CATALOGUE: Mapping[int, Row] = {
         shown_by=_KILLS,
     ),
     18: Row("a task makes the next, and so do both copies", flaws=("daisy_chain",)),
-    19: Row("texts that rot: empty, long, odd", flaws=("odd_texts", "text_too_long")),
+    19: Row("texts that rot: empty, long, odd", flaws=("odd_texts", "text_refused")),
     20: Row(
         "callers burst, poll, ask for what is not there",
         flaws=("burst", "unknown_type", "read_at_once", "paused"),

@@ -43,7 +43,7 @@ KINDS: Mapping[str, Kind] = {
     "steady_priority": Kind(15, Group.CALLERS, passes=PASSES),
     "daisy_chain": Kind(18, Group.CALLERS, passes=PASSES),
     "odd_texts": Kind(19, Group.CALLERS, passes=PASSES),
-    "text_too_long": Kind(19, Group.CALLERS),
+    "text_refused": Kind(19, Group.CALLERS),
     "burst": Kind(20, Group.CALLERS, passes=PASSES),
     "unknown_type": Kind(20, Group.CALLERS),
     "read_at_once": Kind(20, Group.CALLERS, passes=PASSES),

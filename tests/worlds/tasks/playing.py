@@ -28,7 +28,7 @@ from tests.worlds.verdict import Verdict
 BOUND_SECONDS = 120.0
 LOOK_SECONDS = 0.3
 LIST_MAX = 2_000
-TOO_LONG = "x" * 16_385
+REFUSED_TEXTS = ("x" * 16_385, "a NUL \x00", "half a pair \ud83d")
 INVALID, UNKNOWN_TYPE, DIFFERS = 8020, 8045, 8037
 PAUSED_SECONDS = 1.5
 
@@ -96,9 +96,11 @@ class Play:
         for wish in self.world.wishes:
             by_delay[wish.delay_seconds].append(wish)
         await asyncio.gather(*(self._create_later(delay, wishes) for delay, wishes in by_delay.items()))
-        if self.world.has("text_too_long"):
-            data = self._new(self.world.wishes[0], "long") | {"task_content": TOO_LONG}
-            await self._expect("text_too_long", INVALID, "create_task", {"task_data": data})
+        if self.world.has("text_refused"):
+            data = self._new(self.world.wishes[0], "refused") | {
+                "task_content": REFUSED_TEXTS[self.world.seed % len(REFUSED_TEXTS)]
+            }
+            await self._expect("text_refused", INVALID, "create_task", {"task_data": data})
         if self.world.has("unknown_type"):
             data = self._new(self.world.wishes[0], "") | {"task_type": f"{self.type}-none"}
             await self._expect("unknown_type", UNKNOWN_TYPE, "create_task", {"task_data": data})
@@ -140,7 +142,7 @@ class Play:
         answer = await self.asker.insist("POST", route, loses=loses, json=body)
         if loses and answer.lost:
             self.fired |= {"create_lost", "create_lost_without_name"}
-        results = answer.body["results"] if is_batch else [answer.body]
+        results = answer.body.get("results") or [answer.body] * len(wishes)
         for wish, result in zip(wishes, results, strict=True):
             self._note(wish, answer, result)
         for wish in wishes:
@@ -151,8 +153,8 @@ class Play:
         note_created(self.seen, wish.number, self._name(wish), user_id, text, answer, result, wish.priority)
         if result["code"]:
             self.seen.refusals.append(f"create of {wish}: {result}")
-            return
-        self.ids[wish.number] = result["task_id"]
+        else:
+            self.ids[wish.number] = result["task_id"]
         self.id_known[wish.number].set()
 
     async def _ask_again(self, wish: Wish) -> None:
@@ -184,7 +186,7 @@ class Play:
     async def _act_on(self, name: str, number: int) -> None:
         await self.id_known[number].wait()
         await asyncio.sleep(dice.pick((0.0, 0.03, 0.1, 0.5, 1.3), self.world.seed, "act", number))
-        task_id = self.ids[number]
+        task_id = self.ids.get(number, "")
         if name == "cancelled":
             await self._act("cancel", "cancel_task", {"task_id": task_id}, task_id)
             return

@@ -91,6 +91,9 @@ def _begin(history: History) -> State:
     created = history.created
     ahead = created.priority * 1_000
     earliest, latest = created.sent_at * 1_000 - ahead, created.answered_at * 1_000 - ahead
+    if history.task_id != created.task_id:
+        # Nobody was answered this one: the caller had hung up, and asked for another without a name.
+        latest = FOR_EVER_MS
     return State(PENDING, 0, created.stage, created.text, "", earliest, latest)
 
 

@@ -22,7 +22,7 @@ LONGEST_PAUSE = 2
 DELAYED_PAUSE = 4
 LAST_STAGE = "publish"
 TEXTS = {"short": "cats.mp4", "empty": "", "long": "x" * 700, "chinese": "猫的视频 🐈"}
-ODD_TEXTS = ("\x00\x01", '{"a": "\\u0000"}', "x" * 16_384, "\r\n\t", "\u2028", "'; DROP TABLE tasks; --")
+ODD_TEXTS = ("\x01\x1b", '{"a": "\\u0000"}', "x" * 16_384, "\r\n\t", "\u2028", "'; DROP TABLE tasks; --")
 
 
 class Fate(StrEnum):
