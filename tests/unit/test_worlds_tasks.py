@@ -1,0 +1,368 @@
+"""The judge of worlds of tasks sees loss, doubling, wrong holders and orders, false success and needless refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tests.worlds.flaws import Flaw
+from tests.worlds.pairwise import pairs_of
+from tests.worlds.tasks.flaws import KINDS
+from tests.worlds.tasks.judging import judge_world
+from tests.worlds.tasks.options import OPTIONS, pairwise_rows, plain_row
+from tests.worlds.tasks.replaying import pause_seconds
+from tests.worlds.tasks.seen import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    Act,
+    Asked,
+    Created,
+    Ended,
+    Glimpse,
+    Holding,
+    Saying,
+    Seen,
+)
+from tests.worlds.tasks.world import ODD_TEXTS, Fate, Wish, World, draw_world, list_smaller
+from tests.worlds.verdict import Ending
+
+FIRST, SECOND = "first_kind_1", "second_kind_1"
+TOO_LATE = 8041
+TICK = 0.01
+BROKEN = "broken"
+
+
+def make_world(*flaws: str) -> World:
+    """Two tasks, one worker, retries after one and two seconds."""
+    return World(
+        seed=1,
+        wishes=(Wish(number=0, priority=60), Wish(number=1)),
+        workers=1,
+        options=dict(plain_row()),
+        flaws=tuple(Flaw(name=name, passes=True, dial=0) for name in flaws),
+    )
+
+
+@dataclass
+class Story:
+    """What was seen, told moment by moment; each answer comes a hundredth of a second after the request."""
+
+    seen: Seen = field(default_factory=Seen)
+
+    def create(self, at: float, wish: int, task_id: str, **changes: Any) -> Created:
+        """Create a task."""
+        made = Created(wish, f"name-{wish}", f"kind/{wish}", at, at + TICK, 0, task_id, "text", 0, 0 if wish else 60)
+        self.seen.created.append(replace(made, **changes))
+        return self.seen.created[-1]
+
+    def hold(self, at: float, task_id: str, lease: int, order_time: float, **changes: Any) -> Holding:
+        """Give a task out."""
+        number = 0 if task_id == FIRST else 1
+        ahead = 0 if number else 60
+        held = Holding(
+            task_id=task_id,
+            lease=lease,
+            sent_at=at,
+            received_at=at + TICK,
+            lease_end=at + TICK / 2 + 1,
+            order_time_ms=round(order_time * 1_000),
+            crt_retry_num=0,
+            stage="",
+            text="text",
+            log="",
+            user_id=f"kind/{number}",
+            priority=ahead,
+        )
+        self.seen.holdings.append(replace(held, **changes))
+        self.seen.asked.append(Asked(at, at + TICK, 0, (task_id,)))
+        return self.seen.holdings[-1]
+
+    def say(self, at: float, held: Holding, status: int, **changes: Any) -> None:
+        """Say what became of it."""
+        said = Saying(held.task_id, held.lease, status, at, at + TICK, 0)
+        self.seen.sayings.append(replace(said, **changes))
+
+    def end(self, task_id: str, status: int, **changes: Any) -> None:
+        """Tell how a task stands in the end."""
+        number = 0 if task_id == FIRST else 1
+        told = Ended(task_id, f"kind/{number}", status, 0 if number else 60, 0, "", "text", "")
+        self.seen.ended.append(replace(told, **changes))
+
+    def close(self) -> Seen:
+        """Count what is there."""
+        by_status = [each.status for each in self.seen.ended]
+        self.seen.counts = {
+            "task_count": len(by_status),
+            "success": by_status.count(SUCCESS),
+            "failed": by_status.count(FAILED),
+        }
+        return self.seen
+
+
+def tell_story() -> Seen:
+    """One task fails once and then goes well, the other goes well at once."""
+    story = Story()
+    story.create(10.0, 0, FIRST)
+    story.create(10.0, 1, SECOND)
+    first = story.hold(10.1, FIRST, 1, 10.005 - 60)
+    second = story.hold(10.2, SECOND, 2, 10.005)
+    story.say(10.3, first, PENDING, failed=True, log=BROKEN)
+    story.say(10.4, second, SUCCESS)
+    again = story.hold(11.4, FIRST, 3, 11.305, crt_retry_num=1, log=BROKEN)
+    story.say(11.5, again, SUCCESS)
+    story.end(FIRST, SUCCESS, crt_retry_num=1, log=BROKEN)
+    story.end(SECOND, SUCCESS)
+    return story.close()
+
+
+def judged(seen: Seen, *flaws: str, fires: bool = True) -> Ending:
+    """How it is judged."""
+    seen.fired = frozenset(flaws if fires else ())
+    return judge_world(make_world(*flaws), seen).ending
+
+
+def test_what_goes_well_is_equal() -> None:
+    """With flaws that fired, and with none; where none fired it shows nothing."""
+    assert judged(tell_story()) is Ending.EQUAL
+    assert judged(tell_story(), "fails_often") is Ending.EQUAL
+    assert judged(tell_story(), "fails_often", fires=False) is Ending.UNKNOWN
+    late = tell_story()
+    late.late = "not in 1 s"
+    assert judged(late) is Ending.LATE
+
+
+def _change(list_: str, place: int, **changes: Any) -> Callable[[Seen], None]:
+    def change(seen: Seen) -> None:
+        things = getattr(seen, list_)
+        things[place] = replace(things[place], **changes)
+
+    return change
+
+
+def _lose(seen: Seen) -> None:
+    seen.ended.pop()
+    seen.counts = {"task_count": 1, "success": 1, "failed": 0}
+
+
+def _double(seen: Seen) -> None:
+    seen.ended.append(seen.ended[0])
+    seen.counts = {"task_count": 3, "success": 3, "failed": 0}
+
+
+def _double_under_another_id(seen: Seen) -> None:
+    seen.ended.append(replace(seen.ended[1], task_id="third_kind_1"))
+    seen.counts = {"task_count": 3, "success": 3, "failed": 0}
+
+
+def _answer_another_id(seen: Seen) -> None:
+    _double_under_another_id(seen)
+    seen.created.append(replace(seen.created[1], task_id="third_kind_1"))
+
+
+def _give_to_two(seen: Seen) -> None:
+    """The lease of the second task runs out unheard of, and is given out before that."""
+    del seen.sayings[1]
+    story = Story(seen)
+    held = story.hold(10.9, SECOND, 4, 10.5, crt_retry_num=1)
+    story.say(11.6, held, SUCCESS)
+    seen.ended[1] = replace(seen.ended[1], crt_retry_num=1)
+
+
+def _give_twice(seen: Seen) -> None:
+    seen.holdings.append(replace(seen.holdings[2]))
+
+
+def _take_a_stale_word(seen: Seen) -> None:
+    Story(seen).say(11.45, seen.holdings[0], PENDING, failed=True, log=BROKEN)
+
+
+def _take_two_words(seen: Seen) -> None:
+    Story(seen).say(10.45, seen.holdings[1], FAILED)
+
+
+def _reverse(seen: Seen) -> None:
+    """The one that is a minute ahead comes after the other."""
+    for place, at in ((0, 10.2), (1, 10.1)):
+        _change("holdings", place, sent_at=at, received_at=at + TICK, lease_end=at + 1.005)(seen)
+
+
+def _give_after_a_cancel(seen: Seen) -> None:
+    seen.acts.append(Act("cancel", 10.05, 10.06, 0, FIRST))
+
+
+def _give_while_paused(seen: Seen) -> None:
+    seen.acts += [Act("pause", 10.0, 10.01, 0), Act("resume", 11.2, 11.21, 0)]
+
+
+def _wait_in_vain(seen: Seen) -> None:
+    """A hold is empty though a task has been due for longer than any process may need to find it."""
+    for place in (0, 1):
+        _change("created", place, sent_at=1.0, answered_at=1.01)(seen)
+    _change("holdings", 0, order_time_ms=1_005 - 60_000)(seen)
+    _change("holdings", 1, order_time_ms=1_005)(seen)
+    seen.asked.append(Asked(9.0, 9.5, 0, ()))
+
+
+def _take_for_granted(seen: Seen) -> None:
+    seen.glimpses.append(Glimpse(SECOND, SUCCESS, 10.45, RUNNING))
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        pytest.param(_lose, "is not found", id="lost"),
+        pytest.param(_double, "is listed 2 times", id="listed-twice"),
+        pytest.param(_double_under_another_id, "asked for 1 tasks at most", id="one-more-than-asked-for"),
+        pytest.param(_answer_another_id, "name-1 was answered as [", id="another-id-for-one-name"),
+        pytest.param(_give_to_two, "before lease 2 ended", id="held-by-two"),
+        pytest.param(_give_twice, "twice under lease 3", id="one-lease-twice"),
+        pytest.param(_take_a_stale_word, "was held under a later one", id="stale-word-taken"),
+        pytest.param(_take_two_words, "under lease 2 was taken as", id="two-words-under-one-lease"),
+        pytest.param(_reverse, "60000 ms ahead of it", id="another-order"),
+        pytest.param(_change("ended", 1, status=FAILED), "ended as [status 4", id="false-failure"),
+        pytest.param(_change("sayings", 1, status=FAILED), "ended as [status 3", id="false-success"),
+        pytest.param(_change("ended", 0, crt_retry_num=2), "ended as [status 3, 2 retries", id="retries-miscounted"),
+        pytest.param(
+            _change("holdings", 2, crt_retry_num=0), "given out as [lease 3, 0 retries", id="retry-not-counted"
+        ),
+        pytest.param(_change("ended", 1, status=RUNNING), "stands at 2", id="never-ended"),
+        pytest.param(_change("ended", 1, text="other"), "5 characters", id="another-text"),
+        pytest.param(_change("ended", 0, log=""), "log ''], its history", id="log-lost"),
+        pytest.param(_change("ended", 1, priority=1), "has priority 1", id="another-priority"),
+        pytest.param(_change("holdings", 2, text=""), "stage '', 0 characters", id="text-lost-on-its-way"),
+        pytest.param(_change("holdings", 2, stage="publish"), "stage 'publish'", id="another-stage"),
+        pytest.param(_change("holdings", 2, order_time_ms=10_500), "placed 10500]", id="pause-cut-short"),
+        pytest.param(_change("holdings", 2, order_time_ms=12_305), "s too early", id="given-out-too-early"),
+        pytest.param(_change("holdings", 1, lease_end=10.9), "is too short", id="lease-cut-short"),
+        pytest.param(_change("holdings", 1, lease_end=20.0), "is too long", id="lease-too-long"),
+        pytest.param(_change("asked", 0, tasks=(FIRST,) * 101), "brought 101 tasks", id="more-than-the-limit"),
+        pytest.param(_give_after_a_cancel, "after it was cancelled", id="given-out-after-a-cancel"),
+        pytest.param(_give_while_paused, "while the type was paused", id="given-out-while-paused"),
+        pytest.param(_wait_in_vain, "waited in vain", id="waited-in-vain"),
+        pytest.param(_take_for_granted, "then read as 2", id="stale-read"),
+        pytest.param(lambda seen: seen.counts.update(success=1), "the counts are", id="miscounted"),
+        pytest.param(
+            lambda seen: seen.crossed.append("a task of another type"), "a task of another type", id="of-another-world"
+        ),
+    ],
+)
+def test_what_must_not_be_is_seen(plant: Callable[[Seen], None], words: str) -> None:
+    """One thing is planted into a story in which all goes well, and told as what it is."""
+    seen = tell_story()
+    plant(seen)
+    verdict = judge_world(make_world(), seen)
+    assert verdict.ending is Ending.SILENT
+    assert words in verdict.why
+
+
+def test_a_refusal_needs_a_reason() -> None:
+    """In time, by the holder, for the first time: then it has none."""
+    seen = tell_story()
+    Story(seen).say(10.35, seen.holdings[1], SUCCESS, code=TOO_LATE)
+    assert judged(seen) is Ending.NEEDLESS
+
+    seen = tell_story()
+    Story(seen).say(11.3, seen.holdings[1], SUCCESS, code=TOO_LATE)
+    assert judged(seen) is Ending.EQUAL, "its lease was over"
+
+    seen = tell_story()
+    Story(seen).say(10.5, seen.holdings[1], FAILED, code=TOO_LATE)
+    assert judged(seen) is Ending.EQUAL, "it had said something else before"
+
+    seen = tell_story()
+    seen.refusals.append("set: 8020")
+    assert judged(seen) is Ending.NEEDLESS
+
+
+def test_a_cancelled_task_stays_so() -> None:
+    """The word of its holder is refused, for a right cause."""
+    story = Story()
+    story.create(10.0, 1, SECOND)
+    held = story.hold(10.1, SECOND, 1, 10.005)
+    story.seen.acts.append(Act("cancel", 10.2, 10.21, 0, SECOND))
+    story.say(10.3, held, SUCCESS, code=TOO_LATE)
+    story.end(SECOND, FAILED)
+    assert judged(story.close(), "cancelled") is Ending.FAILED
+    story.seen.sayings[0] = replace(story.seen.sayings[0], code=0)
+    assert judged(story.close(), "cancelled") is Ending.SILENT
+
+
+def test_what_a_lost_hold_took_comes_back() -> None:
+    """It has failed once more then, which is right only if a hold was lost."""
+    story = Story()
+    story.create(10.0, 1, SECOND)
+    held = story.hold(12.5, SECOND, 2, 12.2, crt_retry_num=1)
+    story.say(12.6, held, SUCCESS)
+    story.end(SECOND, SUCCESS, crt_retry_num=1)
+    assert judged(story.close(), "hold_lost") is Ending.SILENT
+    story.seen.asked.append(Asked(10.1, 10.12, 0, (), is_lost=True))
+    assert judged(story.close(), "hold_lost") is Ending.EQUAL
+
+
+def test_a_lost_report_may_have_been_taken_or_not() -> None:
+    """What is seen later tells which."""
+    for retries, log in ((1, BROKEN), (1, "")):
+        story = Story()
+        story.create(10.0, 1, SECOND)
+        held = story.hold(10.1, SECOND, 1, 10.005)
+        story.say(10.2, held, PENDING, failed=True, log=BROKEN, lost=1, answered_at=12.4, code=TOO_LATE)
+        again = story.hold(12.5, SECOND, 2, 12.3 if not log else 11.3, crt_retry_num=retries, log=log)
+        story.say(12.6, again, SUCCESS)
+        story.end(SECOND, SUCCESS, crt_retry_num=retries, log=log)
+        assert judged(story.close(), "report_lost") is Ending.EQUAL
+
+
+def test_a_word_without_a_lease_may_hit_another_holder() -> None:
+    """Nobody can see whose word it is: such a world shows no more than that."""
+    story = Story()
+    story.create(10.0, 1, SECOND)
+    slow = story.hold(10.1, SECOND, 1, 10.005)
+    story.hold(12.5, SECOND, 2, 12.2, crt_retry_num=1)
+    story.say(12.6, slow, FAILED, is_leased=False)
+    story.end(SECOND, FAILED, crt_retry_num=1)
+    assert judged(story.close(), "slow_worker") is Ending.INVISIBLE
+    story.seen.sayings[0] = replace(story.seen.sayings[0], is_leased=True)
+    assert judged(story.close(), "slow_worker") is Ending.SILENT
+
+
+def test_pauses_double_or_are_all_the_same() -> None:
+    """As the documents say."""
+    rules = make_world().rules
+    assert [pause_seconds(rules, retries) for retries in range(4)] == [1, 2, 2, 2]
+    fixed = World(**{**make_world().model_dump(), "options": {**plain_row(), "pauses": "fixed"}}).rules
+    assert [pause_seconds(fixed, retries) for retries in range(3)] == [1, 1, 1]
+
+
+def test_rows_of_options_hold_every_pair() -> None:
+    """In far fewer rows than there are combinations."""
+    rows = pairwise_rows()
+    found = set().union(*map(pairs_of, rows))
+    for (one, values), (other, others) in combinations(OPTIONS.items(), 2):
+        assert {frozenset({(one, value), (other, beside)}) for value in values for beside in others} <= found
+    assert len(rows) <= 20
+
+
+def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
+    """Every flaw comes, and every fate that a flaw brings strikes the first task."""
+    worlds = [draw_world(seed) for seed in range(1_000)]
+    assert worlds[:50] == [draw_world(seed) for seed in range(50)]
+    assert {flaw.name for world in worlds for flaw in world.flaws} == set(KINDS)
+    assert {world.fate(0, 0) for world in worlds} == set(Fate)
+    assert all(draw_world(seed, ("daisy_chain",)).has("daisy_chain") for seed in range(20))
+    assert {world.text(0) for world in worlds if world.has("odd_texts")} <= set(ODD_TEXTS)
+
+
+def test_smaller_worlds_are_smaller() -> None:
+    """So that shrinking comes to an end."""
+    for seed in range(50):
+        world = draw_world(seed)
+        for smaller in list_smaller(world):
+            assert smaller != world
+            assert smaller.wishes
+            assert smaller.workers >= 1
