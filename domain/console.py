@@ -26,7 +26,7 @@ _PAGES: Final = tuple(
         (r"addresses-drift:(?P<report>.+)", "/addresses/drift/{report}"),
         (rf"addresses-check{_RUN}", "/addresses/logical-deletes"),
         (rf"addresses-intake:.+|OSS_IM_INFI_SYNC_EVENT{_RUN}", "/addresses"),
-        (r"tasks/(?P<type>[^/]+)/\d+", "/tasks/types/{type}"),
+        (r"tasks/(?P<project>[^/]+)/(?P<type>[^/]+)/\d+", "/tasks/types/{type}?project={project}"),
         (rf"housekeeping{_RUN}", ""),
     )
 )

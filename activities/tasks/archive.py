@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import ARRAY, BigInteger, Integer, SmallInteger, Text, TextClause, bindparam, text
 
 from domain.tasks import attempts
-from domain.tasks.ids import TaskId
+from domain.tasks.ids import TaskId, split_type
 from domain.tasks.messages import Refs, Task
 from infra.database import Session
 
@@ -55,7 +55,8 @@ _DISCARD = text(
 
 async def write(session: Session, type_: str, pos: int, ended: Sequence[Task]) -> None:
     """Write down tasks that have ended; of their long texts only the last stay."""
-    ids = [str(TaskId(task.key, type_, pos)) for task in ended]
+    _, name = split_type(type_)
+    ids = [str(TaskId(task.key, name, pos)) for task in ended]
     columns = {
         "user_id": [task.user_id for task in ended],
         "priority": [task.priority for task in ended],

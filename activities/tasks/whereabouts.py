@@ -12,16 +12,16 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.tasks import ids
-from domain.tasks.ids import TaskId
+from domain.tasks.ids import TaskId, split_type
 from domain.tasks.messages import Look, Refs, Seen, Task
 from infra.database import Database
 
 KEYS_AT_A_TIME: Final = 500
 _ANSWER_SECONDS: Final = timedelta(seconds=10)
 
-_OPEN = text("SELECT type, pos FROM task_heads WHERE type = ANY(:types)").bindparams(
-    bindparam("types", type_=ARRAY(Text))
-)
+_OPEN = text(
+    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
+).bindparams(bindparam("names", type_=ARRAY(Text)))
 _ENDED = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
     bindparam("ids", type_=ARRAY(Text))
 )
@@ -54,18 +54,19 @@ class Whereabouts:
         for lane, named in (await self._in_open_lanes(task_ids)).items():
             for at in range(0, len(named), KEYS_AT_A_TIME):
                 async for task in self._look(lane, [each.key for each in named[at : at + KEYS_AT_A_TIME]]):
-                    found[str(TaskId(task.key, *lane))] = frozenset(_refs(task.content, task.log, task.refs))
+                    found[str(TaskId(task.key, split_type(lane[0])[1], lane[1]))] = frozenset(
+                        _refs(task.content, task.log, task.refs)
+                    )
         return found
 
     async def _in_open_lanes(self, task_ids: Collection[str]) -> dict[_Lane, list[TaskId]]:
-        """Those that may be in a lane; whose lane is done have ended, or never were."""
-        lanes: dict[_Lane, list[TaskId]] = defaultdict(list)
-        for named in filter(None, map(ids.read, task_ids)):
-            lanes[named.type, named.pos].append(named)
+        """Those that may be in a lane, of whichever project; whose lane is done have ended, or never were."""
+        named: dict[tuple[str, int], list[TaskId]] = defaultdict(list)
+        for each in filter(None, map(ids.read, task_ids)):
+            named[each.name, each.pos].append(each)
         async with self._database.session() as session:
-            rows = await session.execute(_OPEN, {"types": sorted({type_ for type_, _ in lanes})})
-            still = {(row.type, row.pos) for row in rows}
-        return {lane: named for lane, named in lanes.items() if lane in still}
+            rows = await session.execute(_OPEN, {"names": sorted({name for name, _ in named})})
+            return {(row.type, row.pos): named[row.name, row.pos] for row in rows if (row.name, row.pos) in named}
 
     async def _look(self, lane: _Lane, keys: Sequence[str]) -> AsyncIterator[Task]:
         handle = self._engine.get_workflow_handle(ids.lane_id(*lane))

@@ -219,7 +219,7 @@ def shown(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> d
     return {
         "user_id": task.user_id,
         "task_id": task_id,
-        "task_type": kind.type,
+        "task_type": kind.name,
         "stage": task.stage,
         "task_stage": task.stage,
         "status": task.status,
@@ -271,7 +271,7 @@ def held(task_id: str, task: Task, texts: tuple[str, str], kind: TaskType) -> di
 def of_type(kind: TaskType) -> TypeAnswer:
     """A type as it is told."""
     return TypeAnswer(
-        task_type=kind.type,
+        task_type=kind.name,
         schedule_limit=kind.schedule_limit,
         schedule_interval=kind.schedule_interval,
         max_retry_num=kind.max_retry_num,

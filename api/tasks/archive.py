@@ -20,6 +20,7 @@ Place: TypeAlias = tuple[int, str]
 _COLUMNS = """task_id, type, user_id, priority, status, stage, crt_retry_num, content, schedule_log, refs, order_time,
     create_time, modify_time, attempts, lease"""
 _FIND = f"SELECT {_COLUMNS} FROM tasks_archive WHERE task_id = ANY($1::text[])"  # noqa: S608 - a constant
+_TYPE = "SELECT type FROM tasks_archive WHERE task_id = $1"
 _LIST = f"""
     SELECT {_COLUMNS} FROM tasks_archive
     WHERE type = $1 AND status = ANY($2::smallint[]) AND ($3::text IS NULL OR stage = $3)
@@ -48,6 +49,12 @@ class Archive:
     async def task(self, task_id: str) -> Task | None:
         """A task that has ended, if it is there."""
         return await self._tasks.ask(task_id)
+
+    async def type_of(self, task_id: str) -> str | None:
+        """The type of a task that has ended, if it is there."""
+        async with self._database.connection() as connection:
+            type_: str | None = await connection.fetchval(_TYPE, task_id)
+        return type_
 
     async def search(
         self, type_: str, statuses: Collection[int], stage: str | None, limit: int

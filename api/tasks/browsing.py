@@ -13,12 +13,12 @@ from aiohttp import web
 from api.routes import Access, Call
 from api.tasks import answers, searching
 from api.tasks.answers import FoundIds, LaneAnswer, LanePage, TaskPage, TypeFigures, TypePage, succeeded
-from api.tasks.envelope import TYPE_UNKNOWN
+from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN
 from api.tasks.heads import now_ms
 from api.tasks.requests import Browsed, BrowsedLanes, BrowsedTypes, Name
 from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
-from domain.faults import Invalid, Missing
+from domain.faults import Conflict, Invalid, Missing
 from domain.tasks import ids
 from domain.tasks.ids import POS_MAX
 from domain.tasks.messages import Search, Status, Task
@@ -81,7 +81,11 @@ class Place:
         return f"{self.pos}.{self.create_time}.{self.key}" if self.pos else f"{self.create_time}.{self.key}"
 
 
-@routes.get("/v1/browse_tasks", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, _CURSOR_INVALID: Invalid})
+@routes.get(
+    "/v1/browse_tasks",
+    access=Access.PROJECTS,
+    problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict, _CURSOR_INVALID: Invalid},
+)
 async def browse_tasks(call: Call, query: Browsed) -> TaskPage | web.Response:
     """List the tasks of a type, a page at a time.
 
@@ -146,7 +150,7 @@ async def get_task_figures(call: Call, query: BrowsedTypes) -> TypePage:
     shown = rows[: query.limit]
     return TypePage(
         type_list=[_figures(kind, row) for kind, row in shown],
-        next_cursor=shown[-1][0].type if len(rows) > query.limit else "",
+        next_cursor=f"{shown[-1][0].name}/{shown[-1][0].project_id}" if len(rows) > query.limit else "",
     )
 
 
@@ -162,7 +166,7 @@ def _figures(kind: TaskType, row: asyncpg.Record) -> TypeFigures:
     )
 
 
-@routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
+@routes.get("/v1/get_task_lanes", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict})
 async def get_task_lanes(call: Call, query: BrowsedLanes) -> LanePage:
     """List the open lanes of a type, and how each stands."""
     here = desk(call)

@@ -59,7 +59,7 @@ async def _create(call: Call, new: NewTask) -> str:
         return await _create_once(call, kind, new)
     key = tokens.token()
     while True:
-        named = TaskId(key, kind.type, kind.end_pos)
+        named = TaskId(key, kind.name, kind.end_pos)
         if await _put(here, kind, named, new, 0) in {Code.OK, Code.SAME}:
             figures.tasks(kind.type, "created").inc()
             return str(named)
@@ -81,7 +81,7 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
         here,
         kind,
         NewTask(
-            task_type=kind.type,
+            task_type=kind.name,
             task_id=f"{AGAIN}{task_id}",
             user_id=ended.user_id,
             task_content=content,
@@ -93,7 +93,7 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
 
 async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
     digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.priority, new.task_content])).digest()
-    mark = Mark(str(TaskId(tokens.token(), kind.type, kind.end_pos)), digest)
+    mark = Mark(str(TaskId(tokens.token(), kind.name, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)
     if mark.digest != digest:
         raise _differs(new.task_id)
@@ -108,7 +108,7 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
             return mark.task_id
         # It is not there, and as the lane takes no more, it never will be.
         kind = await here.open_next(kind, named.pos)
-        mark = await here.keys.move(kind.type, new.task_id, mark, str(TaskId(named.key, kind.type, kind.end_pos)))
+        mark = await here.keys.move(kind.type, new.task_id, mark, str(TaskId(named.key, kind.name, kind.end_pos)))
 
 
 async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:
@@ -119,7 +119,7 @@ async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:
     """
     named = ids.read(new.task_id)
     kind = named and await here.type_with(named, call.project_id)
-    task = await here.find(named, kind) if named and kind and kind.type == new.task_type else None
+    task = await here.find(named, kind) if named and kind and kind.name == new.task_type else None
     if task is None:
         return False
     content, _ = await here.contents.texts(new.task_id, task)
@@ -135,7 +135,7 @@ async def _put(here: Desk, kind: TaskType, named: TaskId, new: NewTask, refs: in
     if is_long(content):
         content, refs = await here.contents.put(str(named), content), refs | Refs.CONTENT
     task = messages.NewTask(named.key, new.user_id, content, new.priority, new.task_stage, refs)
-    lane = (named.type, named.pos)
+    lane = (kind.type, named.pos)
     try:
         return await here.lanes.create(lane, kind.rules, task)
     except Over:

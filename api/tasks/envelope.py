@@ -35,12 +35,11 @@ class Code(IntEnum):
     POSITION = 8042
     PRIORITY = 8044
     CONFIG = 8045
-    REGISTER = 8048
 
 
 TASK_UNKNOWN = "task_unknown"
 TYPE_UNKNOWN = "task_type_unknown"
-TYPE_TAKEN = "task_type_taken"
+TYPE_AMBIGUOUS = "task_type_ambiguous"
 TASK_DIFFERS = "task_differs"
 SET_REFUSED = "set_refused"
 PRIORITY_FIELDS = ("task_priority", "priority")
@@ -53,7 +52,7 @@ _CODES = {
     "body_timeout": Code.BIND,
     TASK_UNKNOWN: Code.GET,
     TYPE_UNKNOWN: Code.CONFIG,
-    TYPE_TAKEN: Code.REGISTER,
+    TYPE_AMBIGUOUS: Code.CONFIG,
     TASK_DIFFERS: Code.CREATE,
     SET_REFUSED: Code.SET,
 }

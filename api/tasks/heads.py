@@ -19,6 +19,7 @@ import asyncpg
 from api.tasks import announcing, figures
 from api.tasks.announcing import Announcer
 from api.together import Together
+from domain.tasks.ids import split_type
 from domain.tasks.messages import Head
 from infra import log
 from infra.database import LISTENING, Database
@@ -234,10 +235,11 @@ def _show(rows: Sequence[asyncpg.Record]) -> None:
     for gauge in (figures.DEPTH, figures.OPEN, figures.OLDEST, figures.LANES):
         gauge.clear()
     for row in rows:
+        type_ = split_type(row["type"])
         for state in ("due", "pending", "running"):
-            figures.DEPTH.labels(row["type"], state).set(row[state])
+            figures.DEPTH.labels(*type_, state).set(row[state])
         for event in ("held", "retries", "timeouts"):
-            figures.OPEN.labels(row["type"], event).set(row[event])
+            figures.OPEN.labels(*type_, event).set(row[event])
         late = now_ms() - row["next_order_time"] if row["next_order_time"] else 0
-        figures.OLDEST.labels(row["type"]).set(max(0, late) / 1000)
-        figures.LANES.labels(row["type"]).set(row["lanes"])
+        figures.OLDEST.labels(*type_).set(max(0, late) / 1000)
+        figures.LANES.labels(*type_).set(row["lanes"])

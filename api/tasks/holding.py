@@ -114,7 +114,7 @@ async def _take(here: Desk, kind: TaskType, limit: int) -> list[tuple[str, Task]
                 break
             raise
         else:
-            taken += [(str(TaskId(task.key, kind.type, pos)), task) for task in tasks]
+            taken += [(str(TaskId(task.key, kind.name, pos)), task) for task in tasks]
     return taken
 
 
@@ -123,7 +123,7 @@ async def _give_back(here: Desk, kind: TaskType, tasks: list[tuple[str, Task]]) 
     named = [(task, ids.read(task_id)) for task_id, task in tasks]
     outcomes = await asyncio.gather(
         *(
-            here.lanes.change((id_.type, id_.pos), kind.rules, Setting(id_.key, Status.PENDING, task.lease))
+            here.lanes.change((kind.type, id_.pos), kind.rules, Setting(id_.key, Status.PENDING, task.lease))
             for task, id_ in named
             if id_ is not None
         ),

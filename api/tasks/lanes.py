@@ -173,7 +173,7 @@ class Lanes:
         return min(spacing * max(1.0, awake / LANES_AT_ONCE), SPACING_MAX_SECONDS)
 
     async def _hand_over(self, lane: Gathering, wishes: list[Wish]) -> None:
-        figures.GROUPS.labels(lane.type).observe(len(wishes))
+        figures.GROUPS.labels(*ids.split_type(lane.type)).observe(len(wishes))
         by_kind: dict[type, list[Wish]] = defaultdict(list)
         for wish in wishes:
             by_kind[type(wish.what)].append(wish)

@@ -8,26 +8,26 @@ from api.routes import Access, Call
 from api.tasks import answers
 from api.tasks.answers import Types
 from api.tasks.calls import Over
-from api.tasks.envelope import TYPE_TAKEN, TYPE_UNKNOWN, Envelope
+from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN, Envelope
 from api.tasks.requests import OfType, Register
 from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
 
-_TAKEN = {TYPE_TAKEN: Conflict}
+_UNKNOWN = {TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict}
 
 
-@routes.post("/v1/register_task_type", access=Access.PROJECT, problems=_TAKEN)
+@routes.post("/v1/register_task_type", access=Access.PROJECT)
 async def register_task_type(call: Call, body: Register) -> Envelope:
     """Register a type of tasks.
 
-    Doing it again changes the fields that are given, at once; the others stay. A name belongs to the project that
-    registered it first.
+    Doing it again changes the fields that are given, at once; the others stay. Names are each project's own: another
+    one may have a type of the same name.
     """
     return await _register(call, body)
 
 
-@routes.post("/v1/register_task", access=Access.PROJECT, problems=_TAKEN)
+@routes.post("/v1/register_task", access=Access.PROJECT)
 async def register_task(call: Call, body: Register) -> Envelope:
     """Register a type of tasks; the same as `register_task_type`."""
     return await _register(call, body)
@@ -40,13 +40,13 @@ async def get_task_schedule_cfg_list(call: Call) -> Types:
     return Types(task_schedule_cfg_list=[answers.of_type(kind) for kind in kinds])
 
 
-@routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
+@routes.post("/v1/pause_task_type", access=Access.PROJECTS, problems=_UNKNOWN)
 async def pause(call: Call, body: OfType) -> Envelope:
     """Give out no tasks of a type any more; all else goes on, and what is held may be set."""
     return await _pause(call, body, paused=True)
 
 
-@routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems={TYPE_UNKNOWN: Missing})
+@routes.post("/v1/resume_task_type", access=Access.PROJECTS, problems=_UNKNOWN)
 async def resume(call: Call, body: OfType) -> Envelope:
     """Give out tasks of a type again."""
     return await _pause(call, body, paused=False)

@@ -312,7 +312,7 @@ class BrowsedTypes(Request):
 
     prefix: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="how their names begin")
     limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)
-    cursor: str = Field(default="", max_length=TYPE_MAX_CHARACTERS, description="`next_cursor` of the page before")
+    cursor: str = Field(default="", max_length=TYPE_MAX_CHARACTERS + 50, description="`next_cursor` of the page before")
 
 
 class BrowsedLanes(Request):

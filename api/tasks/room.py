@@ -66,12 +66,23 @@ class Desk:
 
     async def type_with(self, named: TaskId, scope: str | None) -> TaskType | None:
         """The type that a task is of, if it is the project's and has come as far as that lane."""
-        kind = self.types.known(named.type, scope)
+        if scope is None:
+            return await self._type_of_any(named)
+        kind = self.types.known(named.name, scope)
         if kind is None or kind.end_pos < named.pos:
-            kind = await self.types.reread(named.type)
-        if kind is None or not kind.is_in(scope) or kind.end_pos < named.pos:
-            return None
-        return kind
+            kind = await self.types.reread(ids.make_type(scope, named.name))
+        return kind if kind and kind.end_pos >= named.pos else None
+
+    async def _type_of_any(self, named: TaskId) -> TaskType | None:
+        """The type that a task is of; where several projects have one of that name, the one that has the task."""
+        kinds = [kind for kind in await self.types.named(named.name, None) if kind.end_pos >= named.pos]
+        if len(kinds) < 2:
+            return kinds[0] if kinds else None
+        type_ = await self.archive.type_of(str(named))
+        for kind in kinds:
+            if kind.type == type_ or await self.find_live(named, kind):
+                return kind
+        return None
 
     async def find(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task where it is: in its lane, or, when that has let go of it, in the archive."""
@@ -81,7 +92,7 @@ class Desk:
         """A task, if it is in its lane."""
         if named.pos >= kind.begin_pos:
             with suppress(Over):
-                return await self.lanes.read((named.type, named.pos), named.key)
+                return await self.lanes.read((kind.type, named.pos), named.key)
         return None
 
     async def open_next(self, kind: TaskType, pos: int) -> TaskType:
@@ -90,7 +101,7 @@ class Desk:
             now = await self.types.reread(kind.type)
             if now is None or now.end_pos == pos:
                 await self.open((kind.type, pos + 1))
-        return await self.types.get(kind.type, None)
+        return self.types.known(kind.name, kind.project_id) or await self.types.get(kind.name, kind.project_id)
 
     async def open(self, lane: LaneName) -> None:
         """Have a lane take tasks, unless the type is past it."""
@@ -132,7 +143,7 @@ class Desk:
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=tasks.attributes(),
-                static_summary=f"lane {pos} of {type_}",
+                static_summary=f"lane {pos} of {ids.split_type(type_)[1]}",
             )
 
 

@@ -44,4 +44,4 @@ async def _ask(here: Desk, kind: TaskType, pos: int, wanted: Search, turns: Turn
             tasks = (await here.lanes.search((kind.type, pos), wanted)).tasks
         except Over:
             return []
-    return [(str(TaskId(task.key, kind.type, pos)), task) for task in tasks]
+    return [(str(TaskId(task.key, kind.name, pos)), task) for task in tasks]

@@ -117,7 +117,7 @@ async def _put_back(call: Call, wanted: Back) -> str:
 async def _set(call: Call, result: Result) -> str:
     here = desk(call)
     named, kind = await here.type_of(call, result.task_id)
-    if result.task_type and result.task_type != named.type:
+    if result.task_type and result.task_type != named.name:
         raise unknown(result.task_id)
     setting = Setting(
         named.key,
@@ -193,7 +193,7 @@ async def _beat(call: Call, held: Held) -> str:
 
 async def _change(here: Desk, kind: TaskType, named: TaskId, wish: Setting | Beat | Cancelling) -> str:
     try:
-        return await here.lanes.change((named.type, named.pos), kind.rules, wish)
+        return await here.lanes.change((kind.type, named.pos), kind.rules, wish)
     except Over:
         return Code.MISSING
 

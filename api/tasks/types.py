@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from api.tasks.envelope import TYPE_TAKEN, TYPE_UNKNOWN
+from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN
 from api.tasks.requests import TypeConfig
 from api.together import Gathered
 from domain.faults import Conflict, Missing
+from domain.tasks import ids
 from domain.tasks.messages import Rules, Status
 from infra import log
 from infra.database import Database
@@ -27,11 +28,12 @@ STALE_SECONDS = 1.0
 """From then on a call waits for that."""
 TYPES_AT_A_TIME = 200
 
-_COLUMNS = """type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
+_COLUMNS = """type, project_id, name, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
     max_processing_time, paused, version, begin_pos, end_pos"""
 _SUMMED = ("due", "pending", "running", "held", "retries", "timeouts")
 _READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
-_OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY type"  # noqa: S608
+_OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY name"  # noqa: S608
+_NAMED = f"SELECT {_COLUMNS} FROM task_types WHERE name = $1 ORDER BY project_id"  # noqa: S608
 # What a lane counts includes what is archived, as long as it is open.
 _BROWSE = f"""
     SELECT {", ".join(f"t.{name.strip()}" for name in _COLUMNS.split(","))}, h.*,
@@ -39,8 +41,8 @@ _BROWSE = f"""
         coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks
     FROM (
         SELECT * FROM task_types
-        WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(type, $2) AND type > $3
-        ORDER BY type LIMIT $4
+        WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(name, $2) AND (name, project_id) > ($3, $4)
+        ORDER BY name, project_id LIMIT $5
     ) AS t,
     LATERAL (
         SELECT min(next_order_time) AS next_order_time, sum(success)::bigint AS success, sum(failed)::bigint AS failed,
@@ -53,12 +55,12 @@ _BROWSE = f"""
             sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed
         FROM task_counts WHERE type = t.type AND pos NOT IN (SELECT pos FROM task_heads WHERE type = t.type)
     ) AS c
-    ORDER BY t.type
+    ORDER BY t.name, t.project_id
 """  # noqa: S608
 _REGISTER = f"""
-    INSERT INTO task_types AS t (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
-        max_processing_time, paused, version, begin_pos, end_pos)
-    VALUES ($1, $2, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
+    INSERT INTO task_types AS t (type, project_id, name, schedule_limit, schedule_interval, max_retry_num,
+        max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos)
+    VALUES ($8, $2, $1, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
         false, 1, 1, 1)
     ON CONFLICT (type) DO UPDATE SET
         schedule_limit = coalesce($3, t.schedule_limit),
@@ -68,12 +70,10 @@ _REGISTER = f"""
         max_processing_time = coalesce($7, t.max_processing_time),
         version = t.version + 1,
         changed_at = now()
-    WHERE t.project_id = $2
     RETURNING {_COLUMNS}
 """  # noqa: S608
 _PAUSE = f"""
-    UPDATE task_types SET paused = $3, version = version + 1, changed_at = now()
-    WHERE type = $1 AND ($2::text IS NULL OR project_id = $2) RETURNING {_COLUMNS}
+    UPDATE task_types SET paused = $2, version = version + 1, changed_at = now() WHERE type = $1 RETURNING {_COLUMNS}
 """  # noqa: S608
 # A lane that is done is behind `end_pos`, so that nobody who comes late counts it in again.
 _OPEN = f"""
@@ -95,7 +95,9 @@ class TaskType:
     """A type as it was read last."""
 
     type: str
+    """The name with its project: how lanes and tables know it."""
     project_id: str
+    name: str
     schedule_limit: int
     schedule_interval: int
     max_retry_num: int
@@ -105,10 +107,6 @@ class TaskType:
     end_pos: int
     rules: Rules
     read_at: float
-
-    def is_in(self, scope: str | None) -> bool:
-        """Whether it is of this project, or of any, where all are looked at."""
-        return scope is None or self.project_id == scope
 
 
 class Types:
@@ -121,10 +119,11 @@ class Types:
         self._reads = Gathered(self._read, TYPES_AT_A_TIME)
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
-    def known(self, type_: str, scope: str | None) -> TaskType | None:
-        """The type, if it was read a moment ago: most calls need not wait."""
+    def known(self, name: str, project_id: str) -> TaskType | None:
+        """A project's type, if it was read a moment ago: most calls need not wait."""
+        type_ = ids.make_type(project_id, name)
         known = self._known.get(type_)
-        if known is None or not known.is_in(scope):
+        if known is None:
             return None
         age = time.monotonic() - known.read_at
         if age > FRESH_SECONDS and type_ not in self._rereading:
@@ -136,23 +135,38 @@ class Types:
         known = self._known.get(type_)
         return known.end_pos if known else 0
 
-    async def get(self, type_: str, scope: str | None) -> TaskType:
-        """The type; None as scope stands for all projects.
+    async def get(self, name: str, scope: str | None) -> TaskType:
+        """The type that a project has under a name; None as scope stands for all projects.
 
         Raises:
             Missing: The project has no such type.
+            Conflict: All projects are looked at, and several have one.
         """
-        found = self.known(type_, scope) or await self.reread(type_)
-        if found is None or not found.is_in(scope):
+        kinds = await self.named(name, scope)
+        if not kinds:
             raise Missing(
                 TYPE_UNKNOWN,
-                f"There is no type {type_!r} for this key.",
+                f"There is no type {name!r} for this key.",
                 "Register it with POST /v1/register_task_type.",
             )
-        return found
+        if len(kinds) > 1:
+            raise Conflict(
+                TYPE_AMBIGUOUS,
+                f"{len(kinds)} projects have a type {name!r}.",
+                "Name the project in the header Haulage-Project.",
+            )
+        return kinds[0]
+
+    async def named(self, name: str, scope: str | None) -> list[TaskType]:
+        """The types with this name, of a project or of all."""
+        if scope is not None:
+            kind = self.known(name, scope) or await self.reread(ids.make_type(scope, name))
+            return [kind] if kind else []
+        async with self._database.connection() as connection:
+            return [self._keep(row) for row in await connection.fetch(_NAMED, name)]
 
     async def reread(self, type_: str) -> TaskType | None:
-        """The type as it is now, whosesoever it is."""
+        """The type as it is now, if there is one."""
         return await self._reads.ask(type_)
 
     async def owned(self, project_id: str) -> list[TaskType]:
@@ -163,17 +177,18 @@ class Types:
     async def browse(
         self, scope: str | None, prefix: str, after: str, limit: int
     ) -> list[tuple[TaskType, asyncpg.Record]]:
-        """Types by name, each with the sums of its lanes and of what is archived."""
+        """Types by name, each with the sums of its lanes and of what is archived.
+
+        Args:
+            after: A name, or a name and a project with a slash between: only types behind that are listed.
+        """
+        name, _, project_id = after.partition("/")
         async with self._database.connection() as connection:
-            rows = await connection.fetch(_BROWSE, scope, prefix, after, limit)
+            rows = await connection.fetch(_BROWSE, scope, prefix, name, project_id, limit)
         return [(self._keep(row), row) for row in rows]
 
     async def register(self, project_id: str, config: TypeConfig) -> TaskType:
-        """Make a type, or change what is given of it.
-
-        Raises:
-            Conflict: Another project has it.
-        """
+        """Make a type, or change what is given of it."""
         values = (
             config.schedule_limit,
             config.schedule_interval,
@@ -182,20 +197,24 @@ class Types:
             config.max_processing_time,
         )
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_REGISTER, config.task_type, project_id, *values)
+            row = await connection.fetchrow(
+                _REGISTER, config.task_type, project_id, *values, ids.make_type(project_id, config.task_type)
+            )
         if row is None:
-            raise Conflict(TYPE_TAKEN, f"The name {config.task_type!r} is taken by another project.", "Choose another.")
+            raise LookupError("a statement that writes a type has answered no row")
         return self._keep(row)
 
-    async def pause(self, scope: str | None, type_: str, *, paused: bool) -> TaskType:
+    async def pause(self, scope: str | None, name: str, *, paused: bool) -> TaskType:
         """Give out no tasks of a type any more, or again.
 
         Raises:
             Missing: The project has no such type.
+            Conflict: All projects are looked at, and several have one.
         """
+        kind = await self.get(name, scope)
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(_PAUSE, type_, scope, paused)
-        return self._keep(row) if row else await self.get(type_, scope)
+            row = await connection.fetchrow(_PAUSE, kind.type, paused)
+        return self._keep(row) if row else kind
 
     async def open_lane(self, type_: str, pos: int) -> TaskType | None:
         """Have new tasks go to this lane; the type, unless it is past it."""

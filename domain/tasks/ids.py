@@ -1,4 +1,8 @@
-"""Names of tasks and lanes: a task's id says in which lane of its type it is."""
+"""Names of tasks, types and lanes: a task's id says in which lane of its type it is.
+
+Projects choose the names of their types without regard to each other. So a *type* is a name with its project,
+`prj_…/video`: lanes, heads, keys and the archive know it by that. A task's id has the name alone, as flowSvr's have.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,20 @@ TYPE_MAX_CHARACTERS: Final = 100
 POS_MAX: Final = 999_999_999
 FIRST_POS: Final = 1
 
-_TYPE: Final = re.compile(rf"[A-Za-z0-9_.-]{{1,{TYPE_MAX_CHARACTERS}}}")
 _FORM: Final = re.compile(rf"([0-9a-f]{{32}})_([A-Za-z0-9_.-]{{1,{TYPE_MAX_CHARACTERS}}})_([1-9][0-9]{{0,8}})")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskId:
-    """A task: its key within its lane, and the lane. A type may hold underscores; neither key nor position do."""
+    """A task: its key within its lane, and the lane. A name may hold underscores; neither key nor position do."""
 
     key: str
-    type: str
+    name: str
+    """Of its type, within the project of whoever asks."""
     pos: int
 
     def __str__(self) -> str:
-        return f"{self.key}_{self.type}_{self.pos}"
+        return f"{self.key}_{self.name}_{self.pos}"
 
 
 def read(text: str) -> TaskId | None:
@@ -32,11 +36,17 @@ def read(text: str) -> TaskId | None:
     return TaskId(match[1], match[2], int(match[3])) if match else None
 
 
-def is_type(text: str) -> bool:
-    """Whether a type of tasks can have this name."""
-    return _TYPE.fullmatch(text) is not None
+def make_type(project_id: str, name: str) -> str:
+    """The type that a project has under a name."""
+    return f"{project_id}/{name}"
+
+
+def split_type(type_: str) -> tuple[str, str]:
+    """The project and the name of a type."""
+    project_id, _, name = type_.rpartition("/")
+    return project_id, name
 
 
 def lane_id(type_: str, pos: int) -> str:
-    """The id of the workflow that is a lane."""
+    """The id of the workflow that is a lane: `tasks/{project}/{name}/{position}`."""
     return f"tasks/{type_}/{pos}"

@@ -32,9 +32,15 @@ class TaskType(Row, table=True):
     """The configuration of a type, and the span of its lanes that are open."""
 
     __tablename__ = "task_types"
+    __table_args__ = (
+        CheckConstraint("type = project_id || '/' || name", name="type"),
+        Index("ix_task_types_name", "name", "project_id"),
+    )
 
+    # The name with its project before it: all other tables know a type by that.
     type: str = Field(primary_key=True, sa_type=Text)
     project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
+    name: str = Field(sa_type=Text)
     schedule_limit: int
     schedule_interval: int
     max_retry_num: int

@@ -93,7 +93,7 @@ class Console:
 
     def tasks(self, project: Project, task_type: str = "video") -> Tasks:
         """Tasks of a project."""
-        return Tasks(self.api_client, project.key, self.worker, task_type)
+        return Tasks(self.api_client, project.key, self.worker, project.project_id, task_type)
 
 
 @asynccontextmanager

@@ -271,7 +271,7 @@ async def test_lanes_show_how_each_stands(admin_page: Page, queue: Tasks) -> Non
     await expect(rows(admin_page)).to_contain_text("Pending 3")
     await expect(rows(admin_page)).to_contain_text("Held 1")
     await expect(rows(admin_page).get_by_role("link")).to_have_attribute(
-        "href", re.compile(re.escape(f"tasks%2F{queue.type}%2F1"))
+        "href", re.compile(re.escape(f"tasks%2F{queue.project_id}%2F{queue.type}%2F1"))
     )
 
 
@@ -301,6 +301,24 @@ async def test_the_admin_sees_every_project_s_types_and_steers_them(admin_page: 
     await confirm(admin_page, "It ends as failed at once.", "Cancel 1 task")
 
     await expect(rows(admin_page)).to_contain_text("Failed")
+
+
+async def test_the_admin_tells_types_of_one_name_apart(admin_page: Page, console: Console, queue: Tasks) -> None:
+    """Each leads to its own queue, lanes and archive."""
+    neighbour = console.tasks(await console.make_project(), queue.type)
+    await neighbour.register()
+    await queue.create(user_id="ours")
+    await neighbour.create(user_id="theirs")
+    await admin_page.goto(f"{ROOM}?prefix={queue.type}")
+    await expect(rows(admin_page)).to_have_count(2)
+    for each, user in ((queue, "ours"), (neighbour, "theirs")):
+        await admin_page.goto(f"{of_type(queue)}?project={each.project_id}")
+        await expect(rows(admin_page)).to_have_count(1)
+        await expect(rows(admin_page)).to_contain_text(user)
+    await admin_page.get_by_role("link", name="Lanes").click()
+    await expect(rows(admin_page).get_by_role("link")).to_have_attribute(
+        "href", re.compile(re.escape(f"tasks%2F{neighbour.project_id}%2F"))
+    )
 
 
 async def test_every_page_fits_a_narrow_screen_in_chinese(

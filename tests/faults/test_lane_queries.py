@@ -40,7 +40,7 @@ async def test_a_lane_that_is_asked_while_its_worker_dies_goes_on(deployment: De
             held = await _ask(caller, "POST", "hold_tasks", json={"task_type": type_, "limit": 100, "wait": 5})
             held_ids[type_] = [task["task_id"] for task in held["task_list"]]
 
-    unreadable = [type_ for type_ in types if not await _is_readable(_lane(engine, type_))]
+    unreadable = [type_ for type_ in types if not await _is_readable(_lane(engine, caller, type_))]
     given = [task_id for ids_ in held_ids.values() for task_id in ids_]
     killer.close(lost=max(0, created * LANES - len(set(given))), doubled=len(given) - len(set(given)))
     assert {type_: len(set(each)) for type_, each in held_ids.items()} == dict.fromkeys(types, created)
@@ -55,7 +55,7 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
         # A lane writes down what is new a second after the last time: its timer fires when nobody is there for it.
         for type_ in [*types, *types]:
             await _create(caller, type_)
-        [victim, *_] = [await _server_of(engine, deployment, type_) for type_ in types]
+        [victim, *_] = [await _server_of(engine, caller, deployment, type_) for type_ in types]
         asking = [
             asyncio.create_task(_ask(caller, "GET", "get_task_counts_by_type", params={"task_type": type_}))
             for type_ in types
@@ -68,8 +68,8 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
     raise AssertionError(f"{TURNS_MAX} kills found every question answered")
 
 
-def _lane(engine: Client, type_: str) -> WorkflowHandle[Any, Any]:
-    return engine.get_workflow_handle(ids.lane_id(type_, 1))
+def _lane(engine: Client, caller: Caller, type_: str) -> WorkflowHandle[Any, Any]:
+    return engine.get_workflow_handle(ids.lane_id(ids.make_type(caller.project_id, type_), 1))
 
 
 async def _ask(caller: Caller, method: str, route: str, **options: Any) -> dict[str, Any]:
@@ -83,13 +83,13 @@ async def _create(caller: Caller, type_: str) -> None:
     await _ask(caller, "POST", "create_task", json={"task_data": data})
 
 
-async def _server_of(engine: Client, deployment: Deployment, type_: str) -> str:
+async def _server_of(engine: Client, caller: Caller, deployment: Deployment, type_: str) -> str:
     """Name the worker that has the lane in its memory: it did the lane's last turn."""
 
     async def find() -> str | None:
         done = [
             event.workflow_task_completed_event_attributes.identity
-            async for event in _lane(engine, type_).fetch_history_events()
+            async for event in _lane(engine, caller, type_).fetch_history_events()
             if event.HasField("workflow_task_completed_event_attributes")
         ]
         pid = int(done[-1].partition("@")[0])

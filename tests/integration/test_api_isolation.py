@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 ROUTES = [route for room in ROOMS for route in room]
 LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
 # To register a type is to ask for a name that must be one in the whole house: the answer tells that it is taken.
-TELLS_THAT_IT_IS_TAKEN = {"POST /v1/register_task_type", "POST /v1/register_task"}
+MAKES_A_TYPE = {"POST /v1/register_task_type", "POST /v1/register_task"}
 # The report of a day is made from what a platform tells; here is none.
 NEEDS_A_PLATFORM = "GET /v1/platforms/{platform}/reports/{day}"
 # What a row may change by itself: a key that is used, a lane that says how it stands.
@@ -244,7 +244,7 @@ async def dump(connection: asyncpg.Connection[asyncpg.Record], table: str) -> li
 async def histories(house: House) -> dict[str, tuple[str, list[int]]]:
     """What others have done to the owner's workflows; what these do by their own clocks is nobody's doing."""
     owner = house.owner
-    lane = f"tasks/{owner.task_type}/1"
+    lane = f"tasks/{owner.project_id}/{owner.task_type}/1"
     found = {}
     for workflow_id in (f"download:{owner.project_id}:{owner.task_id}", owner.job_id, lane):
         history = await house.engine.get_workflow_handle(workflow_id).fetch_history()
@@ -265,8 +265,6 @@ def check_unseen(ask: Ask, owner: Estate, told: Told) -> None:
 
 def check_alike(house: House, ask: Ask, seen: Told, missed: Told) -> None:
     """What is another's is answered as what is not there at all."""
-    if ask.route.name in TELLS_THAT_IT_IS_TAKEN:
-        return
     assert seen.status == missed.status, (ask, seen, missed)
     assert seen.is_refusal == missed.is_refusal, (ask, seen, missed)
     if seen.is_refusal:
@@ -277,7 +275,7 @@ async def walk(house: House, routes: list[Route], headers: Mapping[str, str]) ->
     """Ask routes about what the owner has and about what nobody has, those that read before all others."""
     before, begun = await rows(house.database), await histories(house)
     nobody = house.owner.made_up()
-    for route in sorted(routes, key=lambda each: (each.name in TELLS_THAT_IT_IS_TAKEN, each.method != "GET")):
+    for route in sorted(routes, key=lambda each: (each.name in MAKES_A_TYPE, each.method != "GET")):
         for real, unreal in zip(asks(route, house.owner), asks(route, nobody), strict=True):
             seen, missed = await tell(house, real, headers), await tell(house, unreal, headers)
             check_unseen(real, house.owner, seen)

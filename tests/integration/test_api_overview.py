@@ -13,6 +13,7 @@ import pytest
 
 from api.overview import engine
 from domain import projects
+from domain.tasks.ids import make_type
 from infra.database import Database
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
@@ -91,17 +92,18 @@ async def lay_out(database: Database, project_id: str, number: int) -> None:
             "UPDATE order_slices SET stale_told_at = now() WHERE platform = $1 AND holder IS NOT NULL", f"shop-{number}"
         )
         await connection.execute(
-            "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, "
+            "INSERT INTO task_types (type, project_id, name, schedule_limit, schedule_interval, max_retry_num, "
             "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
-            "VALUES ($1, $2, 1, 1, 1, 1, 1, $3, 1, 1, 1)",
-            f"type-{number}",
+            "VALUES ($1, $2, $3, 1, 1, 1, 1, 1, $4, 1, 1, 1)",
+            make_type(project_id, f"type-{number}"),
             project_id,
+            f"type-{number}",
             number == 2,
         )
         await connection.execute(
             "INSERT INTO task_heads (type, pos, number, next_order_time, due, pending, running, success, failed, held, "
             "retries, timeouts, is_full) VALUES ($1, 1, 1, $2, $3, $3, $4, 0, 0, 0, 0, 0, false)",
-            f"type-{number}",
+            make_type(project_id, f"type-{number}"),
             int(LONG_AGO.timestamp() * 1000),
             10 * number,
             number,

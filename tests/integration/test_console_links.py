@@ -87,7 +87,7 @@ async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, 
     assert await details(engine, download_id) == linked(f"/downloads/{task_id}?project={project_id}")
     assert await details(engine, callback_id) == linked(f"/downloads?project_id={project_id}")
     assert (await details(engine, job_id) or "").startswith(f"[Open in the console]({BASE}/console/transfers/jobs/")
-    assert await details(engine, "tasks/video/1") == linked("/tasks/types/video")
+    assert await details(engine, f"tasks/{project_id}/video/1") == linked(f"/tasks/types/video?project={project_id}")
 
     async def is_over() -> bool:
         return (await api_client.ask("GET", f"/v1/downloads/{task_id}", key=key)).body["state"] in FINAL

@@ -144,6 +144,64 @@ async def test_migrations_go_up_and_down_and_up(empty: Database, empty_database_
     await migrate.require_head(empty)
 
 
+async def lay_out_type(database: Database, pending: int) -> None:
+    """A type as revision 0022 knew it: a lane that is open, and a task in the archive."""
+    statements = (
+        "INSERT INTO projects (id, name, created_at) VALUES ('prj_1', 'p', now())",
+        (
+            "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, "
+            "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
+            "VALUES ('video', 'prj_1', 1, 1, 1, 1, 1, false, 4, 2, 3)"
+        ),
+        (
+            "INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, "
+            "timeouts, is_full) VALUES ('video', 3, 99, 0, 0, 0, 5, 0, 0, 0, 0, false)"
+        ),
+        "INSERT INTO task_counts (type, pos, status, tasks) VALUES ('video', 3, 3, 5)",
+        "INSERT INTO task_keys (type, key, task_id, digest) VALUES ('video', 'k', 't', '')",
+        (
+            "INSERT INTO tasks_archive (task_id, type, pos, user_id, priority, status, stage, crt_retry_num, content, "
+            "schedule_log, refs, order_time, create_time, modify_time) "
+            "VALUES ('t', 'video', 3, '', 0, 3, '', 0, '', '', 0, 0, 0, 0)"
+        ),
+    )
+    async with database.session() as session:
+        for statement in statements:
+            await session.execute(text(statement))
+        await session.execute(text("UPDATE task_heads SET pending = :pending"), {"pending": pending})
+
+
+async def test_types_get_their_project_into_their_name(empty: Database, empty_database_url: str) -> None:
+    """Everything that knows a type follows, and new lanes begin behind the ones of before; and back again."""
+    await migrate.migrate(empty_database_url)
+    await migrate.downgrade(empty_database_url, "0022")
+    await lay_out_type(empty, pending=0)
+    for _ in range(2):
+        await migrate.migrate(empty_database_url)
+        async with empty.session() as session:
+            for table in ("task_heads", "task_keys", "tasks_archive", "task_counts"):
+                [type_] = (await session.execute(text(f"SELECT type FROM {table}"))).scalars()  # noqa: S608
+                assert type_ == "prj_1/video", table
+            [span] = await session.execute(text("SELECT name, begin_pos, end_pos FROM task_types"))
+            [head] = await session.execute(text("SELECT pos, number, success FROM task_heads"))
+        assert (span.name, span.begin_pos, span.end_pos) == ("video", head.pos, head.pos)
+        assert (head.number, head.success) == (0, 0)
+        await migrate.downgrade(empty_database_url, "0022")
+        async with empty.session() as session:
+            [type_] = (await session.execute(text("SELECT type FROM tasks_archive"))).scalars()
+        assert type_ == "video"
+
+
+async def test_types_with_live_tasks_are_not_renamed(empty: Database, empty_database_url: str) -> None:
+    """Their lanes could not be found any more; the refusal says what to do, and nothing has changed."""
+    await migrate.migrate(empty_database_url)
+    await migrate.downgrade(empty_database_url, "0022")
+    await lay_out_type(empty, pending=7)
+    with pytest.raises(RuntimeError, match=r"7 tasks wait or run in lanes.* then migrate again"):
+        await migrate.migrate(empty_database_url)
+    assert await migrate.revision(empty) == "0022"
+
+
 async def test_those_who_migrate_at_once_take_turns(empty: Database, empty_database_url: str) -> None:
     """Several replicas start together, and each finds the schema whole."""
     await asyncio.gather(*(migrate.migrate(empty_database_url) for _ in range(4)))

@@ -12,7 +12,7 @@ from activities.tasks import archive, heads
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Refs, Status, Task
 from infra.database import Database
-from tests.support.lanes import TYPE, add_type, new_key
+from tests.support.lanes import NAME, TYPE, add_type, new_key
 
 pytestmark = pytest.mark.stack
 
@@ -63,7 +63,7 @@ async def test_everything_of_a_task_is_kept(database: Database) -> None:
     others = (
         "SELECT content, schedule_log, refs, order_time, create_time, modify_time, attempts, lease FROM tasks_archive"
     )
-    assert await rows(database, first) == [(str(TaskId(task.key, TYPE, 7)), TYPE, 7, "user", 5, 3, "last", 2)]
+    assert await rows(database, first) == [(str(TaskId(task.key, NAME, 7)), TYPE, 7, "user", 5, 3, "last", 2)]
     assert await rows(database, others) == [("内容", "", 1, 1, 2, 3, "[0,1,2,3]", 4)]
 
 
@@ -91,13 +91,13 @@ async def test_of_long_texts_only_the_last_stay(database: Database) -> None:
     live = ended()
     async with database.session() as session:
         for owner, ref in [*names, (live, "c1")]:
-            values = {"task_id": str(TaskId(owner.key, TYPE, 1)), "ref": ref}
+            values = {"task_id": str(TaskId(owner.key, NAME, 1)), "ref": ref}
             await session.execute(text("INSERT INTO task_contents VALUES (:task_id, :ref, 'long')"), values)
         await archive.write(session, TYPE, 1, [task, other])
 
     left = await rows(database, "SELECT task_id, ref FROM task_contents")
     assert sorted(left) == sorted(
-        [(str(TaskId(owner.key, TYPE, 1)), ref) for owner, ref in [(task, "c2"), (task, "l1"), (live, "c1")]]
+        [(str(TaskId(owner.key, NAME, 1)), ref) for owner, ref in [(task, "c2"), (task, "l1"), (live, "c1")]]
     )
 
 

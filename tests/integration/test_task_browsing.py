@@ -107,10 +107,14 @@ async def test_types_tell_what_is_in_their_queues(queue: Tasks, database: Databa
         (1, True),
         (2, False),
     ]
-    assert lanes["lane_list"][0]["workflow_id"] == "tasks/video/1"
+    assert lanes["lane_list"][0]["workflow_id"] == queue.lane_id(1)
     assert rest["next_cursor"] == ""
     [first] = everybody.body["type_list"]
-    assert (first["task_type"], first["project_id"], everybody.body["next_cursor"]) == ("audio", other_id, "audio")
+    assert (first["task_type"], first["project_id"], everybody.body["next_cursor"]) == (
+        "audio",
+        other_id,
+        f"audio/{other_id}",
+    )
     assert [each["task_type"] for each in second.body["type_list"]] == ["video"]
 
 

@@ -74,7 +74,7 @@ async def test_a_full_lane_hands_on_to_the_next(queue: Tasks) -> None:
 async def test_the_next_lane_is_begun_before_it_is_needed(queue: Tasks) -> None:
     """Nobody waits for it then; until the first is full it takes no task, and it is told of nowhere."""
     await queue.create_many(7)
-    lane = queue.worker.services.engine.get_workflow_handle("tasks/video/2")
+    lane = queue.worker.services.engine.get_workflow_handle(queue.lane_id(2))
 
     async def has_had_its_say() -> bool:
         history = await lane.fetch_history()
@@ -164,7 +164,7 @@ async def test_a_delayed_retry_holds_up_no_newer_lane(queue: Tasks) -> None:
 
 async def is_over(queue: Tasks, pos: int) -> bool:
     """Whether a lane's workflow has ended."""
-    lane = queue.worker.services.engine.get_workflow_handle(f"tasks/video/{pos}")
+    lane = queue.worker.services.engine.get_workflow_handle(queue.lane_id(pos))
     return (await lane.describe()).status is WorkflowExecutionStatus.COMPLETED
 
 
@@ -379,19 +379,20 @@ async def test_settings_of_several_processes_are_all_kept(queue: Tasks) -> None:
 
 
 async def test_the_figures_tell_how_a_queue_stands(queue: Tasks) -> None:
-    """Depth, age of the oldest, lanes, leases and sizes of groups, by type."""
+    """Depth, age of the oldest, lanes, leases and sizes of groups, by project and type."""
+    type_ = f'project="{queue.project_id}",type="video"'
     await queue.create_many(15)
     await queue.hold(limit=3)
 
     async def figures() -> str:
         page = str((await queue.api_client.ask("GET", "/metrics")).body)
-        assert 'haulage_task_depth{is="pending",type="video"} 12.0' in page
-        assert 'haulage_task_depth{is="running",type="video"} 3.0' in page
-        assert 'haulage_task_lanes{type="video"} 2.0' in page
-        assert 'haulage_task_open_lane_events{event="held",type="video"} 3.0' in page
+        assert f'haulage_task_depth{{is="pending",{type_}}} 12.0' in page
+        assert f'haulage_task_depth{{is="running",{type_}}} 3.0' in page
+        assert f"haulage_task_lanes{{{type_}}} 2.0" in page
+        assert f'haulage_task_open_lane_events{{event="held",{type_}}} 3.0' in page
         return page
 
     page = await eventually(figures)
-    assert 'haulage_task_oldest_due_seconds{type="video"}' in page
-    assert 'haulage_task_group_requests_count{type="video"}' in page
-    assert 'haulage_tasks_total{event="created",type="video"}' in page
+    assert f"haulage_task_oldest_due_seconds{{{type_}}}" in page
+    assert f"haulage_task_group_requests_count{{{type_}}}" in page
+    assert f'haulage_tasks_total{{event="created",{type_}}}' in page

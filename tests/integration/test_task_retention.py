@@ -18,7 +18,7 @@ from domain.tasks.ids import TaskId
 from domain.tasks.messages import Refs, Status, Task
 from infra.database import Database
 from infra.settings import Settings
-from tests.support.lanes import TYPE, add_type, new_key
+from tests.support.lanes import NAME, TYPE, add_type, new_key
 from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
@@ -60,7 +60,7 @@ async def rows(database: Database, statement: str, **values: Any) -> list[tuple[
 
 async def archived(database: Database, *tasks: Task) -> list[str]:
     """Tasks in the archive, each with a text and a key; their ids."""
-    task_ids = [str(TaskId(task.key, TYPE, 1)) for task in tasks]
+    task_ids = [str(TaskId(task.key, NAME, 1)) for task in tasks]
     async with database.session() as session:
         await archive.write(session, TYPE, 1, tasks)
         for task_id in task_ids:

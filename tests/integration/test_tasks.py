@@ -12,7 +12,7 @@ import pytest
 from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
 from api.tasks.resting import LOOKS
 from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -336,15 +336,71 @@ async def test_a_caller_without_a_key_is_told_by_the_door(queue: Tasks) -> None:
 
 
 async def test_what_another_project_has_is_not_there(queue: Tasks) -> None:
-    """Neither its types nor its tasks; and a name that it has is taken."""
+    """Neither its types nor its tasks, also where both have a type of the same name."""
     task_id = await queue.create()
-    _, key = await queue.api_client.make_project("stranger")
-    stranger = Tasks(queue.api_client, key, queue.worker)
+    project_id, key = await queue.api_client.make_project("stranger")
+    stranger = Tasks(queue.api_client, key, queue.worker, project_id)
     said = {"task_data": {"task_id": task_id, "status": SUCCESS}}
     assert (await stranger.get("get_task", task_id=task_id))["code"] == 8035
     assert (await stranger.post("set_task", **said))["code"] == 8035
     assert (await stranger.post("cancel_task", task_id=task_id))["code"] == 8035
     assert (await stranger.post("hold_tasks", task_type=queue.type))["code"] == 8045
     assert (await stranger.get("get_task_list"))["task_list"] == []
-    assert (await stranger.post("register_task", task_type=queue.type))["code"] == 8048
+    await stranger.register()
+    assert (await stranger.get("get_task", task_id=task_id))["code"] == 8035
+    assert (await stranger.post("set_task", **said))["code"] == 8035
+    assert (await stranger.post("cancel_task", task_id=task_id))["code"] == 8035
+    assert await stranger.hold() == []
     assert (await queue.task(task_id))["status"] == PENDING
+
+
+async def test_two_projects_have_a_type_of_one_name(queue: Tasks) -> None:
+    """Each has its own queue, configuration, counts, names of tasks and pause."""
+    project_id, key = await queue.api_client.make_project("neighbour")
+    neighbour = Tasks(queue.api_client, key, queue.worker, project_id)
+    await neighbour.register(max_retry_num=0)
+    ours, theirs = await queue.create(task_id="one", user_id="a"), await neighbour.create(task_id="one", user_id="b")
+    assert ours != theirs
+    assert ((await queue.config())["max_retry_num"], (await neighbour.config())["max_retry_num"]) == (3, 0)
+
+    good(await queue.post("pause_task_type", task_type=queue.type))
+    assert await queue.hold() == []
+    [held] = await neighbour.hold()
+    assert (held["task_id"], held["user_id"]) == (theirs, "b")
+    await neighbour.finish([held])
+    assert ((await queue.counts())["pending"], (await neighbour.counts())["success"]) == (1, 1)
+    assert (await queue.counts())["task_count"] == (await neighbour.counts())["task_count"] == 1
+
+
+async def test_the_admin_finds_tasks_of_types_of_one_name(queue: Tasks) -> None:
+    """By their ids alone, also from the archive; where only the name is given, the project must be, too."""
+    project_id, key = await queue.api_client.make_project("neighbour")
+    neighbour = Tasks(queue.api_client, key, queue.worker, project_id)
+    await neighbour.register()
+    waiting, ended = await queue.create(user_id="a"), await neighbour.create(user_id="b")
+    await neighbour.finish(await neighbour.hold())
+
+    async def look(task_id: str) -> Json:
+        reply = await queue.api_client.as_admin("GET", "/v1/get_task", params={"task_id": task_id})
+        task: Json = good(reply.body)["task_data"]
+        return task
+
+    assert ((await look(waiting))["user_id"], (await look(ended))["user_id"]) == ("a", "b")
+
+    async def is_archived() -> bool:
+        return bool((await look(ended))["archived"])
+
+    await eventually(is_archived)
+    assert (await look(ended))["user_id"] == "b"
+    said = {"task_type": queue.type}
+    for method, route in (("GET", "browse_tasks"), ("GET", "get_task_lanes"), ("POST", "pause_task_type")):
+        sent = {"params": said} if method == "GET" else {"json": said}
+        unclear = (await queue.api_client.as_admin(method, f"/v1/{route}", **sent)).body
+        assert (unclear["code"], "2 projects" in unclear["msg"]) == (8045, True), unclear
+        headers = {"Haulage-Project": project_id}
+        good((await queue.api_client.as_admin(method, f"/v1/{route}", headers=headers, **sent)).body)
+    rows = (await queue.api_client.as_admin("GET", "/v1/get_task_figures", params={"limit": 1})).body
+    more = {"limit": 1, "cursor": rows["next_cursor"]}
+    rest = (await queue.api_client.as_admin("GET", "/v1/get_task_figures", params=more)).body
+    listed = [each["project_id"] for each in rows["type_list"] + rest["type_list"]]
+    assert sorted(listed) == sorted([queue.project_id, project_id])

@@ -29,7 +29,8 @@ from infra.settings import Settings
 from workflows import tasks
 from workflows.tasks import TaskLane
 
-TYPE = "video"
+NAME = "video"
+TYPE = ids.make_type("p", NAME)
 CLOSING_SECONDS = 0.01
 
 Handle = WorkflowHandle[TaskLane, LaneEnd]
@@ -130,7 +131,7 @@ class Lanes:
 
     async def archived(self, *keys: str, pos: int = 1) -> dict[str, dict[str, Any]]:
         """What the archive has of these tasks, by key."""
-        named = {str(TaskId(key, TYPE, pos)): key for key in keys}
+        named = {str(TaskId(key, NAME, pos)): key for key in keys}
         rows = await self.rows("SELECT * FROM tasks_archive WHERE task_id = ANY(:named)", named=list(named))
         return {named[row["task_id"]]: row for row in rows}
 
@@ -153,7 +154,7 @@ async def add_type(database: Database) -> None:
     """A type of tasks, and its first lane."""
     async with database.session() as session:
         await session.execute(_PROJECT)
-        await session.execute(_TYPE, {"type": TYPE})
+        await session.execute(_TYPE, {"type": TYPE, "name": NAME})
         await heads.open_lane(session, TYPE, 1)
 
 
@@ -177,6 +178,7 @@ async def running_lane_worker(running: Services) -> AsyncIterator[Worker]:
 
 _PROJECT = text("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', now())")
 _TYPE = text(
-    "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval, "
-    "max_processing_time, paused, version, begin_pos, end_pos) VALUES (:type, 'p', 100, 10, 3, 30, 30, false, 1, 1, 1)"
+    "INSERT INTO task_types (type, project_id, name, schedule_limit, schedule_interval, max_retry_num, "
+    "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
+    "VALUES (:type, 'p', :name, 100, 10, 3, 30, 30, false, 1, 1, 1)"
 )

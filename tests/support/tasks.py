@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from domain.tasks import ids
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.worker import RunningWorker, running_worker
@@ -24,7 +25,12 @@ class Tasks:
     api_client: ApiClient
     key: str
     worker: RunningWorker
+    project_id: str
     type: str = "video"
+
+    def lane_id(self, pos: int) -> str:
+        """The id of the workflow that is a lane of the type."""
+        return ids.lane_id(ids.make_type(self.project_id, self.type), pos)
 
     async def post(self, route: str, **body: Any) -> Json:
         """What a route answers, whatever it is."""
@@ -106,5 +112,5 @@ async def running_tasks(settings: Settings, **changes: Any) -> AsyncIterator[Tas
     """API, worker and project over the test's own parts; `changes` replace settings of tasks."""
     settings = settings.model_copy(update={"tasks": settings.tasks.model_copy(update=changes)})
     async with running_api(settings) as api_client, running_worker(settings, [tasks.QUEUE]) as running:
-        _, key = await api_client.make_project()
-        yield Tasks(api_client, key, running)
+        project_id, key = await api_client.make_project()
+        yield Tasks(api_client, key, running, project_id)

@@ -43,7 +43,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.CHECKS + RUN, "/console/addresses/logical-deletes"),
         (addresses.purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
         (addresses.drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
-        (tasks.lane_id("video", 3), "/console/tasks/types/video"),
+        (tasks.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
         (schedules.HOUSEKEEPING + RUN, "/console"),
         ("somebody-else-s", None),
     ],
@@ -55,10 +55,10 @@ def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
-    workflow_id = tasks.lane_id("video", 3)
+    workflow_id = tasks.lane_id(tasks.make_type("prj_1", "video"), 3)
     assert console.details("", workflow_id) is None
     assert console.details("https://haulage.example.com/", workflow_id) == (
-        "[Open in the console](https://haulage.example.com/console/tasks/types/video)"
+        "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"
     )
 
 

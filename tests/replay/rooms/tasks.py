@@ -21,9 +21,9 @@ WORKFLOW = TaskLane.__name__
 EVENTS_MAX = 60
 """Runs of a few groups go on in another, so that the histories of those that do stay short."""
 _TYPE = text(
-    "INSERT INTO task_types (type, project_id, schedule_limit, schedule_interval, max_retry_num, max_retry_interval, "
-    "max_processing_time, paused, version, begin_pos, end_pos) "
-    "VALUES (:type, :project_id, 100, 10, 3, 30, 30, false, 1, 1, 1)"
+    "INSERT INTO task_types (type, project_id, name, schedule_limit, schedule_interval, max_retry_num, "
+    "max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos) "
+    "VALUES (:type, :project_id, :name, 100, 10, 3, 30, 30, false, 1, 1, 1)"
 )
 
 
@@ -48,7 +48,7 @@ async def _record_ended(recorder: Recorder) -> None:
     await lane.finish(others, status=4)
     await lane.finish(await lane.hold())
     await lane.handle.result()
-    await recorder.keep(ids.lane_id("ended", 1), WORKFLOW, "ended")
+    await recorder.keep(_lane_id(recorder, "ended"), WORKFLOW, "ended")
 
 
 async def _record_timed_out(recorder: Recorder) -> None:
@@ -61,7 +61,7 @@ async def _record_timed_out(recorder: Recorder) -> None:
     await eventually(lambda: _is_pending(lane, task))
     await lane.hold()
     await lane.handle.result()
-    await recorder.keep(ids.lane_id("timed-out", 1), WORKFLOW, "timed-out")
+    await recorder.keep(_lane_id(recorder, "timed-out"), WORKFLOW, "timed-out")
 
 
 async def record_continued(recorder: Recorder) -> None:
@@ -75,8 +75,8 @@ async def record_continued(recorder: Recorder) -> None:
         await lane.ask(cancels=[new_key()])
     await lane.finish(held)
     await lane.handle.result()
-    await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "carried-on", run_id=first)
-    await recorder.keep(ids.lane_id("carried-on", 1), WORKFLOW, "began-with-what-was-carried")
+    await recorder.keep(_lane_id(recorder, "carried-on"), WORKFLOW, "carried-on", run_id=first)
+    await recorder.keep(_lane_id(recorder, "carried-on"), WORKFLOW, "began-with-what-was-carried")
     await _record_tried(recorder)
 
 
@@ -98,30 +98,35 @@ async def _record_tried(recorder: Recorder) -> None:
         await lane.ask(cancels=[new_key()])
     await lane.finish(await lane.hold(lease_seconds=600))
     await lane.handle.result()
-    await recorder.keep(ids.lane_id("tried", 1), WORKFLOW, "remembered-attempts")
+    await recorder.keep(_lane_id(recorder, "tried"), WORKFLOW, "remembered-attempts")
 
 
 async def _record_past(recorder: Recorder) -> None:
     """It takes no more tasks as soon as it learns."""
     lane = await _start(recorder, "past", Rules())
     await lane.handle.result()
-    await recorder.keep(ids.lane_id("past", 1), WORKFLOW, "past")
+    await recorder.keep(_lane_id(recorder, "past"), WORKFLOW, "past")
 
 
-async def _add_types(recorder: Recorder, *types: str) -> None:
+async def _add_types(recorder: Recorder, *names: str) -> None:
     database = Database(recorder.running.settings.database)
     async with database.session() as session:
-        for type_ in types:
-            await session.execute(_TYPE, {"type": type_, "project_id": recorder.project_id})
-        await session.execute(text("UPDATE task_types SET begin_pos = 9, end_pos = 9 WHERE type = 'past'"))
+        for name in names:
+            type_ = ids.make_type(recorder.project_id, name)
+            await session.execute(_TYPE, {"type": type_, "project_id": recorder.project_id, "name": name})
+        await session.execute(text("UPDATE task_types SET begin_pos = 9, end_pos = 9 WHERE name = 'past'"))
     await database.close()
 
 
-async def _start(recorder: Recorder, type_: str, rules: Rules) -> AskedLane:
+def _lane_id(recorder: Recorder, name: str) -> str:
+    return ids.lane_id(ids.make_type(recorder.project_id, name), 1)
+
+
+async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
     handle = await recorder.engine.start_workflow(
         TaskLane.run,
-        LaneOrder(type=type_, pos=1, rules=rules),
-        id=ids.lane_id(type_, 1),
+        LaneOrder(type=ids.make_type(recorder.project_id, name), pos=1, rules=rules),
+        id=_lane_id(recorder, name),
         task_queue=tasks.QUEUE,
         search_attributes=tasks.attributes(),
     )

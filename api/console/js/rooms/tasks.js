@@ -1,6 +1,8 @@
 // Tasks: types and what is in their queues, lanes, the archive, and one task that somebody looks for.
 
+import { actFor } from "../api.js";
 import { t } from "../i18n.js";
+import { session } from "../session.js";
 import { stylesheet } from "../stylesheet.js";
 import "../words/tasks.js";
 import { namedPage } from "./tasks/finding.js";
@@ -13,11 +15,21 @@ await stylesheet("tasks");
 
 const ofType = (place) => place.params.type;
 
+/** A page of a type; the admin, who acts for all projects, acts for the one in the address as long as it is shown. */
+const inProject = (page) => (place) => {
+  const project = place.query.get("project");
+  if (session.isAdmin && !session.project && project) {
+    actFor(project);
+    place.onLeave(() => actFor(session.project));
+  }
+  return page(place);
+};
+
 export const routes = [
   { path: ROOM, title: () => t("tasks.title"), page: typesPage },
   { path: `${ROOM}/named/:name*`, title: (place) => t("tasks.named", { name: place.params.name }), page: namedPage },
-  { path: `${ROOM}/types/:type`, title: ofType, page: queuePage },
-  { path: `${ROOM}/types/:type/lanes`, title: ofType, page: lanesPage },
-  { path: `${ROOM}/types/:type/archive`, title: ofType, page: archivePage },
+  { path: `${ROOM}/types/:type`, title: ofType, page: inProject(queuePage) },
+  { path: `${ROOM}/types/:type/lanes`, title: ofType, page: inProject(lanesPage) },
+  { path: `${ROOM}/types/:type/archive`, title: ofType, page: inProject(archivePage) },
   { path: `${ROOM}/tasks/:id*`, title: () => t("tasks.task"), page: taskPage },
 ];

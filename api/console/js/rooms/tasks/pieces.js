@@ -18,7 +18,9 @@ const ID = /^[0-9a-f]{32}_[A-Za-z0-9_.-]{1,100}_[1-9][0-9]{0,8}$/;
 
 export const href = {
   task: (id) => `${ROOM}/tasks/${encodeURIComponent(id)}`,
-  type: (type, part = "") => `${ROOM}/types/${encodeURIComponent(type)}${part}`,
+  // The admin's page of a type says whose it is: projects name their types without regard to each other.
+  type: (type, part = "", project = null) =>
+    `${ROOM}/types/${encodeURIComponent(type)}${part}${project ? `?project=${encodeURIComponent(project)}` : ""}`,
   named: (name) => `${ROOM}/named/${encodeURIComponent(name)}`,
 };
 

@@ -120,8 +120,9 @@ async function within(place, current, ...content) {
   const look = newest(() => read(type), draw);
   await look();
   keepLooking(place, look, EVERY_MS);
-  const parts = SECTIONS.map(([path, word]) => [href.type(type, path), t(`tasks.${word}`)]);
-  return h("div", { class: "tasks" }, card, sections(type, parts, href.type(type, current)), content);
+  const project = place.query.get("project");
+  const parts = SECTIONS.map(([path, word]) => [href.type(type, path, project), t(`tasks.${word}`)]);
+  return h("div", { class: "tasks" }, card, sections(type, parts, href.type(type, current, project)), content);
 }
 
 /** The figures of a type. The route lists types whose names begin so: the first is the one, if it is there. */

@@ -33,8 +33,8 @@ export async function typesPage(place) {
       const page = await get("/v1/get_task_figures", { ...filters, cursor });
       return { items: page.type_list, next: page.next_cursor };
     },
-    key: (type) => type.task_type,
-    open: (type) => href.type(type.task_type),
+    key: (type) => `${type.project_id}/${type.task_type}`,
+    open: (type) => href.type(type.task_type, "", everybody ? type.project_id : null),
     empty: { text: t("tasks.typesEmpty"), ...twins("/v1/get_task_figures") },
     every: EVERY_MS,
   });
