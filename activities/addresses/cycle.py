@@ -35,6 +35,8 @@ class CycleSteps:
                 await hearing.hear(self._database, config.modules)
                 if await reviving.revive(self._database, config.settings.retries, config.modules):
                     plan = await loading.load(self._database, config.settings, order.cycle_id)
+                # What operators skip is done without a cycle.
+                await archiving.archive(self._database)
             return plan.model_copy(update={"config_version": config.version})
 
     @activity.defn(name="address_apply")

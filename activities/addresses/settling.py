@@ -32,10 +32,12 @@ _OWNED: Final = (
     "(log.cycle_id = $13 AND (log.proc_flag = 'P' OR (log.proc_flag = 'N' AND log.next_attempt_at IS NULL)))"
 )
 _FAILS: Final = f"($14 AND {_OWNED} AND NOT {_DONE})"
-_MODULE: Final = """
-    {0}_ack = CASE WHEN log.{0}_ack = 'Y' THEN 'Y' ELSE coalesce(told.{0}, log.{0}_ack) END,
-    {0}_ack_date = CASE WHEN log.{0}_ack = 'Y' OR told.{0} IS NULL THEN log.{0}_ack_date ELSE now() END,
-    {0}_stack_trace = CASE WHEN log.{0}_ack = 'Y' OR told.{0} IS NULL THEN log.{0}_stack_trace ELSE told.{0}_trace END
+# What a worker that woke up late says of a message that is done counts only where it says that it was applied.
+_KEPT: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
+_MODULE: Final = f"""
+    {{0}}_ack = CASE WHEN {_KEPT} THEN log.{{0}}_ack ELSE told.{{0}} END,
+    {{0}}_ack_date = CASE WHEN {_KEPT} THEN log.{{0}}_ack_date ELSE now() END,
+    {{0}}_stack_trace = CASE WHEN {_KEPT} THEN log.{{0}}_stack_trace ELSE told.{{0}}_trace END
     """
 _SETTLE: Final = f"""
     UPDATE im_infi_addr_sync_log AS log SET
@@ -49,9 +51,10 @@ _SETTLE: Final = f"""
             WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
             WHEN {_FAILS} THEN now() + least($15 * power(2, least(log.retry_times, 30)), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
-        superseded_by = coalesce(told.stale_by, log.superseded_by),
-        reason = CASE WHEN told.why IS NOT NULL THEN told.why
-            WHEN {_DONE} AND log.proc_flag IS DISTINCT FROM 'Y' THEN NULL ELSE log.reason END,
+        superseded_by = CASE WHEN log.proc_flag = 'Y' THEN log.superseded_by
+            ELSE coalesce(told.stale_by, log.superseded_by) END,
+        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL THEN told.why
+            WHEN {_DONE} THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
             WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
             WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -14,8 +14,9 @@ import pytest
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.oss.scenario import Action, Rule, Scenario
-from tests.support.address_log import AddressLog, Rows
+from tests.support.address_log import PATIENCE_SECONDS, AddressLog, Rows
 from tests.support.deployment import Deployment
+from tests.support.engine import busy_processes
 from tests.support.kills import Killer
 from tests.support.waiting import eventually
 
@@ -65,6 +66,78 @@ async def test_kill_loses_no_change_and_repeats_none(
         assert needed <= set(applied[module]), module
         assert log.states(module) == log.expected(applied[module], rows), module
         assert log.states(module) == log.states(Module.ED), module
+
+
+async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog, killer: Killer) -> None:
+    """A8: it is stopped while it applies; others take over, younger messages and swaps come, and then it wakes.
+
+    That its late writes are void, whatever it holds, is shown by `test_address_retries.py`, step by step.
+    """
+    log.deployment.oss.set(Scenario(rules=(Rule(action=Action.SLOW, seconds=1.0),)))
+    await log.resume()
+    held, free = log.uprns[:8], log.uprns[8]
+    said = itertools.count()
+    for turn in range(TURNS_MAX):
+        await _publish_each(log, said, [_record(uprn, f"old {turn}") for uprn in held])
+        worker = await eventually(lambda: _find_busy_worker(log), PATIENCE_SECONDS)
+        assert worker is not None
+        async with killer.hang(worker, under_way=lambda worker=worker: _is_busy(log, worker)) as hit:  # type: ignore[misc]
+            younger = [_record(uprn, f"young {turn}") for uprn in held[:4]]
+            younger += [(Topic.SWAP, {"uprn_1": held[place], "uprn_2": held[place + 1]}) for place in (3, 4, 5)]
+            await _publish_each(log, said, [*younger, (Topic.DELETE, {"uprn": held[7]})])
+            rows = await log.settle()
+        if hit:
+            break
+    states = {module: log.states(module) for module in Module}
+
+    # Whoever woke up has said what it had to say once it applies something else.
+    async def is_awake() -> bool:
+        await _publish_each(log, said, [_record(free, "afterwards")])
+        return await _find_busy_worker(log) == worker
+
+    await eventually(is_awake, PATIENCE_SECONDS)
+    after = await log.settle()
+
+    applied = {module: log.applied(module, after) for module in Module}
+    needed = {str(id_) for id_, row in after.items() if row["superseded_by"] is None}
+    killer.close(
+        lost=sum(len(needed - set(each)) for each in applied.values()),
+        doubled=sum(len(each) - len(set(each)) for each in applied.values()),
+    )
+    assert killer.record.hangs == 1, "each worker that was stopped had just ended its step"
+    assert {id_: after[id_] for id_ in rows} == rows
+    for module in Module:
+        assert {uprn: log.states(module).get(uprn) for uprn in held} == {
+            uprn: states[module].get(uprn) for uprn in held
+        }, module
+        assert needed <= set(applied[module]), module
+        assert len(applied[module]) == len(set(applied[module])), module
+        assert log.states(module) == log.expected(applied[module], after), module
+        assert log.states(module) == log.states(Module.ED), module
+
+
+async def _publish_each(log: AddressLog, numbers: Iterator[int], said: Sequence[Said]) -> None:
+    """Push messages one after the other."""
+    for topic, payload in said:
+        await log.push(f"h{log.uprns.start}-{next(numbers)}", topic, payload)
+
+
+def _record(uprn: int, text: str) -> Said:
+    return Topic.CREATE_UPDATE, {"uprn": uprn, "address_id": 1_000_000 + uprn, "record": {"text": text}}
+
+
+async def _find_busy_worker(log: AddressLog) -> str | None:
+    """Name a worker process that takes a step of a cycle just now."""
+    engine, names = await log.deployment.engine(), {pid: name for name, pid in log.deployment.pids.items()}
+    cycle = await log.deployment.as_admin("GET", "/v1/addresses/cycle")
+    for workflow_id in cycle["running"]:
+        for pid in await busy_processes(engine.get_workflow_handle(workflow_id)) & names.keys():
+            return names[pid]
+    return None
+
+
+async def _is_busy(log: AddressLog, worker: str) -> bool:
+    return await _find_busy_worker(log) == worker
 
 
 class Changes:

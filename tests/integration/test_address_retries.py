@@ -13,7 +13,7 @@ from activities.addresses.searching import Filter
 from activities.addresses.steering import By
 from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.messages import Topic
-from domain.addresses.operations import Module, Operation, OperationResult
+from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
 from infra.settings import Settings
 from sims.oss.module import State
 from tests.support.address_said import create, swap
@@ -230,21 +230,41 @@ async def test_a_chain_is_tried_again_by_one_action(world: World) -> None:
     assert [tuple(row) for row in noted] == [("ann", "retry", rows[each]["id"], BY.reason) for each in ("s", "t", "u")]
 
 
+class Asleep(Modules):
+    """The modules of a world as a worker finds them that is stopped while it calls them.
+
+    Args:
+        is_sent: Whether it is stopped after the call and before the answer is written, which has none; else before.
+    """
+
+    def __init__(self, world: World, *, is_sent: bool = False) -> None:
+        super().__init__(world.fuse)
+        self.asked, self.woken = asyncio.Event(), asyncio.Event()
+        self._world = world
+        self._is_sent = is_sent
+
+    async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
+        """See base class."""
+        answers = [OperationResult(op_id=each.op_id, outcome=Outcome.FAILED, error="No answer.") for each in operations]
+        if self._is_sent:
+            await self._world.modules.apply(module, operations)
+        self.asked.set()
+        await self.woken.wait()
+        return answers if self._is_sent else await self._world.modules.apply(module, operations)
+
+    async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
+        """See base class."""
+        return await self._world.modules.lookup(module, operations)
+
+
 async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world: World) -> None:
     """It sends what it had been told to send; meanwhile the message is done, and a younger one of its address, too."""
     await world.publish([create("old", 1, n=1)])
     plan = await loading.load(world.database, world.settings, "cycle")
     order = ApplyOrder(cycle_id="cycle", phase=Phase.WRITE, step=plan.writes[0])
-    asked, woken = asyncio.Event(), asyncio.Event()
-
-    class Asleep(Modules):
-        async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
-            asked.set()
-            await woken.wait()
-            return await world.modules.apply(module, operations)
-
-    asleep = asyncio.create_task(applying.apply(world.database, world.settings, Asleep(world.fuse), order))
-    await asked.wait()
+    modules = Asleep(world)
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    await modules.asked.wait()
     # Whoever takes over cannot reach two of the modules: the message fails, and a younger one makes it needless.
     world.modules.faults = [None, Fault.AWAY, None, Fault.AWAY]
     await applying.apply(world.database, world.settings, world.modules, order)
@@ -252,7 +272,7 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
     await world.publish([create("young", 1, n=2)])
     await settled(world)
     before = await by_number(world)
-    woken.set()
+    modules.woken.set()
     await asleep
 
     rows = await by_number(world)
@@ -261,6 +281,59 @@ async def test_a_worker_that_wakes_finds_younger_data_and_changes_nothing(world:
     assert rows["old"]["cycle_id"] == before["old"]["cycle_id"]
     assert [book.live for book in world.modules.books.values()] == [{1: (1_001, {"n": 2})}] * 4
     assert max(world.effects_of().values()) == 1
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before-it-sends", "before-it-writes"])
+async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_sent: bool) -> None:
+    """Others have done the swap and a younger one meanwhile: none of them is undone, repeated or told otherwise."""
+    await world.publish([create("a", 1), create("b", 2), create("c", 3)])
+    await settled(world)
+    await world.publish([swap("old", 1, 2)])
+    plan = await loading.load(world.database, world.settings, "cycle")
+    order = ApplyOrder(cycle_id="cycle", phase=Phase.SWAP, step=plan.swaps[0])
+    modules = Asleep(world, is_sent=is_sent)
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    await modules.asked.wait()
+    # Two modules answer whoever takes over only later.
+    world.modules.faults = [*[None] * len(Module), None, Fault.LOST, None, Fault.AWAY]
+    await applying.apply(world.database, world.settings, world.modules, order)
+    world.modules.faults = []
+    await world.publish([swap("young", 1, 3), create("c2", 3, n=5)])
+    await settled(world)
+    before, live = await by_number(world), [dict(book.live) for book in world.modules.books.values()]
+    assert {row["proc_flag"] for row in before.values()} == {"Y"}
+    modules.woken.set()
+    await asleep
+    await settled(world)
+
+    assert await by_number(world) == before
+    assert [book.live for book in world.modules.books.values()] == live == [live[0]] * 4
+    assert max(world.effects_of().values()) == 1
+
+
+async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(world: World) -> None:
+    """The swap was skipped meanwhile, and modules have gone on: they tell the worker that it was overtaken."""
+    await world.publish([create("a", 1), create("b", 2)])
+    await settled(world)
+    await world.publish([swap("old", 1, 2)])
+    plan = await loading.load(world.database, world.settings, "cycle")
+    order = ApplyOrder(cycle_id="cycle", phase=Phase.WAIT, step=plan.swaps[0])
+    modules = Asleep(world)
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    await modules.asked.wait()
+    world.modules.faults = [*[None] * len(Module), *[Fault.AWAY] * len(Module)]
+    await applying.apply(world.database, world.settings, world.modules, order)
+    world.modules.faults = []
+    id_ = (await by_number(world))["old"]["id"]
+    assert await steering.skip(world.database, id_, BY, though_touched=True)
+    for book in world.modules.books.values():
+        book.swap_seq |= {1: id_ + 1, 2: id_ + 1}
+    before = await by_number(world)
+    modules.woken.set()
+    await asleep
+
+    assert await by_number(world) == before
+    assert before["old"]["reason"] == f"Skipped by ann: {BY.reason}"
 
 
 @pytest.mark.parametrize("retries", [1, 3])

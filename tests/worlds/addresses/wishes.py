@@ -1,0 +1,145 @@
+"""Wishes: two values of each field of each request about addresses, with which outcomes differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from api.addresses.answers import Signed
+from api.addresses.configuring import Change
+from api.addresses.drift import DriftPath
+from api.addresses.events import PushedMessage, PushEnvelope, PushQuery, TopicPath
+from api.addresses.logical import Purge, PurgePath
+from api.addresses.logical import Wanted as WantedDeletes
+from api.addresses.messages import MessagePath
+from api.addresses.messages import Wanted as WantedMessages
+from api.addresses.quarantine import Discard, Mended, QuarantinePath
+from api.addresses.quarantine import Wanted as WantedUnreadable
+from api.addresses.room import routes
+from api.addresses.steering import Asked, Many, Skip
+from api.models import Nothing
+from api.paging import PageQuery
+from domain.addresses.config import ModuleOptions, ModulesOptions, Options
+from domain.addresses.messages import Topic
+
+NEXT = "next_cursor of the page before"
+MIDDLE = "a moment between the first messages and the others"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two values of a field, and a request in which they make a difference."""
+
+    one: Any
+    other: Any
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """The rest of the request."""
+
+
+SIGNED = {"who": Case("ann", "bob"), "reason": Case("because of one", "because of another")}
+PAGE = {"limit": Case(1, 2), "cursor": Case(None, NEXT, {"limit": 1})}
+CHOSEN = {
+    "topic": Case(Topic.SWAP, Topic.DELETE),
+    "uprn": Case(1, 2),
+    "state": Case("failed", "given_up"),
+    "module": Case("ed", "od"),
+    "kind": Case("failed", "missing"),
+    "created_after": Case(None, MIDDLE),
+    "created_before": Case(None, MIDDLE),
+}
+LISTS: Mapping[str, tuple[type[BaseModel], Mapping[str, Case]]] = {
+    "messages": (WantedMessages, {**CHOSEN, **PAGE, "history": Case("false", "true")}),
+    "messages/failed": (Asked, CHOSEN),
+    "quarantine": (
+        WantedUnreadable,
+        {**PAGE, "topic": Case(Topic.SWAP, Topic.DELETE), "mended": Case("false", "true")},
+    ),
+    "logical-deletes": (
+        WantedDeletes,
+        {
+            **PAGE,
+            "uprn": Case(1, 2),
+            "address_id": Case(1_001, 1_002),
+            "removable": Case("true", "false"),
+            "purged": Case("false", "true"),
+        },
+    ),
+    "config/versions": (PageQuery, PAGE),
+}
+"""Questions, by what stands behind `/v1/addresses/`."""
+MANY = {**CHOSEN, **SIGNED, "ids": Case([1], [1, 2]), "limit": Case(1, 2)}
+"""Of retries and skips of many; ids stand for places among the messages of the test."""
+ACTIONS: Mapping[type[BaseModel], Mapping[str, Case]] = {
+    Signed: SIGNED,
+    Skip: {**SIGNED, "though_touched": Case(False, True)},
+    Many: MANY,
+    Discard: {**SIGNED, "ids": Case([1], [1, 2])},
+    Mended: {**SIGNED, "text": Case('{"uprn": 71}', '{"uprn": 72}')},
+    Purge: {**SIGNED, "address_ids": Case([1_001], [1_002])},
+}
+PUSHES: Mapping[type[BaseModel], Mapping[str, Case]] = {
+    TopicPath: {"topic": Case(Topic.CREATE_UPDATE, Topic.DELETE)},
+    PushQuery: {"token": Case("the secret", "another one")},
+    PushEnvelope: {"message": Case({"messageId": "whole-1"}, {"messageId": "whole-2"})},
+    PushedMessage: {
+        "message_id": Case("m-1", "m-2"),
+        "data": Case('{"uprn": 81, "address_id": 1, "record": {}}', '{"uprn": 82, "address_id": 1, "record": {}}'),
+        "publish_time": Case("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+    },
+}
+MODULE: Mapping[str, Case] = {
+    "base_url": Case("ed", "im"),
+    "credentials": Case("oss", "wrong"),
+    "timeout_seconds": Case(0.2, 30),
+    "concurrency": Case(1, 3),
+    "batch": Case(1, 3),
+    "retries": Case(0, 3),
+    "retry_pause_seconds": Case(0, 3),
+    "breaker_failures": Case(1, 1_000),
+    "breaker_seconds": Case(0, 600),
+}
+CONFIG: Mapping[str, Case] = {
+    "threshold": Case(1, 3),
+    "minimum_share": Case(0, 0.33),
+    "pause_seconds": Case(2, 3),
+    "retries": Case(1, 2),
+    "retry_pause_seconds": Case(0, 600),
+    "run_messages": Case(1, 3),
+    "runs": Case(1, 3),
+    "check_hours": Case(1, 2),
+    "auto_purge": Case(False, True),
+}
+MODULES: Mapping[str, Case] = dict.fromkeys(("ed", "im", "wfm", "od"), Case({"batch": 1}, {"batch": 3}))
+NAMES: tuple[type[BaseModel], ...] = (MessagePath, QuarantinePath, PurgePath, DriftPath)
+"""Requests that only name what they are about."""
+CASES: Mapping[type[BaseModel], Mapping[str, Case]] = {
+    **dict(LISTS.values()),
+    **ACTIONS,
+    **PUSHES,
+    Change: {**SIGNED, "options": Case({"threshold": 1}, {"threshold": 3})},
+    Options: {**CONFIG, "modules": Case({"ed": {"batch": 1}}, {"ed": {"batch": 3}})},
+    ModulesOptions: MODULES,
+    ModuleOptions: MODULE,
+}
+
+
+def list_models() -> frozenset[type[BaseModel]]:
+    """List the request models of all routes of addresses, with those that stand in their fields."""
+    found: set[type[BaseModel]] = set()
+    left = [model for route in routes for model in (route.body, route.query, route.headers, route.variables) if model]
+    while left:
+        model = left.pop()
+        if model not in found and model is not Nothing:
+            found.add(model)
+            left += [inner for each in model.model_fields.values() for inner in _list_inner(each.annotation)]
+    return frozenset(found)
+
+
+def _list_inner(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _list_inner(part)
