@@ -22,6 +22,12 @@ hypothesis.settings.register_profile(
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+# Where any failure will do, nobody reads the smallest one: see tests/planted.
+hypothesis.settings.register_profile(
+    "unshrunk",
+    parent=hypothesis.settings.get_profile("haulage"),
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
 hypothesis.settings.load_profile("haulage")
 
 SESSION = pytest.StashKey[pytest.Session]()

@@ -137,7 +137,8 @@ async def attempt(defect: Defect, free: asyncio.Queue[Path]) -> Outcome:
     began = time.monotonic()
     try:
         with planted(defect, folder):
-            code, output = await run_tests(folder, ("-x", *defect.tests), TIMEOUT_SECONDS, {})
+            arguments = ("-x", "--hypothesis-profile", "unshrunk", *defect.tests)
+            code, output = await run_tests(folder, arguments, TIMEOUT_SECONDS, {})
     finally:
         free.put_nowait(folder)
     noticed = code == TESTS_FAILED and NOTICED.search(output) is not None
