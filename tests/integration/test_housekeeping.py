@@ -70,10 +70,14 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     await objects.begin_upload("files/prj_gone/dl_gone/data.csv")
     task_id = await exports.start(exports.source.url(rows=50_000, delay_ms=100), page_size=100)
     await eventually(lambda: objects.list_uploads(f"files/{exports.project_id}/{task_id}/"))
+    staged = f"staging/{exports.project_id}/{task_id}/of-this-test"
+    await objects.put(staged, b"x")
 
     await keep_house(exports)
 
-    assert [key for key in await exports.leftovers() if "gone" in key] == []
+    left = await exports.leftovers()
+    assert [key for key in left if "gone" in key] == []
+    assert staged in left
     assert await objects.list_uploads(f"files/{exports.project_id}/{task_id}/")
     await exports.services.engine.get_workflow_handle(downloads.workflow_id(exports.project_id, task_id)).cancel()
     assert (await exports.ended(task_id))["state"] == "cancelled"
