@@ -28,6 +28,10 @@ ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
 TIMEOUT_SECONDS = 420
 BASELINE_TIMEOUT_SECONDS = 1_800
+TEST_TIMEOUT_SECONDS = 300
+HUNG_SECONDS_MIN, HUNG_TIMES = 60, 5
+"""What waits for something that a defect keeps from happening is not waited for as long as a busy machine may take."""
+TIMED_OUT = "from pytest-timeout"
 TESTS_FAILED = 1
 """Pytest's exit code where tests ran and some failed; any other says that none ran."""
 NOTICED = re.compile(r"^\d+ failed", re.MULTILINE)
@@ -39,7 +43,8 @@ class Outcome:
     """What became of one defect."""
 
     defect: Defect
-    noticed: bool
+    word: str
+    """`noticed`; `hung` where the tests took far longer than without it, which they notice, too; `MISSED`."""
     seconds: float
     output: str
 
@@ -101,7 +106,7 @@ async def run_tests(
 ) -> tuple[int | None, str]:
     """Run pytest in a copy of the tree, and return its exit code and what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "300", *arguments),
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder), **environment},
         stdout=asyncio.subprocess.PIPE,
@@ -124,25 +129,35 @@ async def measure_baseline(selections: Sequence[tuple[str, ...]], folder: Path) 
     results = folder / "baseline.json"
     files = dict.fromkeys(name for arguments in selections for name in arguments if name.startswith("tests/"))
     environment = {SELECTIONS: json.dumps(selections), RESULTS: str(results)}
-    arguments = ("-p", "tests.planted.selecting", "-m", "", "--numprocesses", str(AT_ONCE), *files)
+    options = ("-p", "tests.planted.selecting", "-m", "", "--timeout", str(TEST_TIMEOUT_SECONDS))
+    arguments = (*options, "--numprocesses", str(AT_ONCE), *files)
     _, output = await run_tests(folder, arguments, BASELINE_TIMEOUT_SECONDS, environment)
     if not results.exists():
         raise RuntimeError(f"The tests could not be run without a defect:\n{output[-OUTPUT_MAX:]}")
     return [Result(**each) for each in json.loads(results.read_text())]
 
 
-async def attempt(defect: Defect, free: asyncio.Queue[Path]) -> Outcome:
-    """Run the tests that should notice a defect."""
+async def attempt(defect: Defect, usual_seconds: float, free: asyncio.Queue[Path]) -> Outcome:
+    """Run the tests that should notice a defect.
+
+    Args:
+        defect: What to plant.
+        usual_seconds: What they take without it.
+        free: Copies of the tree that nobody uses.
+    """
     folder = await free.get()
     began = time.monotonic()
     try:
         with planted(defect, folder):
-            arguments = ("-x", "--hypothesis-profile", "unshrunk", *defect.tests)
-            code, output = await run_tests(folder, arguments, TIMEOUT_SECONDS, {})
+            hung_seconds = min(TEST_TIMEOUT_SECONDS, max(HUNG_SECONDS_MIN, HUNG_TIMES * usual_seconds))
+            options = ("-x", "--hypothesis-profile", "unshrunk", "--timeout", f"{hung_seconds:.0f}")
+            code, output = await run_tests(folder, (*options, *defect.tests), TIMEOUT_SECONDS, {})
     finally:
         free.put_nowait(folder)
-    noticed = code == TESTS_FAILED and NOTICED.search(output) is not None
-    return Outcome(defect, noticed, time.monotonic() - began, output)
+    word = "MISSED"
+    if code == TESTS_FAILED and NOTICED.search(output):
+        word = "hung" if TIMED_OUT in output else "noticed"
+    return Outcome(defect, word, time.monotonic() - began, output)
 
 
 def report(word: str, seconds: float, defect: Defect) -> None:
@@ -172,9 +187,8 @@ async def main(names: list[str]) -> int:
                 report("UNKNOWN", 0, defect)
                 sys.stdout.write(f"  without it: {baseline[defect.tests]}\n")
         # The longest first, so that none is left over at the end.
-        clear = sorted(
-            (each for each in chosen if each.tests not in red), key=lambda each: -baseline[each.tests].seconds
-        )
+        clear = [(each, baseline[each.tests].seconds) for each in chosen if each.tests not in red]
+        clear.sort(key=lambda each: -each[1])
         noticed = await _attempt_all(clear, free)
     sys.stdout.write(
         f"{noticed} of {len(chosen)} planted defects were noticed, {len(chosen) - len(clear)} could not be judged; "
@@ -190,15 +204,15 @@ async def _first(free: asyncio.Queue[Path]) -> Path:
     return folder
 
 
-async def _attempt_all(defects: Sequence[Defect], free: asyncio.Queue[Path]) -> int:
+async def _attempt_all(defects: Sequence[tuple[Defect, float]], free: asyncio.Queue[Path]) -> int:
     """Plant one after the other in each copy, and count those that were noticed."""
     noticed = 0
-    tasks = [asyncio.create_task(attempt(defect, free)) for defect in defects]  # they begin in this order
+    tasks = [asyncio.create_task(attempt(defect, seconds, free)) for defect, seconds in defects]  # begin in this order
     for ended in asyncio.as_completed(tasks):
         outcome = await ended
-        noticed += outcome.noticed
-        report("noticed" if outcome.noticed else "MISSED", outcome.seconds, outcome.defect)
-        if not outcome.noticed:
+        report(outcome.word, outcome.seconds, outcome.defect)
+        noticed += outcome.word != "MISSED"
+        if outcome.word == "MISSED":
             sys.stdout.write(outcome.output[-OUTPUT_MAX:] + "\n")
     return noticed
 
