@@ -133,7 +133,14 @@ def _of_transfers(services: Services) -> list[Queue]:
         Queue(
             name=transfers.QUEUE,
             workflows=[transfers.TransferJob],
-            activities=[transfer.freeze, transfer.freeze_retry, transfer.settle, transfer.cancel, transfer.finish],
+            activities=[
+                transfer.freeze,
+                transfer.freeze_retry,
+                transfer.look,
+                transfer.settle,
+                transfer.cancel,
+                transfer.finish,
+            ],
             slots=20,
         ),
         Queue(name=transfers.FILE_QUEUE, workflows=[], activities=[transfer.fetch], slots=8),

@@ -5,7 +5,7 @@ Where a target stands is written here and in `shards`, and a final state is over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -73,18 +73,23 @@ async def freeze_retry(database: Database, order: JobOrder, retry: Retry) -> lis
     shards = roll.shards()
     async with database.connection() as connection, connection.transaction():
         job = await _job(connection, order)
-        written = await connection.fetch("SELECT number, signature FROM transfer_shards WHERE job = $1", job)
+        written = await connection.fetch(_WRITTEN, job)
         if written:
-            return [ShardPlace(number=row["number"], signature=row["signature"]) for row in written]
+            return [ShardPlace.model_validate(dict(row)) for row in written]
         keys = [key for shard in shards for key, _, _ in shard.targets]
         taken = {row["key"] for row in await connection.fetch(_TAKE_FAILED, retry.job_id, keys)}
         for shard in shards:
             shard.targets = [target for target in shard.targets if target[0] in taken]
         shards = [shard for shard in shards if shard.targets]
         await _write_shards(connection, job, shards)
-    return [ShardPlace(number=shard.number, signature=shard.consignment.signature) for shard in shards]
+    return [ShardPlace.of(shard) for shard in shards]
 
 
+_WRITTEN = """
+    SELECT s.number, s.signature, count(t.key) AS targets
+    FROM transfer_shards s LEFT JOIN transfer_targets t ON t.job = s.job AND t.shard = s.number
+    WHERE s.job = $1 GROUP BY s.number, s.signature ORDER BY s.number
+"""
 _FAILED = """
     SELECT t.key, t.agent_id, t.container_id, s.project_id, s.signature, s.target_user, s.folder, s.file_name
     FROM transfer_jobs j JOIN transfer_targets t ON t.job = j.id
@@ -132,6 +137,48 @@ async def _insert_shard(connection: Connection, job: int, shard: Shard) -> bool:
         shard.file_name,
     )
     return str(done).endswith(" 1")
+
+
+async def waiting(database: Database, job_id: str, numbers: Sequence[int]) -> list[str]:
+    """The agents that something waits for in these shards, each once."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(
+            """
+            SELECT DISTINCT t.agent_id FROM transfer_targets t JOIN transfer_jobs j ON j.id = t.job
+            WHERE j.job_id = $1 AND t.shard = ANY($2::int[]) AND t.state = 'Pending' ORDER BY t.agent_id
+            """,
+            job_id,
+            list(numbers),
+        )
+    return [row["agent_id"] for row in rows]
+
+
+async def end_absent(database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]) -> None:
+    """End what waits in these shards for agents that are not there, unless it was cancelled.
+
+    Args:
+        database: Where they are written down.
+        job_id: Whose shards.
+        numbers: Which of them.
+        absent: By agent, why it takes nothing.
+    """
+    async with database.connection() as connection:
+        await connection.execute(_END_ABSENT, job_id, list(numbers), list(absent), list(absent.values()))
+
+
+_END_ABSENT = f"""
+    UPDATE transfer_targets t
+    SET state = '{State.FAILED}', reason = '{Reason.AGENT_OFFLINE}', ended_at = now(),
+        message = 'Nothing was sent: ' || a.why || '. Install or start GSE''s agent on that host, then retry.'
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id,
+        unnest($3::text[], $4::text[]) AS a (agent_id, why)
+    WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
+        AND t.state = '{State.PENDING}' AND t.agent_id = a.agent_id
+        AND NOT EXISTS (
+            SELECT FROM transfer_cancels c
+            WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})
+        )
+"""  # noqa: S608 - constants of ours
 
 
 async def settle(database: Database, job_id: str, numbers: Sequence[int], end: End) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from activities.transfers.journal import Entry, Journal
 from activities.transfers.shards import ShardLedger
 from domain.transfers.cadence import Cadence
-from domain.transfers.gse import Agent, Place, TransferOrder, absence
+from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
@@ -23,8 +25,6 @@ from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavai
 AGAIN_SECONDS = 2.0
 """Pause before GSE is asked again to begin a task that it did not begin, or not for sure."""
 UNSURE_PAUSE_MAX_SECONDS = 60.0
-STATES_SECONDS = 5.0
-"""How long a shard waits to be told which agents are there."""
 GSE_MARGIN_SECONDS = 60
 """GSE's own time for a task ends after ours, so that ours is the one that is told."""
 TERMINATE_POLL_SECONDS = 0.5
@@ -39,9 +39,12 @@ class Voyage:
 
     consignment: Consignment
     path: Path
+    fetched_at: float
+    """When the file was first there."""
     deadline: float
     terminate_wait_seconds: float
-    asks_agent_states: bool
+    journal_wait_seconds: float
+    """How long another process may still be asking GSE for a task of this shard."""
     check_file: Callable[[], Awaitable[None]]
     """Reads the cached file whole, and fetches it again if it is damaged."""
 
@@ -49,9 +52,10 @@ class Voyage:
 class Shipping:
     """One shard, from this host."""
 
-    def __init__(self, gse: GseClient, ledger: ShardLedger, shard: Shipment, voyage: Voyage) -> None:
+    def __init__(self, gse: GseClient, ledger: ShardLedger, journal: Journal, shard: Shipment, voyage: Voyage) -> None:
         self._gse = gse
         self._ledger = ledger
+        self._journal = journal
         self._shipment = shard
         self._voyage = voyage
         self._given_up: set[int] = set()
@@ -67,6 +71,7 @@ class Shipping:
 
     async def run(self) -> None:
         """Read this as the story."""
+        await self._recover_begun()
         self._strand_what_others_sent()
         cadence = Cadence()
         while self._shipment.unfinished and time.time() < self._voyage.deadline:
@@ -79,6 +84,20 @@ class Shipping:
             await self._pause(cadence.next_seconds(finishing=self.finished > before))
         if self._shipment.unfinished:
             await self._give_up_late()
+
+    async def _recover_begun(self) -> None:
+        """Go on with GSE tasks whose ids a process of this host was told before it died over writing them down."""
+        unsettled = self._shipment.unsettled
+        for sending in unsettled:
+            left = max(0.0, self._voyage.deadline - time.time())
+            wait = min(left, self._voyage.journal_wait_seconds)
+            if begun := await self._journal.find(sending.journal_key, wait):
+                _log.warning("gse_task_recovered", task_id=begun.task_id)
+                self._shipment.recover(sending, begun.task_id, begun.told_at)
+        if unsettled:
+            await self._write_surely()
+            for sending in unsettled:
+                self._journal.discard(sending.journal_key)
 
     def _strand_what_others_sent(self) -> None:
         """GSE tasks of a host that is gone: what they have not brought, this one sends."""
@@ -116,33 +135,19 @@ class Shipping:
             if sending.broken and sending.number not in self._terminated
         }
         due = [item for item in self._shipment.due(time.time()) if item.sending not in held_back]
-        if due and self._voyage.asks_agent_states:
-            await self._end_absent(due)
-            due = [item for item in due if not item.state.final]
         if not due:
             return 0
-        sending = self._shipment.begin(due, self._gse.source)
-        await self._write(sendings=True)
-        await uninterrupted(self._begin(sending, due))
+        sending = self._shipment.begin(due, self._gse.source, uuid.uuid4().hex, self._voyage.fetched_at)
+        # The entry is there, and locked, before anybody else can read of the task.
+        with self._journal.begin(sending.journal_key) as entry:
+            await self._write(sendings=True)
+            await uninterrupted(self._begin(sending, due, entry))
         return sending.number
 
-    async def _end_absent(self, items: Sequence[Item]) -> None:
-        """End targets whose agents are surely not there. Where GSE does not say so in time, all are sent to."""
+    async def _begin(self, sending: Sending, due: Sequence[Item], entry: Entry) -> None:
+        """Ask GSE, and write down what came of it."""
         try:
-            async with asyncio.timeout(STATES_SECONDS):
-                states = await self._gse.agent_states(sorted({item.agent_id for item in items}))
-        except (GseFailure, TimeoutError) as error:
-            _log.warning("gse_agent_states_unknown", agents=len(items), error=repr(error))
-            return
-        for item in items:
-            if why := absence(item.agent_id, states.get(item.agent_id)):
-                message = f"Nothing was sent: {why}. Install or start GSE's agent on that host, then retry."
-                self._shipment.end([item], End(state=State.FAILED, reason=Reason.AGENT_OFFLINE, message=message))
-
-    async def _begin(self, sending: Sending, due: Sequence[Item]) -> None:
-        """Ask GSE, and note what came of it: an id that was not noted is lost, and its targets are sent again."""
-        try:
-            self._shipment.began(sending, await self._gse.transfer(self._order(due)), time.time())
+            self._shipment.began(sending, await self._gse.transfer(self._order(due), entry.note), time.time())
         except GseRefused as error:
             end = End(state=State.FAILED, reason=Reason.GSE_REFUSED, code=error.code, message=str(error))
             self._shipment.end(due, end)
@@ -157,6 +162,7 @@ class Shipping:
         else:
             self._unsure = 0
         await self._write_surely()
+        entry.discard()
 
     async def _ask(self, *, but: int) -> None:
         """About every GSE task but the one that has only just begun."""
@@ -233,11 +239,13 @@ class Shipping:
 
     async def _write(self, *, sendings: bool = False) -> None:
         changes = self._shipment.changes()
+        sendings = sendings or self._shipment.has_new_times
+        self._shipment.has_new_times = False
         if changes or sendings:
             await self._ledger.write(changes, list(self._shipment.sendings.values()) if sendings else None)
 
     async def _write_surely(self) -> None:
-        """Write what GSE was asked for, again while the database is away: an id that is not written down is lost."""
+        """Write what GSE was asked for, again while the database is away: other hosts know of nothing else."""
         changes, sendings = self._shipment.changes(), list(self._shipment.sendings.values())
         while True:
             try:

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
+import time
 import uuid
 from datetime import timedelta
 
 from temporalio import activity
 
 from activities.transfers import ledger
+from activities.transfers.journal import Journal
 from activities.transfers.repository import Repository
 from activities.transfers.shards import ShardLedger
 from activities.transfers.shipping import Shipping, Voyage
+from domain.transfers.gse import absence
 from domain.transfers.joining import JobOrder
 from domain.transfers.shipment import Rules, Shipment
 from domain.transfers.states import Summary, summary
-from domain.transfers.steps import Berth, CancelOrder, FetchOrder, FreezeOrder, SettleOrder, ShardPlace, ShipOrder
+from domain.transfers.steps import (
+    Berth,
+    CancelOrder,
+    FetchOrder,
+    FreezeOrder,
+    LookOrder,
+    SettleOrder,
+    ShardPlace,
+    ShipOrder,
+)
+from infra import log
+from infra.gse import GseFailure
 from infra.heartbeats import beating
 from infra.services import Services
 from infra.settings import GseSettings
 
 HOST_QUEUE = "transfers-host-"
+JOURNAL = ".gse-tasks"
+STATES_SECONDS = 5.0
+"""How long a job waits to be told which agents are there."""
 SHIP_BEAT_SECONDS = 2.0
 """A large job has hundreds of shards on their way; each heartbeat is a write of the engine's."""
 
@@ -42,8 +60,12 @@ class TransferSteps:
         self._database = services.database
         self._files = services.files
         self._gse = services.gse
+        self._journal = Journal(services.settings.gse.cache_folder / JOURNAL)
+        self._journal.sweep()
         self._repository = Repository(services)
         self._queue = host_queue(services.settings.gse)
+        gse = services.settings.gse
+        self._answer_seconds = gse.connect_timeout_seconds + gse.answer_timeout_seconds
 
     @activity.defn(name="transfer_freeze")
     async def freeze(self, freeze: FreezeOrder) -> None:
@@ -57,13 +79,29 @@ class TransferSteps:
             raise ValueError(f"{job.job_id} is no retry")
         return await ledger.freeze_retry(self._database, job, job.retry)
 
+    @activity.defn(name="transfer_look")
+    async def look(self, look: LookOrder) -> None:
+        """End targets whose agents are surely not there. Where GSE does not say so in time, all are sent to."""
+        if not self._settings.ask_agent_states:
+            return
+        agents = await ledger.waiting(self._database, look.job.job_id, look.numbers)
+        try:
+            async with asyncio.timeout(STATES_SECONDS):
+                states = await self._gse.agent_states(agents)
+        except (GseFailure, TimeoutError) as error:
+            log.get(__name__).warning("gse_agent_states_unknown", agents=len(agents), error=repr(error))
+            return
+        absent = {agent_id: why for agent_id in agents if (why := absence(agent_id, states.get(agent_id)))}
+        if absent:
+            await ledger.end_absent(self._database, look.job.job_id, look.numbers, absent)
+
     @activity.defn(name="transfer_fetch")
     async def fetch(self, fetch: FetchOrder) -> Berth:
         """Have the file on this host, whole."""
         async with beating():
             write = self._repository.fetch(fetch.file, fetch.signature)
             async with self._files.pinned(fetch.file.biz_id, fetch.signature, write):
-                return Berth(queue=self._queue)
+                return Berth(queue=self._queue, fetched_at=time.time())
 
     @activity.defn(name="transfer_ship")
     async def ship(self, ship: ShipOrder) -> None:
@@ -86,12 +124,13 @@ class TransferSteps:
                 voyage = Voyage(
                     consignment=consignment,
                     path=path,
+                    fetched_at=ship.fetched_at or time.time(),
                     deadline=job.deadline_at.timestamp(),
                     terminate_wait_seconds=job.terminate_wait_seconds,
-                    asks_agent_states=settings.ask_agent_states,
+                    journal_wait_seconds=self._answer_seconds,
                     check_file=check_file,
                 )
-                await Shipping(self._gse, record, shipment, voyage).run()
+                await Shipping(self._gse, record, self._journal, shipment, voyage).run()
 
     @activity.defn(name="transfer_settle")
     async def settle(self, settle: SettleOrder) -> None:

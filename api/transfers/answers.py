@@ -45,7 +45,13 @@ class Standing(Answer):
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
     cancelling: bool = Field(default=False, description="whether it was cancelled and has not ended yet")
+    fetched_at: AwareDatetime | None = Field(
+        default=None, description="when the host that sends it had the file; null where nothing was sent"
+    )
     sent_at: AwareDatetime | None = Field(default=None, description="when GSE took it, the last time")
+    uploaded_at: AwareDatetime | None = Field(
+        default=None, description="when GSE was first heard to have it from that host; null where it did not say so"
+    )
     ended_at: AwareDatetime | None = None
 
 
@@ -115,6 +121,7 @@ class RetriedJob(Answer):
 class JobAnswer(JobSummary):
     """Where a job stands, with a page of its targets."""
 
+    cancelling: bool = Field(default=False, description="whether you cancelled it and targets have not ended yet")
     troubles: list[Trouble] = Field(default=[], description="why targets did not get the file, the most frequent first")
     retries: list[str] = Field(default=[], description="jobs that send targets of this one again, the first one first")
     targets: list[TargetAnswer] = Field(description="a page of them; none before the window has ended")

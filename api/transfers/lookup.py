@@ -44,7 +44,9 @@ FOUND = """
         JOIN transfer_targets t ON t.job = j.id AND t.key = n.key
         JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard AND s.project_id = n.project_id
         LEFT JOIN LATERAL (
-            SELECT each ->> 'task_id' AS gse_task_id, to_timestamp((each ->> 'sent_at')::float8) AS sent_at
+            SELECT each ->> 'task_id' AS gse_task_id, to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
+                to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
+                to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
             FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
         ) sent ON true
         WHERE j.job_id = n.job_id LIMIT 1
@@ -56,6 +58,11 @@ _CANCELLED = """
     WHERE EXISTS (
         SELECT FROM transfer_cancels c
         WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
+    )
+"""
+_JOB_CANCELLED = """
+    SELECT EXISTS (
+        SELECT FROM transfer_cancels WHERE job_id = $1 AND ($2::text IS NULL OR project_id = $2) AND key = $3
     )
 """
 _RETRIES = """
@@ -88,14 +95,16 @@ _COUNTS = """
 """
 _TARGETS = """
     SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.ended_at,
-        s.signature, s.target_user, s.folder, s.file_name, sent.sent_at,
+        s.signature, s.target_user, s.folder, s.file_name, sent.*,
         t.ended_at IS NULL AND EXISTS (
             SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
             WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)
         ) AS cancelling
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     LEFT JOIN LATERAL (
-        SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at
+        SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
+            to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
+            to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND t.key > $3
@@ -169,6 +178,11 @@ class Lookup:
         async with self._database.connection() as connection:
             rows = await connection.fetch(_CANCELLED, job_ids, keys, project_ids)
         return {(row["job_id"], row["key"], row["project_id"]): row for row in rows}
+
+    async def is_job_cancelled(self, job_id: str, project_id: str | None) -> bool:
+        """Whether a project, or any, no longer wants what it has in a job."""
+        async with self._database.connection() as connection:
+            return bool(await connection.fetchval(_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
 
     async def retries(self, job_id: str, project_id: str | None) -> list[str]:
         """The jobs that send a project's targets of this one again, the first one first."""

@@ -132,7 +132,7 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
     if not count:
         raise _no_job()
     known = summarised(job, {State.PENDING: count}, closes_at, deadline_at)
-    return JobAnswer(**known, targets=[])
+    return JobAnswer(**known, cancelling=await desk(call).lookup.is_job_cancelled(str(job), call.scope), targets=[])
 
 
 async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> JobAnswer:
@@ -140,8 +140,11 @@ async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> Job
     which = Which(query.status, query.reason, query.code, query.target_agent_id)
     found = await desk(call).lookup.targets(row.id, call.scope, which, after, query.limit + 1)
     shown = found[: query.limit]
+    known = summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
+    is_cancelled = await desk(call).lookup.is_job_cancelled(str(job), call.scope)
     return JobAnswer(
-        **summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of),
+        **known,
+        cancelling=is_cancelled and not known["status"].final,
         retries=await desk(call).lookup.retries(str(job), call.scope),
         troubles=_troubles(row.ends),
         targets=[_target(each) for each in shown],
@@ -185,7 +188,9 @@ def _standing(row: asyncpg.Record) -> Standing:
         progress=row["progress"],
         speed=row["speed"],
         cancelling=row["cancelling"],
+        fetched_at=row["fetched_at"],
         sent_at=row["sent_at"],
+        uploaded_at=row["uploaded_at"],
         ended_at=row["ended_at"],
     )
 

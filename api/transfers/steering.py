@@ -48,7 +48,7 @@ async def cancel_job(call: Call, path: JobPath) -> JobAnswer:
     """Cancel a job.
 
     All targets of your project that have not ended become Failed with the reason `cancelled`, in a moment or when the
-    window ends. Whoever asks for the file afterwards joins the next job.
+    window ends; until then they and the job are `cancelling`. Whoever asks for the file afterwards joins the next job.
     """
     return await _cancel_job(call, path)
 
@@ -92,6 +92,7 @@ async def _cancel_job(call: Call, path: JobPath) -> JobAnswer:
         # In this order: who joins after it is not cancelled with those before.
         await look_up.close_to(path.job_id, call.project_id)
         await look_up.cancel(path.job_id, call.project_id)
+        return await read_job(call, path, Wanted())
     return answer
 
 

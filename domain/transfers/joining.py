@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -162,11 +162,14 @@ class Roll:
         )
 
 
-def batches(shards: list[Shard], targets_max: int) -> Iterator[list[Shard]]:
-    """The shards in groups of so many targets, that each fit one message; a shard alone may be larger."""
-    batch: list[Shard] = []
+Each = TypeVar("Each")
+
+
+def batches(shards: Iterable[Each], targets_max: int, count_targets: Callable[[Each], int]) -> Iterator[list[Each]]:
+    """The shards in groups of so many targets; a shard alone may be larger."""
+    batch: list[Each] = []
     for shard in shards:
-        if batch and sum(len(each.targets) for each in batch) + len(shard.targets) > targets_max:
+        if batch and sum(map(count_targets, batch)) + count_targets(shard) > targets_max:
             yield batch
             batch = []
         batch.append(shard)

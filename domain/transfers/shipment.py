@@ -29,8 +29,14 @@ class Sending(BaseModel):
     source_agent_id: str
     source_container_id: str
     task_id: str | None = None
+    journal_key: str = ""
+    """Under which the journal of the source's host has the id from the moment in which GSE told it."""
+    fetched_at: float | None = None
+    """When the source's host had the file, in seconds since 1970."""
     sent_at: float | None = None
-    """When GSE took it, in seconds since 1970."""
+    """When GSE took it."""
+    uploaded_at: float | None = None
+    """When GSE was first heard to have the file from the source."""
     broken: bool = False
     """Whether nothing more is to be hoped from it: what it has not brought is sent again."""
 
@@ -111,6 +117,8 @@ class Shipment:
     items: Sequence[Item]
     rules: Rules
     sendings: dict[int, Sending] = field(default_factory=dict)
+    has_new_times: bool = False
+    """Whether a GSE task has a time that is not written down yet."""
     _changed: dict[int, Item] = field(default_factory=dict)
     _refusals: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Of each GSE task that GSE does not know: how often it said so in a row, and since when."""
@@ -136,6 +144,12 @@ class Shipment:
         wanted = {item.sending for item in self.unfinished}
         return [sending for sending in self.sendings.values() if sending.number in wanted and sending.task_id]
 
+    @property
+    def unsettled(self) -> list[Sending]:
+        """The GSE tasks that were asked for, and nothing is written down of what came of it."""
+        wanted = {item.sending for item in self.unfinished}
+        return [each for each in self.sendings.values() if each.number in wanted and each.task_id is None]
+
     def unfinished_in(self, sending: Sending) -> list[Item]:
         """The targets that this GSE task still has to bring."""
         return [item for item in self.unfinished if item.sending == sending.number]
@@ -144,12 +158,18 @@ class Shipment:
         """The targets whose time to be sent has come."""
         return [item for item in self.unfinished if item.due_at is not None and item.due_at <= now]
 
-    def begin(self, items: Iterable[Item], source: Agent) -> Sending:
+    def begin(
+        self, items: Iterable[Item], source: Agent, journal_key: str = "", fetched_at: float | None = None
+    ) -> Sending:
         """Put targets into a new GSE task, which is about to be asked for."""
         # One that GSE did not take, or not for sure, is forgotten; its number is not given to another one.
         number = 1 + max(max(self.sendings, default=0), max((item.sending for item in self.items), default=0))
         sending = Sending(
-            number=number, source_agent_id=source.agent_id, source_container_id=source.container_id, task_id=None
+            number=number,
+            source_agent_id=source.agent_id,
+            source_container_id=source.container_id,
+            journal_key=journal_key,
+            fetched_at=fetched_at,
         )
         self.sendings[number] = sending
         for item in items:
@@ -163,6 +183,12 @@ class Shipment:
         for item in self.unfinished_in(sending):
             self._unbegun.pop(item.key, None)
         self.sendings[sending.number] = sending.model_copy(update={"task_id": task_id, "sent_at": now})
+
+    def recover(self, sending: Sending, task_id: str, told_at: float) -> None:
+        """GSE took it and said so to a process that died before this was written down: its targets are under way."""
+        self.began(sending, task_id, told_at)
+        for item in self.unfinished_in(sending):
+            item.due_at = None
 
     def began_not(self, sending: Sending, again_at: float, why: str = "") -> None:
         """GSE did not take it, or nobody knows: its targets wait until then."""
@@ -183,6 +209,9 @@ class Shipment:
             elif not sending.broken:
                 self._hear_nothing(item, now)
         upload = results.upload
+        if upload is not None and upload.verdict is Verdict.SUCCESS and sending.uploaded_at is None:
+            self.sendings[sending.number] = sending.model_copy(update={"uploaded_at": now})
+            self.has_new_times = True
         if upload is not None and upload.verdict in (Verdict.FATAL, Verdict.RETRYABLE) and not sending.broken:
             self._fail_all(
                 sending, Reason.UPLOAD_FAILED, f"The source could not send: {upload.message}", now, upload=upload

@@ -21,6 +21,19 @@ class ShardPlace(BaseModel):
 
     number: int
     signature: str
+    targets: int = 0
+
+    @classmethod
+    def of(cls, shard: Shard) -> ShardPlace:
+        """The place of a shard."""
+        return cls(number=shard.number, signature=shard.consignment.signature, targets=len(shard.targets))
+
+
+class LookOrder(BaseModel):
+    """Ask GSE whether the agents of some shards are there."""
+
+    job: JobOrder
+    numbers: list[int]
 
 
 class FetchOrder(BaseModel):
@@ -34,6 +47,8 @@ class Berth(BaseModel):
     """Where the file lies: the task queue that only this host serves."""
 
     queue: str
+    fetched_at: float | None = None
+    """Since when, in seconds since 1970."""
 
 
 class ShipOrder(BaseModel):
@@ -42,6 +57,7 @@ class ShipOrder(BaseModel):
     job: JobOrder
     signature: str
     number: int
+    fetched_at: float | None = None
 
 
 class SettleOrder(BaseModel):

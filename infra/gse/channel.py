@@ -74,8 +74,7 @@ class Channel:
         call = path.rpartition("/")[2]
         try:
             async with self._limiter.call():
-                answer = await self._answer(session, path, call, body)
-            read_out = read(answer)
+                read_out = await self._answer(session, path, call, body, read)
         except GseFailure as failure:
             metrics.GSE_CALLS.labels(call, type(failure).__name__).inc()
             log.get(__name__).warning("gse_call_failed", call=call, kind=type(failure).__name__, error=str(failure))
@@ -83,7 +82,9 @@ class Channel:
         metrics.GSE_CALLS.labels(call, "ok").inc()
         return read_out
 
-    async def _answer(self, session: aiohttp.ClientSession, path: str, call: str, body: dict[str, Any]) -> Answer:
+    async def _answer(
+        self, session: aiohttp.ClientSession, path: str, call: str, body: dict[str, Any], read: Read[T]
+    ) -> T:
         if not self._settings.base_url:
             raise GseRefused(
                 "It is not set where GSE is. Set HAULAGE_GSE__BASE_URL to the root of the gateway's stage."
@@ -97,7 +98,8 @@ class Channel:
                 url, data=msgspec.json.encode(body), headers=headers, allow_redirects=False
             ) as response:
                 text = await _read(response)
-                return Answer(call, response.status, response.headers, text, request_id)
+                # Before the connection is left, which takes turns of the loop: who dies then has read it.
+                return read(Answer(call, response.status, response.headers, text, request_id))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise GseUnavailable(f"{where} could not be reached ({type(error).__name__}). {_TRY}") from error
         except (aiohttp.ClientError, TimeoutError) as error:

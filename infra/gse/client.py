@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,10 @@ STATES = "/api/v2/cluster/list_agent_state"
 AGENTS_PER_STATE_CALL = 1_000
 NOTHING_YET_CODES = frozenset({1000115})
 """With such a code and no results GSE says that it has none yet."""
+
+
+def _forget(_: str) -> None:
+    """Note nothing."""
 
 
 class GseClient:
@@ -52,15 +56,25 @@ class GseClient:
             folder = Path(seen_as) / folder.relative_to(self._settings.cache_folder.absolute())
         return Place(str(folder), cached.name)
 
-    async def transfer(self, order: TransferOrder) -> str:
+    async def transfer(self, order: TransferOrder, note: Callable[[str], None] = _forget) -> str:
         """Begin a transfer; returns GSE's task id. It is asked for once: another try may send everything twice.
+
+        Args:
+            order: What to send.
+            note: Is given the id in the same turn of the loop in which it is read.
 
         Raises:
             GseRefused: Nothing began, and asking again would not help.
             GseUnavailable: Nothing began; asking again may help.
             GseUnknown: It may have begun, under an id that nobody was told.
         """
-        return await self._channel.ask_once(TRANSFER, order.body(), _task_id)
+
+        def read(answer: Answer) -> str:
+            task_id = _task_id(answer)
+            note(task_id)
+            return task_id
+
+        return await self._channel.ask_once(TRANSFER, order.body(), read)
 
     async def results(self, task_id: str, agents: Collection[Agent] = (), file: Place | None = None) -> Results:
         """How far a transfer is, for these agents only (name the source, too, to learn of the upload), or for all.

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
-from domain.transfers.joining import JobOrder
-from domain.transfers.request import File
+from api.transfers.joins import Joins
+from domain.transfers.ids import Job, target_key
+from domain.transfers.joining import JobOrder, Lot
+from domain.transfers.request import Consignment, File
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
@@ -276,3 +280,41 @@ async def test_a_file_that_gse_cannot_read_is_verified_and_sent_again(settings: 
 
         assert states(ends) == ["Success"]
         assert transfers.delivered("agent-1")
+
+
+class _LosingEngine:
+    """A client of the engine that loses the answer to the first join, and tells so when the job is over."""
+
+    def __init__(self, engine: Client) -> None:
+        self._engine = engine
+        self.joins = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def execute_update_with_start_workflow(self, *arguments: Any, **options: Any) -> Any:
+        """Do it; the first time, wait for the job's end and raise as a time-out does."""
+        self.joins += 1
+        reply = await self._engine.execute_update_with_start_workflow(*arguments, **options)
+        if self.joins == 1:
+            job_id = (await options["start_workflow_operation"].workflow_handle()).id
+            await self._engine.get_workflow_handle(job_id).result()
+            raise WorkflowUpdateRPCTimeoutOrCancelledError
+        return reply
+
+
+async def test_a_join_whose_answer_was_lost_is_not_made_twice(settings: Settings) -> None:
+    """It is in the job that has it, also where that job was over before anybody could ask again."""
+    async with running_transfers(settings) as transfers:
+        services = transfers.worker.services
+        engine = _LosingEngine(services.engine)
+        joins = Joins(replace(services, engine=engine))  # type: ignore[arg-type]
+        file = File(biz_id=2, app_id=transfers.app_id, path=transfers.path)
+        wanted = Consignment(project_id=transfers.project_id, signature=sha256(CONTENT), user="root", folder="/data")
+        target = (target_key(wanted, "agent-1", ""), "agent-1", "")
+        bucket = await joins.join(file, Lot(consignment=wanted, file_name="app.conf", targets=[target]))
+        job = await transfers.job_ended(str(Job(file, bucket)))
+
+    assert engine.joins == 2
+    assert job["counts"]["Success"] == 1
+    assert transfers.sends == {("agent-1", ""): 1}

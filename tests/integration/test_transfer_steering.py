@@ -194,6 +194,90 @@ async def test_a_job_cancelled_in_the_engine_ends_in_order(settings: Settings) -
         assert status.shipped == 1
 
 
+async def test_a_cancel_says_that_it_is_under_way(settings: Settings) -> None:
+    """Of the job and of each of its targets, in the answer to the cancel itself; until all have ended."""
+    slow = STUCK.model_copy(update={"terminate_seconds": 3.0})
+    async with running_transfers(settings, slow) as transfers:
+        task_ids = await transfers.join_many(["stuck-1", "stuck-2"])
+        await eventually(lambda: len(transfers.world.tasks) == 1)
+        job_id = job_of(await transfers.status(task_ids[0]))
+        before = await transfers.job(job_id)
+        reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/cancel")
+        after = await transfers.job_ended(job_id)
+
+    assert (before["cancelling"], [each["cancelling"] for each in before["targets"]]) == (False, [False, False])
+    assert reply.status == 202
+    assert reply.body["status"] == "Running"
+    assert (reply.body["cancelling"], [each["cancelling"] for each in reply.body["targets"]]) == (True, [True, True])
+    assert (after["cancelling"], [each["cancelling"] for each in after["targets"]]) == (False, [False, False])
+    assert after["counts"]["Failed"] == 2
+
+
+async def test_a_cancel_within_the_window_says_so_too(settings: Settings) -> None:
+    """Nothing is written of the targets yet; another project's cancel is none of ours."""
+    async with running_transfers(settings, window_seconds=8) as transfers:
+        await window_begins(8)
+        _, other_key = await transfers.api_client.make_project("other")
+        task_id = await transfers.join("agent-1")
+        body = transfers.wanted() | {"target_agent_id": "agent-2"}
+        theirs = (await transfers.api_client.ask("POST", "/v1/transfers", key=other_key, json=body)).body
+        path = f"/v1/transfers/jobs/{quote(job_of(await transfers.status(task_id)))}"
+        reply = await transfers.ask("POST", f"{path}/cancel")
+        other = await transfers.api_client.ask("GET", path, key=other_key)
+
+    assert theirs["job_id"] == reply.body["job_id"]
+    assert (reply.body["status"], reply.body["cancelling"]) == ("Pending", True)
+    assert (other.body["status"], other.body["cancelling"]) == ("Pending", False)
+
+
+async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
+    """In their order; what has not happened yet has none."""
+    slow = QUICK.model_copy(update={"upload_seconds": 0.5, "download_seconds": 3.0})
+    async with running_transfers(settings, slow, window_seconds=4) as transfers:
+        await window_begins(4)
+        task_id = await transfers.join("agent-1")
+        waiting = await transfers.status(task_id)
+        end = await transfers.ended(task_id)
+        job = await transfers.job(job_of(end))
+
+    steps = ("fetched_at", "sent_at", "uploaded_at", "ended_at")
+    assert [waiting[step] for step in steps] == [None] * 4
+    moments = [datetime.fromisoformat(end[step]) for step in steps]
+    assert moments == sorted(moments)
+    # The file is fetched while others still join.
+    assert moments[0] < datetime.fromisoformat(end["window_closes_at"]) < moments[1]
+    assert [[each[step] for step in steps] for each in job["targets"]] == [[end[step] for step in steps]]
+
+
+async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settings) -> None:
+    """200 while its state is kept, 410 from then on for a week, 404 after that."""
+    async with running_transfers(settings, kept_seconds=0.5) as transfers:
+        task_id = await transfers.join("fine")
+        job_id = job_of(await transfers.ended(task_id))
+        path = f"/v1/transfers/jobs/{quote(job_id)}"
+        answers = []
+
+        async def is_over() -> bool:
+            return (await transfers.ask("GET", path)).status == 410
+
+        await eventually(is_over)
+        services = transfers.worker.services
+        async with running_worker(transfers.api_client.settings, [downloads.QUEUE]):
+            for number, age in enumerate(("0 s", "6 days 23:59", "7 days 00:01")):
+                async with services.database.session() as session:
+                    statement = text("UPDATE transfer_jobs SET purged_at = now() - CAST(:age AS interval)")
+                    if number:  # the first has its targets purged
+                        assert (await session.execute(statement, {"age": age})).rowcount == 1  # type: ignore[attr-defined]
+                        await session.commit()
+                await services.engine.execute_workflow(
+                    HousekeepingWorkflow.run, id=f"tidy-{number}", task_queue=downloads.QUEUE
+                )
+                answers.append(await transfers.ask("GET", path))
+
+    assert [answer.status for answer in answers] == [410, 410, 404]
+    assert [answer.code for answer in answers] == ["transfer_expired", "transfer_expired", "not_found"]
+
+
 async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
     """410 from the moment on that its time is over, before and after the rows are purged; what runs is kept."""
     async with running_transfers(settings, STUCK, kept_seconds=0.5) as transfers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,60 @@ async def test_one_odd_word_does_not_hide_the_other_records(odd: bytes) -> None:
     async with running_peer(told(body)) as server, GseClient(gse_settings(server.url)) as client:
         results = await client.results("task")
     assert results.downloads[("a", "")].error_code == 0
+
+
+async def test_an_id_is_noted_as_it_is_read() -> None:
+    """Before the call returns, and nothing is noted where no id was told."""
+    noted: list[str] = []
+    async with running_gse_client(call_fault(Action.NO_TASK_ID, times=1)) as (_, client):
+        with pytest.raises(GseUnknown):
+            await client.transfer(make_order(make_hosts(1)), noted.append)
+        assert noted == []
+        task_id = await client.transfer(make_order(make_hosts(1)), noted.append)
+    assert noted == [task_id]
+
+
+async def test_so_many_calls_at_a_time_and_not_more() -> None:
+    """Of every kind, those that are begun once and those that are repeated: the setting holds for all together."""
+    under_way = most = 0
+
+    async def answer_slowly(writer: asyncio.StreamWriter) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.05)
+        under_way -= 1
+        await told(OK)(writer)
+
+    async with (
+        running_peer(answer_slowly) as server,
+        GseClient(gse_settings(server.url, concurrency=3)) as client,
+    ):
+        [host] = make_hosts(1)
+        begun = [client.transfer(make_order([host])) for _ in range(6)]
+        await asyncio.gather(*begun, *(client.terminate("GSE:1", [host]) for _ in range(6)))
+    assert len(server.heads) == 12
+    assert most == 3
+
+
+async def test_so_many_calls_a_second_and_not_more() -> None:
+    """Evenly, and what is repeated counts again."""
+    moments: list[float] = []
+
+    async def refuse_at_first(writer: asyncio.StreamWriter) -> None:
+        moments.append(time.monotonic())
+        busy = len(moments) <= 2
+        status, body = ("503 Busy", {"code": 1_650_300}) if busy else ("200 OK", OK)
+        await told(body, status=status)(writer)
+
+    async with (
+        running_peer(refuse_at_first) as server,
+        GseClient(gse_settings(server.url, calls_per_second=20)) as client,
+    ):
+        await asyncio.gather(*(client.terminate("GSE:1", make_hosts(1)) for _ in range(5)))
+    assert len(moments) == 7
+    # Six pauses of 50 ms, less what one arrival may be later than its neighbour.
+    assert moments[-1] - moments[0] >= 0.25
 
 
 async def test_agent_states_come_in_pages() -> None:

@@ -75,7 +75,7 @@ def test_batches_keep_order_and_size(sizes: list[int], most: int) -> None:
         Shard(number=n, consignment=wanted(), file_name="", targets=[(i, "", "") for i in range(size)])
         for n, size in enumerate(sizes)
     ]
-    batches = list(joining.batches(shards, most))
+    batches = list(joining.batches(shards, most, lambda shard: len(shard.targets)))
 
     assert [shard for batch in batches for shard in batch] == shards
     assert all(len(batch) == 1 or sum(len(shard.targets) for shard in batch) <= most for batch in batches)

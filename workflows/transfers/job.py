@@ -17,7 +17,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.transfers.steps import TransferSteps
     from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
     from domain.transfers.states import End, Reason, State
-    from domain.transfers.steps import CancelOrder, FreezeOrder, JobStatus, SettleOrder, ShardPlace, ShipOrder
+    from domain.transfers.steps import (
+        CancelOrder,
+        FreezeOrder,
+        JobStatus,
+        LookOrder,
+        SettleOrder,
+        ShardPlace,
+        ShipOrder,
+    )
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.outcomes import fault_of, is_type
@@ -30,8 +38,10 @@ QUEUE = "transfers"
 ROOM = "transfers"
 JOIN = "join"
 
-FREEZE_TARGETS_MAX = 2_500
+FREEZE_TARGETS_MAX = 2_000
 """Half a megabyte; and the first shards are on their way before the last are written down."""
+LOOK_TARGETS_MAX = 1_000
+"""So many hosts GSE is asked about in one call."""
 SLACK_SECONDS = 30.0
 """How long after the deadline a step may still be busy with ending its targets."""
 
@@ -126,7 +136,9 @@ class TransferJob:
         """Write the shards down, some at a time, and ship each as soon as it is written down."""
         under_way: dict[int, asyncio.Task[None]] = {}
         async for places in self._freeze_all():
-            under_way |= {place.number: asyncio.create_task(self._ship(place)) for place in places}
+            for some in batches(places, LOOK_TARGETS_MAX, lambda place: place.targets):
+                look = asyncio.create_task(self._look([place.number for place in some]))
+                under_way |= {place.number: asyncio.create_task(self._ship(place, look)) for place in some}
         if not under_way:
             return  # another retry was quicker
         left = (self._order.deadline_at - workflow.now()).total_seconds()
@@ -150,12 +162,18 @@ class TransferJob:
         shards = self._roll.shards()
         self._status.shards = len(shards)
         self._tell("shipping", State.RUNNING)
-        for batch in batches(shards, FREEZE_TARGETS_MAX):
+        for batch in batches(shards, FREEZE_TARGETS_MAX, lambda shard: len(shard.targets)):
             await self._step(TransferSteps.freeze, FreezeOrder(job=self._order, shards=batch))
-            yield [ShardPlace(number=shard.number, signature=shard.consignment.signature) for shard in batch]
+            yield [ShardPlace.of(shard) for shard in batch]
 
-    async def _ship(self, shard: ShardPlace) -> None:
+    async def _look(self, numbers: list[int]) -> None:
+        """Ask once, before anything is sent, whether the agents are there."""
+        await self._step(TransferSteps.look, LookOrder(job=self._order, numbers=numbers))
+
+    async def _ship(self, shard: ShardPlace, look: asyncio.Task[None]) -> None:
         """From the host that has the file; from another when that one is gone."""
+        # Several shards wait for one look: if one of them is given up, the look is, too, and so are they all.
+        await look
         try:
             while not await self._is_shipped(shard.signature, shard.number):
                 pass
@@ -171,7 +189,7 @@ class TransferJob:
         try:
             await workflow.execute_activity_method(
                 TransferSteps.ship,
-                ShipOrder(job=self._order, signature=signature, number=number),
+                ShipOrder(job=self._order, signature=signature, number=number, fetched_at=berth.fetched_at),
                 task_queue=berth.queue,
                 schedule_to_start_timeout=timedelta(seconds=self._order.host_wait_seconds),
                 start_to_close_timeout=_LONGEST,

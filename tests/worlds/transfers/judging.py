@@ -101,7 +101,8 @@ def _list_doubled(names: Names, seen: Seen, spot: Spot, sends: Sequence[Send]) -
     for number, send in enumerate(sends):
         under_way = sum(not _had_failed(earlier, send.began_at) for earlier in sends[:number])
         if under_way >= wanted + excused:
-            yield f"{spot.agent} was sent to {number + 1} times, {wanted} wanted it, {under_way} had not failed"
+            told = ", ".join(map(str, sends))
+            yield f"{spot.agent} was sent to {number + 1} times, {wanted} wanted it, {under_way} had not failed: {told}"
             return
     answered = [each for each in sends if each.failed_at != each.began_at]
     if len(answered) > wanted * (1 + RETRIES) + excused:

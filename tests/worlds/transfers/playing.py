@@ -287,7 +287,7 @@ def _send(task: Task, target: Target) -> Send:
     if task.told_at is None:
         return Send(task.created_at, task.created_at)
     moments = [moment for moment in (task.gone_at, target.failed_at) if moment is not None]
-    return Send(task.created_at, min(moments, default=None))
+    return Send(task.created_at, min(moments, default=None), task.id, task.told_at)
 
 
 @dataclass

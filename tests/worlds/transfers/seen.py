@@ -29,6 +29,8 @@ class Send:
     began_at: float
     failed_at: float | None = None
     """When it was over with it, or nobody could know of it any more; None where nothing was wrong."""
+    task_id: str = ""
+    told_at: float | None = None
 
 
 @dataclass(frozen=True)
