@@ -17,7 +17,17 @@ from tests.worlds.transfers.judging import judge_world
 from tests.worlds.transfers.naming import Names
 from tests.worlds.transfers.options import OPTIONS, pairwise_rows, plain_row
 from tests.worlds.transfers.seen import Listed, OnDisk, Seen, SeenJob, SeenTarget, Send
-from tests.worlds.transfers.world import DISTINCT_WISHES_MAX, File, Host, Wish, World, draw_world, list_smaller
+from tests.worlds.transfers.world import (
+    DISTINCT_WISHES_MAX,
+    SUITE_WORLDS,
+    File,
+    Host,
+    Wish,
+    World,
+    draw_round,
+    draw_world,
+    list_smaller,
+)
 from tests.worlds.verdict import Ending
 
 JOB = "AsyncDownloadJob:2:1:/etc/app.conf:7"
@@ -195,7 +205,7 @@ def test_a_second_gse_task_needs_a_first_that_failed(sends: list[Send], ending: 
     seen = make_seen(names)
     seen.sends = {names.spot(seen.targets[0].goal): sends}
     assert judge_world(names, seen).ending is ending
-    seen.takeovers = {JOB: 1}
+    seen.unanswered[names.spot(seen.targets[0].goal)] = 1
     assert judge_world(names, seen).ending is Ending.EQUAL
 
 
@@ -250,6 +260,20 @@ def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:
                 expected = expect_target(names, names.goal(wish, host), is_cancelled=False)
                 lasting = {flaw.name for flaw in world.flaws if not flaw.passes}
                 assert not expected.causes or lasting
+
+
+def test_every_flaw_comes_in_each_run_of_the_suite() -> None:
+    """In few worlds, each with at most one of a group, and of another seed in other company."""
+    rounds = [draw_round(seed, SUITE_WORLDS) for seed in range(20)]
+    for names in rounds:
+        assert len(names) == SUITE_WORLDS
+        assert sorted(name for some in names for name in some) == sorted(KINDS)
+        for some in names:
+            groups = [KINDS[name].group for name in some]
+            assert len(groups) == len(set(groups))
+    assert len({str(names) for names in rounds}) == len(rounds)
+    world = draw_world(7, forced=("fails", "create_lost"))
+    assert world.flaw_names == ["fails", "create_lost"]
 
 
 def test_smaller_worlds_are_smaller() -> None:

@@ -19,17 +19,18 @@ from tests.worlds import coverage
 from tests.worlds.playing import Noted, System, choose_notes, play_all, play_one, shrink
 from tests.worlds.transfers.flaws import KINDS
 from tests.worlds.transfers.playing import running_stage
-from tests.worlds.transfers.world import World, draw_world, list_smaller
+from tests.worlds.transfers.world import SUITE_WORLDS, World, draw_round, draw_world, list_smaller
 from tests.worlds.verdict import Ending, Verdict
 
-COUNT = int(os.environ.get("WORLDS", "20"))
+COUNT = int(os.environ.get("WORLDS", "0"))
+"""Of a run by hand; the suite plays a round of all flaws, and some worlds of each family."""
 FAMILIES = {
     "room": ("many_wishes",),
     "causes": ("fails_then_runs_for_ever", "fails_for_now", "upload_fails", "never_told", "runs_for_ever"),
     "once": ("create_lost", "flaps", "asked_twice", "results_down", "results_hang", "task_forgotten", "upload_fails"),
 }
 """Flaws that show the same promise; of each family so many more worlds are played."""
-OF_A_FAMILY = 20
+OF_A_FAMILY, OF_A_FAMILY_IN_THE_SUITE = 20, 2
 AT_ONCE = 16
 """Windows are two seconds long here: on two cores more joins at once would find them closed."""
 KEPT = sorted((Path(__file__).parent / "transfers" / "kept").glob("*.json"))
@@ -50,7 +51,9 @@ async def test_nothing_differs_in_silence(system: System[World], request: pytest
     seed = int(os.environ.get("WORLDS_SEED") or request.config.getoption("randomly_seed"))
     notes = choose_notes("transfers", seed)
     first = seed % SEEDS_APART * SEEDS_APART
-    noted = await play_all(system, range(first, first + COUNT), notes)
+    suite = _draw_suite(first)
+    drawn = system if COUNT else replace(system, draw=suite.__getitem__)
+    noted = await play_all(drawn, range(first, first + COUNT) if COUNT else list(suite), notes)
     defects = [each for each in noted if each.ending.is_defect]
     for each in [each for each in defects if each.ending is not Ending.LATE][:3]:
         small = await shrink(system, World.model_validate_json(each.world), each.ending)
@@ -79,6 +82,14 @@ async def test_worlds_that_once_went_wrong(system: System[World], path: Path) ->
     """The smallest world of each defect that was found, so that it does not come back."""
     noted = await play_one(system, World.model_validate(json.loads(path.read_text())))
     assert not noted.ending.is_defect, _describe(noted)
+
+
+def _draw_suite(first: int) -> dict[int, World]:
+    """Return by their seeds worlds that hold each flaw once, and after them some of each family."""
+    forced = enumerate(draw_round(first, SUITE_WORLDS), start=first)
+    worlds = {seed: draw_world(seed, forced=flaws) for seed, flaws in forced}
+    families = [family for family in FAMILIES.values() for _ in range(OF_A_FAMILY_IN_THE_SUITE)]
+    return worlds | {seed: draw_world(seed, family) for seed, family in enumerate(families, start=first + SUITE_WORLDS)}
 
 
 def _drawing(flaws: tuple[str, ...]) -> Callable[[int], World]:

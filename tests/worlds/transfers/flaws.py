@@ -73,6 +73,7 @@ KINDS: Mapping[str, Kind] = {
     "repository_slow": Kind(5, Group.REPOSITORY, passes=PASSES),
     # what callers do
     "asked_twice": Kind(7, Group.CALLERS),
+    "two_contents": Kind(7, Group.CALLERS),
     "source_is_target": Kind(8, Group.CALLERS),
     "many_wishes": Kind(17, Group.CALLERS),
 }

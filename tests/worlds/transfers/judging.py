@@ -95,17 +95,15 @@ def _list_differences(names: Names, seen: Seen) -> Iterator[str]:
 def _list_doubled(names: Names, seen: Seen, spot: Spot, sends: Sequence[Send]) -> Iterator[str]:
     """Tell of a target that was in a second GSE task although the first had not failed it."""
     jobs = [each.job_id for each in seen.targets if names.spot(each.goal) == spot and not each.cancelled_early]
-    wanted = len(jobs)
-    # Who takes a shard over does not know what GSE answered last, if that was not written down yet.
-    excused = sum(seen.takeovers.get(job_id, 0) for job_id in jobs)
+    wanted = len(jobs) + seen.unanswered[spot]
     for number, send in enumerate(sends):
         under_way = sum(not _had_failed(earlier, send.began_at) for earlier in sends[:number])
-        if under_way >= wanted + excused:
+        if under_way >= wanted:
             told = ", ".join(map(str, sends))
             yield f"{spot.agent} was sent to {number + 1} times, {wanted} wanted it, {under_way} had not failed: {told}"
             return
     answered = [each for each in sends if each.failed_at != each.began_at]
-    if len(answered) > wanted * (1 + RETRIES) + excused:
+    if len(answered) > wanted * (1 + RETRIES):
         yield f"{spot.agent} was sent to {len(answered)} times, {wanted} wanted it"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+from activities.transfers.journal import Entry
 from api.transfers import joins
 from domain.transfers import joining
 from infra.settings import Settings
@@ -66,10 +67,13 @@ class Play:
     gse: Gse
     rules: list[str]
     repository: WorldRepository
+    told: Collection[str]
+    """The ids of GSE tasks that have reached the product, of all worlds."""
     joined: list[Joined] = field(default_factory=list)
     cancelled: dict[tuple[str, str, Goal | None], float] = field(default_factory=dict)
     """By job, project, and goal for a single task: when the cancellation was answered."""
     refusals: Counter[str] = field(default_factory=Counter)
+    unanswered: Counter[Spot] = field(default_factory=Counter)
     never_joined: int = 0
 
     async def run(self) -> Verdict:
@@ -83,17 +87,20 @@ class Play:
         goals = [self.names.goal(wish, host) for host in wish.hosts]
         body = self.names.request(wish)
         if wish.options["request"] == "batch":
-            answer = await self._post(wish, "/v1/transfers:batch", body | {"targets": targets})
+            answer = await self._post(wish, "/v1/transfers:batch", body | {"targets": targets}, goals)
             tasks = [(task["task_id"], answer["job_id"]) for task in answer["tasks"]] if answer else []
         else:
-            singles = [self._post(wish, "/v1/transfers", body | target) for target in targets]
+            pairs = zip(targets, goals, strict=True)
+            singles = [self._post(wish, "/v1/transfers", body | target, [goal]) for target, goal in pairs]
             tasks = [(each["task_id"], each["job_id"]) for each in await asyncio.gather(*singles) if each]
         self.never_joined += len(goals) - len(tasks)
         for (task_id, job_id), goal in zip(tasks, goals, strict=False):
             self.joined.append(Joined(task_id, job_id, goal, number))
         await asyncio.gather(*(self._cancel(each, number) for each in self.names.world.cancels if each.wish == number))
 
-    async def _post(self, wish: Wish, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def _post(
+        self, wish: Wish, path: str, body: Mapping[str, Any], goals: Iterable[Goal]
+    ) -> dict[str, Any] | None:
         """Ask until it is accepted, as callers do that are told when to come again."""
         for attempt in range(ASK_AGAIN_MAX):
             reply = await self._ask(wish.options["project"], "POST", path, json=dict(body))
@@ -105,6 +112,8 @@ class Play:
                 return None
             if reply.status == 429 and attempt == 0:
                 self.refusals[reply.code] += 1
+            if reply.status == 503:
+                self.unanswered.update({self.names.spot(goal) for goal in goals})
             await asyncio.sleep(float(reply.headers["Retry-After"]))
         return None
 
@@ -123,7 +132,7 @@ class Play:
                 self.cancelled[task.job_id, project, None if cancel.host is None else task.goal] = time.time()
 
     async def _see(self) -> Seen:
-        seen = Seen(refusals=self.refusals, never_joined=self.never_joined)
+        seen = Seen(refusals=self.refusals, unanswered=self.unanswered, never_joined=self.never_joined)
         try:
             async with asyncio.timeout(BOUND_SECONDS):
                 seen.jobs = await asyncio.gather(*(self._read_job(*job) for job in sorted(self._jobs)))
@@ -133,7 +142,6 @@ class Play:
             await self.gse.advance(LATER_SECONDS)
             seen.targets = await self._see_targets()
             seen.outcomes = {job_id: await self._read_outcome(job_id) for job_id in {job for job, _ in self._jobs}}
-            seen.takeovers = {job_id: await self._count_takeovers(job_id) for job_id in {job for job, _ in self._jobs}}
             seen.sends = self._list_sends()
         seen.fired = frozenset(self._list_fired())
         return seen
@@ -227,23 +235,11 @@ class Play:
         counts: dict[str, int] = result["ended"]["counts"]
         return counts
 
-    async def _count_takeovers(self, job_id: str) -> int:
-        """Count attempts to ship beyond the first of each step."""
-        handle = self.transfers.worker.services.engine.get_workflow_handle(job_id)
-        ships, attempts = set(), 0
-        async for event in handle.fetch_history_events():
-            if event.activity_task_scheduled_event_attributes.activity_type.name == "transfer_ship":
-                ships.add(event.event_id)
-            started = event.activity_task_started_event_attributes
-            if started.scheduled_event_id in ships:
-                attempts += started.attempt - 1
-        return attempts
-
     def _list_sends(self) -> dict[Spot, list[Send]]:
         found: dict[Spot, list[Send]] = defaultdict(list)
         for task in [*self.gse.tasks.values(), *self.gse.forgotten]:
             for target in task.targets.values():
-                found[target.spot].append(_send(task, target))
+                found[target.spot].append(_send(task, target, is_told=task.id in self.told))
         return {spot: sorted(sends, key=lambda each: each.began_at) for spot, sends in found.items()}
 
     def _list_fired(self) -> Iterable[str]:
@@ -258,6 +254,9 @@ class Play:
         asked = Counter((each.job_id, each.goal) for each in self.joined)
         if world.has("asked_twice") and any(count > 1 for count in asked.values()):
             yield "asked_twice"
+        contents = {(each.job_id, each.goal.host, each.goal.folder, each.goal.content) for each in self.joined}
+        if world.has("two_contents") and len({each[:3] for each in contents}) < len(contents):
+            yield "two_contents"
         if world.has("source_is_target") and any((task.source.agent, "") in task.targets for task in tasks):
             yield "source_is_target"
         if world.has("many_wishes") and len({each.job_id for each in self.joined}) > 1:
@@ -283,11 +282,12 @@ def _listed(target: Mapping[str, Any]) -> Listed:
     )
 
 
-def _send(task: Task, target: Target) -> Send:
-    if task.told_at is None:
-        return Send(task.created_at, task.created_at)
+def _send(task: Task, target: Target, *, is_told: bool) -> Send:
+    """Return a send; one whose id did not reach the product, because the answer was cut or late, is over at once."""
+    if not is_told:
+        return Send(task.created_at, task.created_at, task.id)
     moments = [moment for moment in (task.gone_at, target.failed_at) if moment is not None]
-    return Send(task.created_at, min(moments, default=None), task.id, task.told_at)
+    return Send(task.created_at, min(moments, default=None), task.id)
 
 
 @dataclass
@@ -298,6 +298,7 @@ class Stage:
     gse: GseOfWorlds
     repositories: Repositories
     keys: Mapping[str, str]
+    told: Collection[str]
     played: int = 0
 
     async def play(self, world: World) -> Verdict:
@@ -306,7 +307,8 @@ class Stage:
         names = Names(world, self.played)
         gse, rules = self.gse.add(names)
         try:
-            return await Play(names, self.transfers, self.keys, gse, rules, self.repositories.add(names)).run()
+            repository = self.repositories.add(names)
+            return await Play(names, self.transfers, self.keys, gse, rules, repository, self.told).run()
         finally:
             await self.gse.close(names.name)
 
@@ -331,6 +333,23 @@ async def running_stage(settings: Settings) -> AsyncIterator[Stage]:
         with pytest.MonkeyPatch.context() as patch:
             for module in (joining, joins):
                 patch.setattr(module, "CONSIGNMENTS_MAX", DISTINCT_WISHES_MAX)
+            told = _record_told(patch)
             async with running_transfers(settings, gse=parts, **changes) as transfers:
                 _, other = await transfers.api_client.make_project("other")
-                yield Stage(transfers, gse, repositories, {"first": transfers.key, "second": other})
+                yield Stage(transfers, gse, repositories, {"first": transfers.key, "second": other}, told)
+
+
+def _record_told(patch: pytest.MonkeyPatch) -> set[str]:
+    """Return a set that fills with the ids of GSE tasks as they reach the product.
+
+    The stand-in cannot know: what it wrote may have come after the product had stopped to wait for it.
+    """
+    told: set[str] = set()
+    note = Entry.note
+
+    def note_and_record(entry: Entry, task_id: str) -> None:
+        told.add(task_id)
+        note(entry, task_id)
+
+    patch.setattr(Entry, "note", note_and_record)
+    return told

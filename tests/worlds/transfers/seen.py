@@ -30,7 +30,6 @@ class Send:
     failed_at: float | None = None
     """When it was over with it, or nobody could know of it any more; None where nothing was wrong."""
     task_id: str = ""
-    told_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ class Seen:
     """By where the file was sent, in the order of their beginnings."""
     outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many targets ended how, by the result of each job's workflow."""
-    takeovers: Mapping[str, int] = field(default_factory=dict)
-    """How often another attempt went on with a job's shards, because a busy machine kept the first from its beats."""
+    unanswered: Counter[Spot] = field(default_factory=Counter)
+    """How many requests for a target were answered 503: each may be in a job that nobody was told of."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Requests that were refused, by code."""
     never_joined: int = 0

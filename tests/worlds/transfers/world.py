@@ -9,12 +9,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from tests.worlds import dice
-from tests.worlds.flaws import Flaw, draw_flaws
+from tests.worlds.flaws import Flaw, draw_flaw, draw_flaws
 from tests.worlds.transfers.flaws import KINDS, Group
 from tests.worlds.transfers.options import pairwise_rows, plain_row
 
 DISTINCT_WISHES_MAX = 8
 """So many different consignments a job takes in worlds; in the product it is 300."""
+SUITE_WORLDS = 16
+"""So many worlds hold every flaw once: no group has more flaws."""
 SLOW_SECONDS = 3.0
 
 
@@ -127,17 +129,31 @@ def can_strike(flaw: str, host: Host) -> bool:
             return True
 
 
-def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
+def draw_round(seed: int, count: int) -> list[tuple[str, ...]]:
+    """Deal all flaws out to so many worlds, each once and never two of a group to one world."""
+    hands: list[tuple[str, ...]] = [()] * count
+    place = 0
+    for group in Group:
+        names = [name for name, kind in KINDS.items() if kind.group is group]
+        for name in dice.stream(seed, "round", group).sample(names, len(names)):
+            hands[place % count] += (name,)
+            place += 1
+    return hands
+
+
+def draw_world(seed: int, family: Iterable[str] | None = None, forced: Iterable[str] = ()) -> World:
     """Draw the world of a seed.
 
     Args:
         seed: The same makes the same world.
         family: Flaws of which it has one at least; by default it may have any, or none.
+        forced: The flaws that it has, and no others; by default they are drawn.
     """
-    flaws = draw_flaws(seed, KINDS, list(Group), family)
+    named = tuple(draw_flaw(seed, name, KINDS[name]) for name in forced)
+    flaws = named or draw_flaws(seed, KINDS, list(Group), family)
     hosts = _draw_hosts(seed, {flaw.name for flaw in flaws})
-    files = _draw_files(seed)
     names = {flaw.name for flaw in flaws}
+    files = _draw_files(seed, names)
     wishes = _draw_many_wishes(seed, hosts) if "many_wishes" in names else _draw_wishes(seed, hosts, files, names)
     world = World(seed=seed, hosts=hosts, files=files, wishes=wishes, flaws=flaws)
     return world.model_copy(update={"cancels": _draw_cancels(world), "download_seconds": _draw_pace(world)})
@@ -170,9 +186,11 @@ def _draw_hosts(seed: int, flaws: set[str]) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def _draw_files(seed: int) -> tuple[File, ...]:
+def _draw_files(seed: int, flaws: set[str]) -> tuple[File, ...]:
     """Two files may have one content, and one file two contents: a new version came within the window."""
     known = (File(path=0, content=0), File(path=0, content=1), File(path=1, content=0))
+    if "two_contents" in flaws:
+        return known
     return known[: dice.pick((1, 1, 2, 3), seed, "files")]
 
 
@@ -195,6 +213,9 @@ def _draw_wishes(seed: int, hosts: tuple[Host, ...], files: tuple[File, ...], fl
         first = wishes[0]
         wishes[0] = first.model_copy(update={"hosts": (*first.hosts, first.hosts[0])})
         wishes.append(first)
+    if "two_contents" in flaws:
+        wishes[0] = wishes[0].model_copy(update={"file": 0})
+        wishes.append(wishes[0].model_copy(update={"file": 1}))
     return tuple(wishes)
 
 
