@@ -74,6 +74,22 @@ async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> N
     assert "uninstalled" in ends["gone-1"]["message"]
 
 
+async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:
+    """Not for each shard, nor again before what failed is sent again; a job of its own asks anew."""
+    fails = Rule(action=Action.FAIL, agent="agent-1.*", code=703, times=1)
+    agents = [f"agent-{number}" for number in range(12)]
+    async with running_transfers(settings, playing(fails), shard_targets=5) as transfers:
+        ends = [await transfers.ended(task_id) for task_id in await transfers.join_many(agents)]
+        asked = transfers.world.calls[Call.STATES]
+        await transfers.ended(await transfers.join("agent-1"))
+        asked_again = transfers.world.calls[Call.STATES]
+
+    assert {end["status"] for end in ends} == {"Success"}
+    assert transfers.sends["agent-10", ""] == 2
+    assert len({end["gse_task_id"] for end in ends}) > 3
+    assert (asked, asked_again) == (1, 2)
+
+
 @pytest.mark.parametrize("action", [Action.HTML, Action.SLOW, Action.REFUSE])
 async def test_where_states_of_agents_are_not_to_be_had_all_are_sent_to(settings: Settings, action: Action) -> None:
     """Nobody waits for long, and no host that lives is refused."""
