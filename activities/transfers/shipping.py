@@ -122,6 +122,8 @@ class Shipping:
         for sending in self._shipment.live:
             if sending.broken and sending.number not in self._terminated:
                 items = self._shipment.unfinished_in(sending)
+                # Whoever takes over must not take `terminated` for GSE's own doing.
+                await self._write(sendings=True)
                 if await self._terminate(items):
                     await self._voyage.check_file()
                     await self._ask_about(sending)
@@ -214,6 +216,7 @@ class Shipping:
         """Only a success counts now: that GSE says `terminated` is our own doing."""
         for sending in self._shipment.live:
             self._shipment.strand(sending, time.time())
+        for sending in self._shipment.live:
             await self._ask_about(sending)
 
     async def _terminate(self, items: Sequence[Item]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -72,6 +72,26 @@ async def test_an_agent_that_is_not_there_fails_at_once(settings: Settings) -> N
     assert all(ends[agent]["status"] == "Success" for agent in agents if agent not in absent)
     assert {agent for agent, _ in transfers.sends} == {*agents} - absent
     assert "uninstalled" in ends["gone-1"]["message"]
+
+
+async def test_what_is_terminated_at_the_deadline_ran_out_of_time(settings: Settings) -> None:
+    """Also where GSE has given it up before it can be asked for the first time after that."""
+    stuck = Rule(action=Action.STUCK)
+    async with running_transfers(
+        settings, playing(stuck), timeout_seconds=4.0, terminate_wait_seconds=5.0
+    ) as transfers:
+        task_id = await transfers.join("agent-1")
+        await eventually(lambda: len(transfers.world.tasks) == 1)
+        job = await transfers.job(job_of(await transfers.status(task_id)))
+        left = (datetime.fromisoformat(job["deadline_at"]) - datetime.now(UTC)).total_seconds()
+        silent = Rule(action=Action.RESET, calls=frozenset({Call.RESULTS}), to_second=left + 0.5)
+        transfers.world.set(playing(stuck, silent))
+        end = await transfers.ended(task_id)
+        [task] = transfers.world.tasks.values()
+
+    assert left > 0
+    assert task.targets["agent-1", ""].code == 126
+    assert (end["status"], end["reason"]) == ("Timeout", "deadline")
 
 
 async def test_the_agents_of_a_job_are_asked_once(settings: Settings) -> None:

@@ -236,6 +236,14 @@ DEFECTS = (
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and once"),
     ),
     Defect(
+        "what-was-given-up-at-the-deadline-failed",
+        "transfers",
+        "activities/transfers/shipping.py",
+        "            self._shipment.strand(sending, time.time())\n        for sending in self._shipment.live:\n",
+        "            self._shipment.strand(sending, time.time())\n",
+        ("tests/integration/test_transfer_ends.py", "-k", "terminated_at"),
+    ),
+    Defect(
         "an-id-dies-with-its-worker",
         "transfers",
         "activities/transfers/shipping.py",

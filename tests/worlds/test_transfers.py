@@ -98,7 +98,7 @@ def _drawing(flaws: tuple[str, ...]) -> Callable[[int], World]:
 
 def _is_for_want_of_time(verdict: Verdict) -> bool:
     """Whether a target ran out of time in a world in which something else should have ended it."""
-    return verdict.ending in (Ending.NEEDLESS, Ending.WRONG_CAUSE) and verdict.why.startswith("Timeout/deadline/")
+    return verdict.ending.is_defect and verdict.why.startswith("Timeout/deadline/")
 
 
 def _describe(noted: Noted) -> str:
