@@ -394,6 +394,14 @@ DEFECTS = (
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and starttime"),
     ),
     Defect(
+        "worlds-find-a-backfill-that-fails-without-a-trace",
+        "orders",
+        "activities/orders/backfilling.py",
+        "order.fault or order.progress.fault",
+        "order.fault",
+        ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and backfill"),
+    ),
+    Defect(
         "worlds-find-an-older-copy",
         "orders",
         "activities/orders/reading.py",

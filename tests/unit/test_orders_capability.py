@@ -94,6 +94,19 @@ def test_known_records_survive_as_json(kind: str) -> None:
     assert Capability.model_validate_json(KNOWN[kind].model_dump_json()) == KNOWN[kind]
 
 
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [
+        ("shopify", {"status": "any"}),
+        ("woocommerce", {"status": "any"}),
+        ("pinduoduo", {"order_status": "5", "refund_status": "5", "is_lucky_flag": "0"}),
+    ],
+)
+def test_no_state_of_an_order_is_left_to_a_default(kind: str, states: dict[str, str]) -> None:
+    """A platform that tells only open orders unless it is asked for all would hide the others from every check."""
+    assert states.items() <= KNOWN[kind].query.parameters.items()
+
+
 def test_the_newest_end_stays_behind_the_clock() -> None:
     """Pinduoduo answers nothing that is younger than three minutes."""
     assert PINDUODUO.newest_end(NOON + timedelta(seconds=7.5)) == NOON - timedelta(seconds=173)

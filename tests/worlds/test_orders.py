@@ -32,6 +32,7 @@ FAMILIES = {
         orders=9,
     ),
     "starttime": Family(flaws=("late",), options={"operator": "other_starttime"}),
+    "backfill": Family(flaws=(), options={"operator": "backfill_broken", "retries": "0"}, orders=4),
     "details": Family(flaws=("detail_older",), options={"field": "modified", "detail": "call"}, orders=4),
 }
 """Flaws and options that show the same promise; of each family so many more worlds are played."""

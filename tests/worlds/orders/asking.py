@@ -18,6 +18,7 @@ from tests.worlds.orders.rows import Goods, as_us
 from tests.worlds.orders.world import World
 
 SIGNED_WITH = frozenset({"app_key", "session", "at", "sign"})
+APART = SIGNED_WITH | {record.API}
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Question:
 
     @classmethod
     def read(cls, path: str, query: Mapping[str, str]) -> Self:
-        """Take what a request is signed with out of it."""
-        return cls(path, {name: value for name, value in query.items() if name not in SIGNED_WITH})
+        """Take out of a request what it is signed with and which version it asks."""
+        return cls(path, {name: value for name, value in query.items() if name not in APART})
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ def read_token(world: World, secret: str, query: Mapping[str, str], headers: Map
     """Return the token of a request that is signed rightly, else nothing."""
     shown = headers.get("Authorization", "")
     match world.options["signing"]:
-        case "token":
+        case "token" | "renewed":
             return shown.removeprefix("Bearer ")
         case "basic":
             return b64decode(shown.removeprefix("Basic ")).decode().partition(":")[2]
@@ -51,6 +52,20 @@ def read_token(world: World, secret: str, query: Mapping[str, str], headers: Map
             text = secret + "".join(f"{name}{unsigned[name]}" for name in sorted(unsigned)) + secret
             sign = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest().upper()
             return query.get("session", "") if query.get("sign") == sign else ""
+
+
+def strip_version(world: World, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str | None:
+    """Return the path of a request without the version that it names; None where that is not the one that is served."""
+    match world.options["api"]:
+        case "in_path":
+            served = f"/{record.VERSION}"
+            return path.removeprefix(served) if path.startswith(f"{served}/") else None
+        case "in_parameter":
+            return path if query.get(record.API) == record.VERSION else None
+        case "in_header":
+            return path if headers.get(record.API_HEADER) == record.VERSION else None
+        case _:
+            return path
 
 
 def read_place(goods: Goods, query: Mapping[str, str]) -> Place:

@@ -11,13 +11,13 @@ from tests.worlds.verdict import Expectation
 
 FAILED, REFUSED, BUSY = "platform_failed", "platform_refused", "platform_busy"
 ROWS_MAX, TIMEOUT, CREDENTIALS = "platform_rows_max", "slice_timeout", "platform_credentials"
-WAITS, CLOCK = "waits", "clock"
+WAITS, CLOCK, ZONE = "waits", "clock", "platform_zone"
 NO_CAUSE: frozenset[str] = frozenset()
 
 COSTS_AN_ATTEMPT = frozenset(
     {
         *("leaves", "late_while_read", "cached", "token_repeats", "token_ends", "no_id", "error_in_200", "cut_json"),
-        *("nothing", "detail_gone", "detail_other", "detail_older", "total_lags"),
+        *("nothing", "detail_gone", "detail_other", "detail_older", "lines_repeat", "total_lags"),
     }
 )
 """Flaws that pass, but after which a slice without retries has failed."""
@@ -37,6 +37,10 @@ def _is_numbered_by_total(world: World, _: Flaw) -> bool:
     return world.is_so("paging", "number") and world.tells_total and world.is_so("more", "no")
 
 
+def _has_clock_of_date(world: World, _: Flaw) -> bool:
+    return world.is_so("clock", "date")
+
+
 def _misleads_by_total(world: World, flaw: Flaw) -> bool:
     return world.tells_total and (flaw.dial % 2 == 1 or world.is_so("paging", "number"))
 
@@ -52,7 +56,9 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "next_for_ever": ({FAILED}, _always),
     "rows_stop": ({FAILED}, _tells_total),
     "says_it_ends": ({FAILED}, lambda world, _: world.tells_total and not world.is_so("paging", "number")),
+    "unstable_ties": ({FAILED}, _tells_total),
     "total_too_large": ({FAILED}, _always),
+    "filter_zone": ({ZONE, FAILED}, _always),
     "no_id": ({FAILED}, _always),
     "server_error": ({BUSY}, _always),
     "error_in_200": ({BUSY, REFUSED}, _always),
@@ -63,12 +69,16 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "cut_body": ({BUSY}, _always),
     "cut_json": ({FAILED}, _always),
     "nothing": ({FAILED}, _always),
+    "version_ended": ({REFUSED}, _always),
     "token_expires": ({CREDENTIALS}, _always),
+    "token_rotates": ({CREDENTIALS}, _always),
     "clock_down": ({CLOCK}, _always),
     "clock_strange": ({CLOCK}, _always),
+    "date_missing": ({CLOCK}, _has_clock_of_date),
     "detail_gone": ({REFUSED}, _always),
     "detail_other": ({FAILED}, _always),
     "detail_older": ({FAILED}, _always),
+    "lines_repeat": ({FAILED}, _always),
 }
 HEALED = frozenset(
     {
@@ -87,7 +97,7 @@ def expect(world: World, *, is_mended: bool = False) -> Expectation:
         is_mended: Whether what lasts is over, and what had failed was read again.
     """
     causes = {cause for flaw in world.flaws for cause in _list_causes(world, flaw, is_mended=is_mended)}
-    if causes and world.has("token_expires"):
+    if causes and world.has("token_expires", "token_rotates"):
         # That they are good again is seen when a slice is complete.
         causes.add(CREDENTIALS)
     return Expectation(frozenset(causes), is_visible=_is_visible(world))
@@ -99,7 +109,7 @@ def _list_causes(world: World, flaw: Flaw, *, is_mended: bool) -> frozenset[str]
             return NO_CAUSE
         if flaw.name == "slow":
             return frozenset({TIMEOUT})
-        return frozenset({FAILED, REFUSED}) if flaw.name in COSTS_AN_ATTEMPT else NO_CAUSE
+        return frozenset({FAILED, REFUSED, ZONE}) if flaw.name in COSTS_AN_ATTEMPT else NO_CAUSE
     group = world.group_of(flaw)
     if is_mended and (flaw.name in HEALED or group in HEALED):
         return NO_CAUSE
@@ -112,6 +122,11 @@ def _is_visible(world: World) -> bool:
     if world.has("too_late", "late_while_read") and world.is_so("sweep", "no"):
         return False
     if world.has("cursor_is_offset") and moves:
+        return False
+    if world.has("filter_zone"):
+        # Windows that come empty before the first order was told show nothing.
+        return False
+    if world.has("unstable_ties") and not world.tells_total:
         return False
     led, silent = not world.is_so("paging", "number"), not world.tells_total
     if world.has("rows_stop") and silent:

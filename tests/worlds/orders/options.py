@@ -18,9 +18,10 @@ OPTIONS: Options = {
     "moments": ("utc", "beijing", "epoch"),
     "kept": ("seconds", "milliseconds"),
     "version": ("told", "none"),
-    "detail": ("none", "call"),
+    "detail": ("none", "call", "pages"),
     "clock": ("call", "date"),
-    "signing": ("token", "basic", "md5"),
+    "signing": ("token", "basic", "md5", "renewed"),
+    "api": ("one", "in_path", "in_parameter", "in_header"),
     "rows_max": ("none", "declared"),
     "first_page": ("1", "0"),
     "window_max": ("none", "narrow"),
@@ -32,10 +33,14 @@ OPTIONS: Options = {
     "rows_of_a_slice": ("10000", "12"),
     "sweep": ("yes", "no"),
     "retries": ("4", "0"),
-    "timeout": ("60",),
+    "timeout": ("60", "90"),
     "settle_lag": ("60", "200"),
+    "rate": ("of_kind", "configured"),
     # an operator
-    "operator": ("nothing", "redo", "redo_open", "split", "skip", "change", "other_starttime"),
+    "operator": (
+        *("nothing", "redo", "redo_open", "split", "skip", "change", "other_starttime"),
+        *("pause", "backfill", "backfill_broken"),
+    ),
     "afterwards": ("left", "mended"),
 }
 

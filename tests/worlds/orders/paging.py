@@ -11,6 +11,7 @@ from tests.worlds import dice
 from tests.worlds.orders.rows import Goods
 from tests.worlds.orders.world import ROWS_MAX, World
 
+PLUS = "+/=+"
 GHOST = None
 """A row that belongs to somebody else: it takes a place on a page and is left out of it."""
 
@@ -29,15 +30,17 @@ class Place:
     is_after_gap: bool = False
     lap: int = 0
 
-    def seal(self) -> str:
-        """Return a text that stands for it."""
+    def seal(self, *, with_plus: bool = False) -> str:
+        """Return a text that stands for it, on wish one that a request must escape."""
         parts = [self.first_us, self.last_us, self.size, self.number, self.key, self.is_after_gap, self.lap]
-        return urlsafe_b64encode(json.dumps(parts).encode()).decode()
+        text = urlsafe_b64encode(json.dumps(parts).encode()).decode()
+        return f"{PLUS}{text}" if with_plus else text
 
 
 def unseal(text: str) -> Place:
     """Read such a text; raises ValueError."""
-    first_us, last_us, size, number, key, gap, lap = json.loads(urlsafe_b64decode(text.encode()))
+    parts = json.loads(urlsafe_b64decode(text.removeprefix(PLUS).encode()))
+    first_us, last_us, size, number, key, gap, lap = parts
     return Place(first_us, last_us, size, number, tuple(key) if key else None, gap, lap)
 
 

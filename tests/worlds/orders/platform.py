@@ -18,7 +18,7 @@ from tests.worlds import dice
 from tests.worlds.answers import BENDS, Answer, Bending, send
 from tests.worlds.flaws import Flaw
 from tests.worlds.orders import record
-from tests.worlds.orders.asking import Question, read_place, read_token
+from tests.worlds.orders.asking import Question, read_place, read_token, strip_version
 from tests.worlds.orders.flaws import KINDS, Group
 from tests.worlds.orders.paging import Cut, Place, cut
 from tests.worlds.orders.rows import Goods, moment
@@ -26,7 +26,12 @@ from tests.worlds.orders.world import World
 
 HOST = "127.0.0.1"
 KEY, SECRET = "key-1", "s3cret"
-LIES = frozenset({"cut_json", "nothing", "error_in_200", "no_id", "detail_gone", "detail_other", "detail_older"})
+LIES = frozenset(
+    {
+        *("cut_json", "nothing", "error_in_200", "no_id"),
+        *("detail_gone", "detail_other", "detail_older", "lines_repeat"),
+    }
+)
 """Flaws that, where they pass, each cost an attempt at a slice."""
 LIES_MAX = 2
 CHANGES_MAX = 8
@@ -37,6 +42,9 @@ AHEAD_SECONDS = 30
 BACK_SECONDS = 100
 QUOTA_SECONDS = 3_600
 SLOW_SECONDS = 1.2
+TOTAL_MAX = 6
+"""A total that is capped says no more."""
+LINES_OF_A_PAGE = 2
 ON_PAGES = frozenset({"no_id", "cached"})
 
 
@@ -61,12 +69,22 @@ class WorldPlatform:
         self._questions = 0
         self._pages: dict[str, bytes] = {}
         self._clock_off = 0
+        self._refresh = 1
+        self._cached_date: str | None = None
+        self.is_date_fresh = False
+        """Whether no cache tells an old Date any more."""
+        self.is_out = False
+        """Whether it answers nothing but errors for a while."""
+        self.late: dict[int, tuple[int, int]] = {}
+        """Orders that show up late: the version that does, and the moment by which windows should find it."""
 
     @property
     def credentials(self) -> dict[str, str]:
         """What a request is signed with that is good now."""
         if self.world.is_so("signing", "basic"):
             return {"key": KEY, "secret": self._token}
+        if self.world.is_so("signing", "renewed"):
+            return {"key": KEY, "secret": SECRET, "refresh_token": f"refresh-{self._refresh}"}
         return {"key": KEY, "secret": SECRET, "token": self._token}
 
     @property
@@ -82,12 +100,44 @@ class WorldPlatform:
         """Answer one request."""
         self.last_asked_at = time.monotonic()
         self.goods.market.tick()
-        question = Question.read(path, query)
-        self.asked[question.name] += 1
-        answer = self._answer(question, query, headers)
-        now = moment(self._told_now_us // MICRO * MICRO)
-        answer.headers["Date"] = format_datetime(now, usegmt=True)
+        served = strip_version(self.world, path, query, headers)
+        if served is None:
+            answer = _error(404, "refused", "this version is not served")
+        elif self.is_out:
+            answer = _error(500, "broken", "the platform is out")
+        else:
+            question = Question.read(served, query)
+            self.asked[question.name] += 1
+            self.goods.questions += 1
+            answer = self._answer(question, query, headers)
+        answer.headers["Date"] = self._date()
         return answer
+
+    def _date(self) -> str:
+        """Return what the header Date says; nothing where it is left out."""
+        date = format_datetime(moment(self._told_now_us // MICRO * MICRO), usegmt=True)
+        if self.world.has("date_missing") and not self.is_healed:
+            self.fired.add("date_missing")
+            return ""
+        if self.world.has("date_cached") and not self.is_date_fresh:
+            self._cached_date = self._cached_date or date
+            self.fired |= {"date_cached"} if self._cached_date != date else set()
+            return self._cached_date
+        return date
+
+    def renew(self, form: Mapping[str, str]) -> Answer:
+        """Give an access token for a refresh token."""
+        good = form.get("refresh_token") == f"refresh-{self._refresh}" and form.get("client_secret") == SECRET
+        if self.is_out:
+            return _error(500, "broken", "the platform is out")
+        if self._is_withdrawn or not good:
+            self.fired |= {"token_rotates"} if self.world.has("token_rotates") else set()
+            return Answer(b'{"error":"invalid_grant"}', 400)
+        given = {"access_token": self._token, "expires_in": 3_600}
+        if self.world.has("token_rotates") and not self.is_healed:
+            self._refresh += 1
+            given["refresh_token"] = f"refresh-{self._refresh}"
+        return _json(given)
 
     def _answer(self, question: Question, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
         if question.path in (record.CLOCK, record.ROOT):
@@ -105,18 +155,25 @@ class WorldPlatform:
     # who asks
 
     def _refuse_access(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer | None:
-        if read_token(self.world, SECRET, query, headers) != self._token or self.is_dead:
+        if read_token(self.world, SECRET, query, headers) != self._token or self._is_withdrawn:
             return _error(401, "expired", "the token is not valid")
-        flaw = self.world.flaw("token_expires")
+        flaw = self.world.flaw("token_expires", "token_rotates")
         self._uses += 1
         if flaw is None or self.is_healed or self._uses <= 3 + flaw.dial % 5:
             return None
-        self.fired.add(flaw.name)
+        if flaw.name == "token_expires":
+            self.fired.add(flaw.name)
         self._uses, self.generation = 0, self.generation + 1
         return _error(401, "expired", "the token has expired")
 
     @property
     def is_dead(self) -> bool:
+        """Whether what is laid down is good no more, or will not be once it is used again."""
+        is_used_up = self.world.has("token_rotates") and self._refresh > 1 and not self.is_healed
+        return is_used_up or self._is_withdrawn
+
+    @property
+    def _is_withdrawn(self) -> bool:
         """Whether no token is good any more."""
         flaw = self.world.flaw("token_expires")
         return flaw is not None and not flaw.passes and self.generation > 1 and not self.is_healed
@@ -152,6 +209,8 @@ class WorldPlatform:
                 return _json({"count": self._total(cut(self.goods, place), place)})
             case record.DETAIL:
                 return self._detail(question)
+            case record.LINES:
+                return self._lines(question)
             case _:
                 return _error(404, "refused", f"there is nothing at {question.path}")
 
@@ -164,8 +223,8 @@ class WorldPlatform:
             return refused
         page = cut(self.goods, place)
         self.fired |= page.fired
-        rows = [self.goods.listed(number) for number in page.numbers]
-        self._note_rows(page)
+        rows = [self.goods.listed(number, older=self._is_told_older(number)) for number in page.numbers]
+        self._note_rows(page, place)
         if self.world.has("told_twice") and not is_count:
             rows = [
                 text for number, text in zip(page.numbers, rows, strict=True) for text in self._repeat(number, text)
@@ -186,12 +245,26 @@ class WorldPlatform:
         following = self._repeat_token(place, page.following)
         if world.is_so("paging", "link"):
             if following:
-                target = f"{self.base}{record.ORDERS}?{urlencode({'page': following.seal()})}"
-                headers["Link"] = f'<{target}>; rel="next"'
+                headers["Link"] = f'<{self._target(following)}>; rel="next"'
         elif not world.is_so("paging", "number"):
-            members.append(f'"next":{json.dumps(following.seal() if following else None)}')
+            members.append(f'"next":{json.dumps(self._next(following))}')
         members.append(f'"orders":[{",".join(rows)}]')
         return Answer(("{" + ",".join(members) + "}").encode(), headers=headers)
+
+    def _target(self, following: Place) -> str:
+        """Return the address of the next page."""
+        prefix = f"/{record.VERSION}" if self.world.is_so("api", "in_path") else ""
+        named = {record.API: record.VERSION} if self.world.is_so("api", "in_parameter") else {}
+        return f"{self.base}{prefix}{record.ORDERS}?{urlencode({**named, 'page': following.seal()})}"
+
+    def _next(self, following: Place | None) -> str | None:
+        """Return what leads to the next page."""
+        if following is not None:
+            return following.seal(with_plus=self.world.has("plus_in_token"))
+        if not self.world.has("next_is_empty"):
+            return None
+        self.fired.add("next_is_empty")
+        return ""
 
     def _total(self, page: Cut, place: Place) -> int:
         total, world = page.total, self.world
@@ -205,6 +278,8 @@ class WorldPlatform:
                 told = max(0, total - 1 - flaw.dial % 3)
             case "total_of_page":
                 told = len(page.numbers)
+            case "total_capped":
+                told = min(total, TOTAL_MAX)
             case _:
                 window = f"total/{place.first_us}/{place.last_us}"
                 self.asked[window] += 1
@@ -229,6 +304,19 @@ class WorldPlatform:
             text = other
         return Answer(f'{{"order":{text}}}'.encode())
 
+    def _lines(self, question: Question) -> Answer:
+        """Tell what an order holds, a part of it at a time."""
+        number = self.goods.number_of(question.query["id"])
+        lines = self.goods.lines(number, self.goods.market.shown.version[number])
+        begin = int(question.query.get("after", "0"))
+        end = begin + LINES_OF_A_PAGE
+        following = str(end) if end < len(lines) else None
+        flaw = self.world.flaw("lines_repeat")
+        if flaw is not None and begin and self._is_hit(flaw, question):
+            self.fired.add(flaw.name)
+            following = str(begin)
+        return _json({"lines": lines[begin:end], "next": following})
+
     # what moves, and what goes wrong
 
     def _stir(self, place: Place) -> None:
@@ -249,16 +337,35 @@ class WorldPlatform:
             market.create(at_us, market.now_us - at_us)
         market.tick()
 
-    def _note_rows(self, page: Cut) -> None:
-        goods = self.goods
+    def _is_told_older(self, number: int) -> bool:
+        """Whether a replica tells an order as it was before; only what is stored, so that it must not be replaced."""
+        is_stored = self.goods.stored.get(number) == self.goods.market.shown.version[number] > 1
+        chance = dice.share(self.world.seed, "older", number, self._questions)
+        if not (self.world.has("list_older") and is_stored and chance < 0.6):
+            return False
+        self.fired.add("list_older")
+        return True
+
+    def _note_rows(self, page: Cut, place: Place) -> None:
+        goods, market = self.goods, self.goods.market
+        if self.world.has("plus_in_token") and place.number:
+            self.fired.add("plus_in_token")
+        if self.world.has("filter_zone") and page.numbers:
+            self.fired.add("filter_zone")
+        for number, (version, at_us) in self.late.items():
+            is_shown = market.shown.version[number] >= version
+            if self.world.has("late") and is_shown and number in page.numbers:
+                self.fired.add("late")
+            if self.world.has("too_late") and not is_shown and place.first_us <= at_us <= place.last_us:
+                self.fired.add("too_late")
+        shares_moment = len({market.shown.modified[number] for number in page.numbers}) < len(page.numbers)
+        self.fired |= {"crowd", "unstable_ties"} & {*self.world.flaw_names} if shares_moment else set()
         if any(map(goods.is_undated, page.numbers)):
             self.fired.add("undated")
         if any(map(goods.is_future, page.numbers)):
             self.fired.add("future")
         if self.world.has("filter_ignored") and page.numbers:
             self.fired.add("filter_ignored")
-        if self.world.has("crowd"):
-            self.fired.add("crowd")
 
     def _repeat(self, number: int, text: str) -> list[str]:
         if dice.share(self.world.seed, "twice", number) >= 0.3:
@@ -318,6 +425,8 @@ class WorldPlatform:
             case "error_in_200":
                 code = "busy" if flaw.passes or flaw.dial % 2 else "refused"
                 answer = _error(200, code, f"the platform says {code}")
+            case "version_ended":
+                answer = _error(410, "gone", "this version has ended")
             case "quota":
                 self.told_to_wait += 1
                 answer = _error(429, "busy", "the quota of the day is used up")
@@ -362,7 +471,18 @@ async def running_world_platforms() -> AsyncIterator[WorldPlatforms]:
         platform = platforms.by_number[request.match_info["number"]]
         return await send(request, platform.ask(request.match_info["path"], request.query, request.headers))
 
+    async def renew(request: web.Request) -> web.StreamResponse:
+        platform = platforms.by_number[request.match_info["number"]]
+        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        return await send(request, platform.renew(form))
+
+    async def leave_date_out(_: web.Request, response: web.StreamResponse) -> None:
+        if not response.headers.get("Date"):
+            response.headers.popall("Date", None)
+
+    app.on_response_prepare.append(leave_date_out)
     app.router.add_get("/{number}{path:/.*}", answer)
+    app.router.add_post(f"/{{number}}{record.TOKEN_PATH}", renew)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
@@ -375,5 +495,5 @@ async def running_world_platforms() -> AsyncIterator[WorldPlatforms]:
 
 
 assert set(BENDS) >= {name for name, kind in KINDS.items() if kind.group is Group.ANSWER} - {
-    *("cached", "error_in_200", "quota", "slow")
+    *("cached", "error_in_200", "quota", "slow", "version_ended")
 }

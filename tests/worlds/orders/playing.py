@@ -24,15 +24,14 @@ from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
 from tests.support.orders import Orders, no_cycle_is_near, running_orders
 from tests.worlds import dice
-from tests.worlds.orders.judging import Seen, SeenReading, SeenSlice, StoredOrder, cause_of_status, judge_world
+from tests.worlds.orders.judging import Seen, SeenSlice, StoredOrder, cause_of_status, judge_world
+from tests.worlds.orders.operating import BOUND_SECONDS, Operator
 from tests.worlds.orders.platform import WorldPlatform, WorldPlatforms, running_world_platforms
-from tests.worlds.orders.record import KIND, draw_record
+from tests.worlds.orders.record import KIND, VERSION, draw_record
 from tests.worlds.orders.rows import as_us, moment
 from tests.worlds.orders.world import ROWS_MAX, SPAN_SECONDS, World
 from tests.worlds.verdict import Ending, Verdict
 
-BOUND_SECONDS = 240.0
-"""On a machine that has other things to do, too; what never ends ends here."""
 LOOK_SECONDS = 0.25
 QUIET_SECONDS = 1.5
 """Who was told to come back in an hour, and has not asked for so long, waits."""
@@ -40,7 +39,8 @@ SWEEP_SECONDS = 1
 NOT_YET_SECONDS = 86_400
 """No sweep comes before it is let: time stands at the platform, and what is late would be later than that."""
 SWEEPS_MAX = 4
-OTHER_STARTTIME = "last 5 hours"
+RATE = {"requests_per_second": 300, "burst": 60, "daily_quota": 100_000}
+"""Less than the kind allows, and enough for a world."""
 PAGE = 100
 SERVE_SECONDS = 1.0
 """How often the worker looks for platforms that are new."""
@@ -55,11 +55,16 @@ class Play:
     orders: Orders
     platform: WorldPlatform
     marks: list[Mapping[str, datetime | None]] = field(default_factory=list)
-    readings: list[SeenReading] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
     late: str = ""
     waits: bool = False
-    generation: int = 0
+    laid: dict[str, str] = field(default_factory=dict)
+    """The credentials that were laid down last."""
+    operator: Operator = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let somebody steer it."""
+        starttime = self._config()["starttime"]
+        self.operator = Operator(self.world, self.number, self.orders, self.platform, starttime, self._wait_for)
 
     async def run(self) -> Verdict:
         """Set up, fetch, let things happen, fetch again, and judge; where it is to be mended, mend and judge again."""
@@ -82,9 +87,9 @@ class Play:
 
     def _lay_credentials(self) -> None:
         """Put the good credentials where they are read, in whole."""
-        if self.generation == self.platform.generation:
+        if self.laid == self.platform.credentials:
             return
-        self.generation = self.platform.generation
+        self.laid = self.platform.credentials
         folder = self.orders.api_client.settings.orders.credentials_folder
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.number}.json"
@@ -122,47 +127,22 @@ class Play:
             "retryintv": 0.05,
             "timeout": world.number("timeout"),
             "settle_lag": world.number("settle_lag"),
+            **(RATE if world.is_so("rate", "configured") else {}),
+            **({} if world.is_so("api", "one") else {"api_version": VERSION}),
         }
 
     async def _steer(self) -> None:
         """Do what the operator of this world does."""
-        match self.world.options["operator"]:
-            case "redo":
-                for each in [each for each in await self._slices() if each.state == "done"][:2]:
-                    await self._redo(each.name)
-            case "change":
-                await self._change({"interval": 500, "overlap": 9, "threads": 2, "max_rows_per_slice": 11})
-            case "other_starttime":
-                await self._change({"starttime": OTHER_STARTTIME})
-            case _:
-                pass
+        if self.waits or self.late or self.platform.is_dead:
+            return
+        if self.world.has("list_older"):
+            self.platform.goods.stored = await self._list_revisions()
+        await self.operator.act([each.name for each in await self._slices("done")])
 
-    async def _change(self, options: dict[str, Any]) -> None:
-        """Change the configuration; what is accepted is in force."""
-        row = await self.orders.row(self.number)
-        reply = await self.orders.ask("PATCH", f"/v1/platforms/{self.number}/config", json=options)
-        if reply.status == 200:
-            ignored = {name for name, value in options.items() if reply.body["effective"][name]["value"] != value}
-            if "starttime" in options and row.starts_at and options["starttime"] != self._config()["starttime"]:
-                ignored.add("starttime")
-            if ignored:
-                self.complaints.append(f"{options} was accepted, and {sorted(ignored)} changed nothing")
-        elif "starttime" not in options or reply.code != "starttime_kept":
-            self.complaints.append(f"{options} was refused: {reply.body}")
-
-    async def _redo(self, name: str) -> None:
-        path = f"/v1/platforms/{self.number}/slices/{name}/redo"
-        reply = await self.orders.ask("POST", path)
-        if reply.status == 202:
-            await self._await_reading(name)
-
-    async def _await_reading(self, name: str) -> None:
-        handle = self.orders.engine.get_workflow_handle(f"order-slice:{self.number}:{name}:redo")
-        with suppress(WorkflowFailureError, TimeoutError):
-            async with asyncio.timeout(BOUND_SECONDS):
-                result = await handle.result()
-                fault = result["fault"] or {}
-                self.readings.append(SeenReading(name, result["done"], fault.get("code", "")))
+    async def _list_revisions(self) -> dict[int, int]:
+        """Return which revision of each order is stored."""
+        stored, _ = await self._read_store()
+        return {self.platform.goods.number_of(each.order_id): json.loads(each.raw)["revision"] for each in stored}
 
     async def _redo_open(self) -> None:
         """Ask for another reading of slices that are being read."""
@@ -171,7 +151,7 @@ class Play:
             for each in await self._slices("open"):
                 if each.name not in asked:
                     asked.add(each.name)
-                    await self._redo(each.name)
+                    await self.operator.redo(each.name)
             await asyncio.sleep(LOOK_SECONDS)
 
     # what happens meanwhile
@@ -202,17 +182,22 @@ class Play:
         if flaw := world.flaw("late", "too_late"):
             settled_us = end_us + lag_us - at_us
             late_us = settled_us - MICRO if flaw.name == "late" else settled_us + (60 + flaw.dial % 300) * MICRO
-            self.platform.fired.add(flaw.name)
         if market.created and chance.random() < 0.4:
-            market.modify(chance.randrange(len(market.created)), at_us, late_us)
+            number = chance.randrange(len(market.created))
+            market.modify(number, at_us, late_us)
         else:
-            market.create(at_us, late_us)
+            number = market.create(at_us, late_us)
+        if late_us:
+            by_created = world.is_so("field", "created")
+            found_us = market.created[number] if by_created else market.truth.modified[number]
+            self.platform.late[number] = market.truth.version[number], found_us
 
     async def _settle(self) -> None:
         """Let all come to rest and settle; fetch, steer what failed, and sweep."""
         market, world = self.platform.goods.market, self.world
         market.clock.advance(world.number("settle_lag") + world.number("interval") + 10)
         market.freeze()
+        self.platform.is_date_fresh = True
         await self._fetch_until_all_is_read()
         if world.is_so("operator", "split", "skip"):
             body = {"all": True} | ({"reason": "given up"} if world.is_so("operator", "skip") else {})
@@ -223,7 +208,7 @@ class Play:
     async def _sweep(self) -> None:
         if self.world.is_so("sweep", "no") or self.waits or self.late:
             return
-        await self._change({"sweep_after": SWEEP_SECONDS})
+        await self.operator.change({"sweep_after": SWEEP_SECONDS})
         for _ in range(SWEEPS_MAX):
             await asyncio.sleep(SWEEP_SECONDS)
             await self._fetch()
@@ -243,7 +228,7 @@ class Play:
         self.platform.goods.market.clock.advance(self.world.number("interval"))
         reply = await self.orders.ask("POST", f"/v1/platforms/{self.number}/slices:redo", json={"all": True})
         for name in reply.body["done"]:
-            await self._await_reading(name)
+            await self.operator.await_reading(name)
         await self._fetch_until_all_is_read()
         await self._sweep()
 
@@ -322,12 +307,12 @@ class Play:
             stored=stored,
             replaced=replaced,
             slices=await self._slices(),
-            readings=self.readings,
+            readings=self.operator.readings,
             marks=self.marks,
             settled_to=moment(self.platform.goods.now_us) - lag,
             troubles=cause_of_status(status, waits=self.waits and self.platform.told_to_wait > 0),
             missed=status["missed"],
-            complaints=self.complaints,
+            complaints=self.operator.complaints,
             late=self.late,
             fired=frozenset(self.platform.fired),
             is_mended=is_mended,
@@ -357,7 +342,7 @@ class Play:
         rows = await self.orders.slices(self.number)
         names = [places.slice_id(self.number, Window(start=row.start_at, end=row.end_at)) for row in rows]
         names += [f"{name}:{suffix}" for name in names for suffix in ("redo", "sweep")]
-        for name in [f"{places.schedule_id(self.number)}-test", *names]:
+        for name in [f"{places.schedule_id(self.number)}-test", *self.operator.started, *names]:
             with suppress(RPCError):
                 await self.orders.engine.get_workflow_handle(name).terminate()
 

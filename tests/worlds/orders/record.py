@@ -18,17 +18,24 @@ from domain.orders.capability import (
     Total,
 )
 from domain.orders.moments import Form, Moments, Resolution
-from domain.orders.requests import Detail, RateLimit
+from domain.orders.requests import ApiVersion, Detail, RateLimit, Renewal
 from tests.worlds.orders.world import ROWS_MAX, World
 
 KIND = "drawn"
 ORDERS, TOTAL, DETAIL, CLOCK, ROOT = "/orders", "/total", "/order", "/time", "/"
+LINES, TOKEN_PATH = "/lines", "/token"
+API, API_HEADER = "api", "X-Api"
+OLD_VERSION, VERSION = "v1", "v2"
+"""The record names the first; the platform answers only the second, which is configured."""
 TOTAL_HEADER = "X-Total"
 BEIJING_MINUTES = 480
 FORMS = {"utc": Form.RFC3339, "beijing": Form.SPACED, "epoch": Form.EPOCH}
 SIGNINGS = {
     "token": Access(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
     "basic": Access(signing=Signing.BASIC),
+    "renewed": Access(
+        signing=Signing.HEADER, header="Authorization", prefix="Bearer ", renewal=Renewal(url=TOKEN_PATH)
+    ),
     "md5": Access(
         signing=Signing.SORTED_MD5,
         key_parameter="app_key",
@@ -60,8 +67,9 @@ def draw_record(world: World) -> Capability:
     window_max = world.number("interval") + world.number("overlap") if world.is_so("window_max", "narrow") else None
     return Capability(
         kind=KIND,
+        version=_version(world),
         query=Query(
-            path=ORDERS,
+            path=_path(world, ORDERS),
             field=QueryField(world.options["field"]),
             start="from",
             end="to",
@@ -81,7 +89,7 @@ def draw_record(world: World) -> Capability:
             moments=row_moments(world),
             version="$.version" if world.is_so("version", "told") else None,
         ),
-        detail=Detail(path=DETAIL, id_parameter="id", row="$.order") if world.is_so("detail", "call") else None,
+        detail=_detail(world),
         access=SIGNINGS[world.options["signing"]],
         errors=Errors(
             code="$.error.code",
@@ -116,12 +124,45 @@ def _total(world: World) -> Total | None:
         case "in_header":
             return Total(header=TOTAL_HEADER, parameters={"size": "1"})
         case "own_call":
-            return Total(path=TOTAL, value="$.count")
+            return Total(path=_path(world, TOTAL), value="$.count")
         case _:
             return None
 
 
 def _clock(world: World) -> Clock:
     if world.is_so("clock", "date"):
-        return Clock(path=ROOT)
-    return Clock(path=CLOCK, value="$.now_ms", moments=Moments(form=Form.EPOCH_MS))
+        return Clock(path=_path(world, ROOT))
+    return Clock(path=_path(world, CLOCK), value="$.now_ms", moments=Moments(form=Form.EPOCH_MS))
+
+
+def _detail(world: World) -> Detail | None:
+    match world.options["detail"]:
+        case "call":
+            return Detail(path=_path(world, DETAIL), id_parameter="id", row="$.order")
+        case "pages":
+            return Detail(
+                path=_path(world, LINES),
+                id_parameter="id",
+                row="$.lines",
+                into="lines",
+                next="$.next",
+                next_parameter="after",
+            )
+        case _:
+            return None
+
+
+def _version(world: World) -> ApiVersion | None:
+    match world.options["api"]:
+        case "in_path":
+            return ApiVersion(value=OLD_VERSION)
+        case "in_parameter":
+            return ApiVersion(value=OLD_VERSION, parameter=API)
+        case "in_header":
+            return ApiVersion(value=OLD_VERSION, header=API_HEADER)
+        case _:
+            return None
+
+
+def _path(world: World, path: str) -> str:
+    return f"/{{version}}{path}" if world.is_so("api", "in_path") else path

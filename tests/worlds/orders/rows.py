@@ -17,6 +17,9 @@ FIRST_ID = 2**53 + 1
 """Ids that a reader of floats could not tell apart."""
 FUTURE = timedelta(days=3_650)
 OLDER = timedelta(seconds=100)
+LINES = 3
+ZONE_SECONDS = 300
+"""How far a filter of another zone is off at least; the worlds last minutes, not days."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -51,7 +54,7 @@ class Goods:
             seed=world.seed % 2**32,
             orders=world.orders,
             span_seconds=SPAN_SECONDS,
-            crowd_share=0.8 if world.has("crowd") else 0,
+            crowd_share=0.8 if world.has("crowd", "unstable_ties") else 0,
             crowd_seconds=SPAN_SECONDS // 2,
         )
         self.market = Market(scenario, MICRO if world.is_so("kept", "seconds") else 1_000)
@@ -60,6 +63,10 @@ class Goods:
             revision = 1 + dice.stream(world.seed, "revision", number).randrange(3)
             self.market.truth.version[number] = self.market.shown.version[number] = revision
         self._moments = row_moments(world)
+        self.questions = 0
+        """Asked so far: orders of the same moment come in another order each time where ties are unstable."""
+        self.stored: dict[int, int] = {}
+        """Orders that are known to be stored, at which revision: a replica may tell those as they were before."""
 
     @property
     def now_us(self) -> int:
@@ -69,6 +76,9 @@ class Goods:
     def find(self, first_us: int, last_us: int) -> list[int]:
         """List the orders that a window shows, both ends included, sorted as the platform sorts them."""
         everything = self.world.has("filter_ignored")
+        if flaw := self.world.flaw("filter_zone"):
+            shift_us = (ZONE_SECONDS + flaw.dial % 300) * MICRO * (1 if flaw.dial % 2 else -1)
+            first_us, last_us = first_us + shift_us, last_us + shift_us
         found = [
             number
             for number, version in enumerate(self.market.shown.version)
@@ -84,6 +94,9 @@ class Goods:
     def sort_key(self, number: int) -> tuple[int, int]:
         """Return an order's place among all."""
         modified = self.market.shown.modified[number]
+        if self.world.has("unstable_ties"):
+            tie = dice.stream(self.world.seed, "tie", self.questions, number).randrange(1 << 30)
+            return (-modified if self.world.is_so("sort", "newest_first") else modified), tie
         match self.world.options["sort"]:
             case "newest_first":
                 return -modified, -number
@@ -103,20 +116,35 @@ class Goods:
             raise ValueError(order_id)
         return number
 
-    def listed(self, number: int, *, without_id: bool = False) -> str:
+    def listed(self, number: int, *, without_id: bool = False, older: bool = False) -> str:
         """Write an order as lists tell it: a part of it, where there is a call for the whole."""
-        cells = self._cells(number, self.market.shown.version[number], self.market.shown.modified[number])
+        cells = self._cells(number, *self._state(number, older=older))
         if without_id:
             cells["id"] = None
         return json.dumps(cells, ensure_ascii=False)
 
     def whole(self, number: int, *, older: bool = False) -> str:
         """Write an order whole, or as it was before its last change."""
+        version, modified = self._state(number, older=older)
+        lines = self.lines(number, version)
+        return json.dumps({**self._cells(number, version, modified), "lines": lines}, ensure_ascii=False)
+
+    def composed(self, number: int) -> str:
+        """Write an order as it is stored when its lines were asked for in pages."""
+        version, modified = self._state(number)
+        cells = {**self._cells(number, version, modified), "lines": self.lines(number, version)}
+        return json.dumps(cells, ensure_ascii=False, separators=(",", ":"))
+
+    def lines(self, number: int, version: int) -> list[str]:
+        """List what an order holds."""
+        return [f"{number}/{version}/{line}" for line in range(LINES)]
+
+    def _state(self, number: int, *, older: bool = False) -> tuple[int, int]:
+        """Return an order's version and when it was modified, or those before its last change."""
         version, modified = self.market.shown.version[number], self.market.shown.modified[number]
         if older and version > 1:
-            version, modified = version - 1, modified - int(OLDER.total_seconds()) * MICRO
-        lines = [f"{number}/{version}/{line}" for line in range(3)]
-        return json.dumps({**self._cells(number, version, modified), "lines": lines}, ensure_ascii=False)
+            return version - 1, modified - int(OLDER.total_seconds()) * MICRO
+        return version, modified
 
     def is_undated(self, number: int) -> bool:
         """Whether an order is told without the time of its modification."""
@@ -142,7 +170,8 @@ class Goods:
 
     def truth(self) -> list[OrderTruth]:
         """List all orders as they are, once all is shown."""
-        write = self.whole if self.world.is_so("detail", "call") else self.listed
+        writers = {"call": self.whole, "pages": self.composed}
+        write = writers.get(self.world.options["detail"], self.listed)
         return [
             OrderTruth(
                 self.order_id(number),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from tests.worlds import dice
 from tests.worlds.flaws import Flaw, draw_flaw, draw_flaws
@@ -30,6 +31,12 @@ class World(BaseModel):
     """Orders that come or change between two cycles."""
     flaws: tuple[Flaw, ...] = ()
     options: dict[str, str]
+
+    @field_validator("options")
+    @classmethod
+    def _whole(cls, options: Mapping[str, str]) -> dict[str, str]:
+        """Give options that were added after a world was kept their plainest value."""
+        return {**plain_row(), **options}
 
     @property
     def flaw_names(self) -> list[str]:
