@@ -14,7 +14,7 @@ CATALOGUE: Catalogue = {
     6: Row(
         "a default filter hides orders",
         See.NOBODY,
-        reason="What a filter hides is in no list: built-in records ask for every state, and a world has no other orders.",
+        reason="What a filter hides is in no list: built-in records ask for every state; no world has other orders.",
         shown_by=("tests/unit/test_orders_capability.py::test_no_state_of_an_order_is_left_to_a_default",),
     ),
     7: Row("the filter goes by another zone", See.ASKED, ("filter_zone",)),

@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from email.utils import format_datetime
 from urllib.parse import urlencode
 
-from aiohttp import web
-
 from sims.platforms.clock import MICRO
 from tests.worlds import dice
-from tests.worlds.answers import BENDS, Answer, Bending, send
+from tests.worlds.answers import BENDS, Answer, Bending
 from tests.worlds.flaws import Flaw
 from tests.worlds.orders import record
-from tests.worlds.orders.asking import Question, read_place, read_token, strip_version
+from tests.worlds.orders.account import Account, refuse_with, tell
+from tests.worlds.orders.asking import Question, read_place, strip_version
 from tests.worlds.orders.flaws import KINDS, Group
 from tests.worlds.orders.paging import Cut, Place, cut
 from tests.worlds.orders.rows import Goods, moment
 from tests.worlds.orders.world import World
 
-HOST = "127.0.0.1"
-KEY, SECRET = "key-1", "s3cret"
 LIES = frozenset(
     {
         *("cut_json", "nothing", "error_in_200", "no_id"),
@@ -59,17 +54,15 @@ class WorldPlatform:
         self.asked: Counter[str] = Counter()
         self.told_to_wait = 0
         self.last_asked_at = time.monotonic()
-        self.generation = 1
+        self.account = Account(world, self.fired)
         self.is_healed = False
         """Whether what lasts is over, too."""
-        self._uses = 0
         self._lies = 0
         self._changes = 0
         self._late = 0
         self._questions = 0
         self._pages: dict[str, bytes] = {}
         self._clock_off = 0
-        self._refresh = 1
         self._cached_date: str | None = None
         self.is_date_fresh = False
         """Whether no cache tells an old Date any more."""
@@ -78,18 +71,13 @@ class WorldPlatform:
         self.late: dict[int, tuple[int, int]] = {}
         """Orders that show up late: the version that does, and the moment by which windows should find it."""
 
-    @property
-    def credentials(self) -> dict[str, str]:
-        """What a request is signed with that is good now."""
-        if self.world.is_so("signing", "basic"):
-            return {"key": KEY, "secret": self._token}
-        if self.world.is_so("signing", "renewed"):
-            return {"key": KEY, "secret": SECRET, "refresh_token": f"refresh-{self._refresh}"}
-        return {"key": KEY, "secret": SECRET, "token": self._token}
+    def heal(self) -> None:
+        """End what lasts; nobody need wait any more."""
+        self.is_healed, self.account.is_healed, self.told_to_wait = True, True, 0
 
-    @property
-    def _token(self) -> str:
-        return f"token-{self.generation}"
+    def renew(self, form: Mapping[str, str]) -> Answer:
+        """Give an access token for a refresh token."""
+        return refuse_with(500, "broken", "the platform is out") if self.is_out else self.account.renew(form)
 
     def set_back(self) -> None:
         """Let the clock that is told be behind from now on."""
@@ -102,9 +90,9 @@ class WorldPlatform:
         self.goods.market.tick()
         served = strip_version(self.world, path, query, headers)
         if served is None:
-            answer = _error(404, "refused", "this version is not served")
+            answer = refuse_with(404, "refused", "this version is not served")
         elif self.is_out:
-            answer = _error(500, "broken", "the platform is out")
+            answer = refuse_with(500, "broken", "the platform is out")
         else:
             question = Question.read(served, query)
             self.asked[question.name] += 1
@@ -125,58 +113,18 @@ class WorldPlatform:
             return self._cached_date
         return date
 
-    def renew(self, form: Mapping[str, str]) -> Answer:
-        """Give an access token for a refresh token."""
-        good = form.get("refresh_token") == f"refresh-{self._refresh}" and form.get("client_secret") == SECRET
-        if self.is_out:
-            return _error(500, "broken", "the platform is out")
-        if self._is_withdrawn or not good:
-            self.fired |= {"token_rotates"} if self.world.has("token_rotates") else set()
-            return Answer(b'{"error":"invalid_grant"}', 400)
-        given = {"access_token": self._token, "expires_in": 3_600}
-        if self.world.has("token_rotates") and not self.is_healed:
-            self._refresh += 1
-            given["refresh_token"] = f"refresh-{self._refresh}"
-        return _json(given)
-
     def _answer(self, question: Question, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
         if question.path in (record.CLOCK, record.ROOT):
             return self._clock(question)
-        if (refused := self._refuse_access(query, headers)) is not None:
+        if (refused := self.account.refuse(query, headers)) is not None:
             return refused
         self._questions += 1
         try:
             answer = self._right(question)
         except ValueError as error:
-            return _error(400, "refused", str(error))
+            return refuse_with(400, "refused", str(error))
         flaw = self.world.group(Group.ANSWER)
         return answer if flaw is None else self._bend(flaw, question, answer)
-
-    # who asks
-
-    def _refuse_access(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer | None:
-        if read_token(self.world, SECRET, query, headers) != self._token or self._is_withdrawn:
-            return _error(401, "expired", "the token is not valid")
-        flaw = self.world.flaw("token_expires", "token_rotates")
-        self._uses += 1
-        if flaw is None or self.is_healed or self._uses <= 3 + flaw.dial % 5:
-            return None
-        if flaw.name == "token_expires":
-            self.fired.add(flaw.name)
-        self._uses, self.generation = 0, self.generation + 1
-        return _error(401, "expired", "the token has expired")
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether what is laid down is good no more, or will not be once it is used again."""
-        is_used_up = self.world.has("token_rotates") and self._refresh > 1 and not self.is_healed
-        return is_used_up or self._is_withdrawn
-
-    @property
-    def _is_withdrawn(self) -> bool:
-        """Whether no token is good any more."""
-        flaw = self.world.flaw("token_expires")
-        return flaw is not None and not flaw.passes and self.generation > 1 and not self.is_healed
 
     # what time it is
 
@@ -191,12 +139,12 @@ class WorldPlatform:
         flaw = self.world.flaw("clock_down")
         if flaw and not self.is_healed and (not flaw.passes or self.asked[question.name] <= DOWN_TIMES):
             self.fired.add(flaw.name)
-            return _error(500, "broken", "the clock has stopped")
+            return refuse_with(500, "broken", "the clock has stopped")
         told: object = self._told_now_us // 1_000
         if self.world.has("clock_strange") and not self.is_healed:
             self.fired.add("clock_strange")
             told = "soon"
-        return _json({"now_ms": told})
+        return tell({"now_ms": told})
 
     # what is true, as the platform tells it
 
@@ -206,13 +154,13 @@ class WorldPlatform:
                 return self._page(question)
             case record.TOTAL:
                 place = read_place(self.goods, question.query)
-                return _json({"count": self._total(cut(self.goods, place), place)})
+                return tell({"count": self._total(cut(self.goods, place), place)})
             case record.DETAIL:
                 return self._detail(question)
             case record.LINES:
                 return self._lines(question)
             case _:
-                return _error(404, "refused", f"there is nothing at {question.path}")
+                return refuse_with(404, "refused", f"there is nothing at {question.path}")
 
     def _page(self, question: Question) -> Answer:
         place = read_place(self.goods, question.query)
@@ -295,7 +243,7 @@ class WorldPlatform:
         if flaw is not None and self._is_hit(flaw, question):
             if flaw.name == "detail_gone":
                 self.fired.add(flaw.name)
-                return _error(404, "refused", f"there is no order {question.query['id']}")
+                return refuse_with(404, "refused", f"there is no order {question.query['id']}")
             other = self.goods.whole(number, older=True)
             if flaw.name == "detail_other":
                 other = self.goods.whole((number + 1) % len(self.goods.market.created))
@@ -315,7 +263,7 @@ class WorldPlatform:
         if flaw is not None and begin and self._is_hit(flaw, question):
             self.fired.add(flaw.name)
             following = str(begin)
-        return _json({"lines": lines[begin:end], "next": following})
+        return tell({"lines": lines[begin:end], "next": following})
 
     # what moves, and what goes wrong
 
@@ -382,7 +330,7 @@ class WorldPlatform:
             return None
         self.asked["token ended"] += 1
         self.fired.add(flaw.name)
-        return _error(400, "refused", "the page token has expired")
+        return refuse_with(400, "refused", "the page token has expired")
 
     def _repeat_token(self, place: Place, following: Place | None) -> Place | None:
         """Lead a page to itself."""
@@ -398,8 +346,10 @@ class WorldPlatform:
         """Whether an answer goes wrong: what passes hits first tries here and there, what stays all from one on."""
         if flaw.name in ON_PAGES and question.path != record.ORDERS:
             return False
+        if self.is_healed:
+            return False
         if not flaw.passes:
-            return not self.is_healed and self._questions > flaw.dial % 6
+            return self._questions > flaw.dial % 6
         tries = 1 if flaw.name in LIES or flaw.name == "cached" else 1 + flaw.dial % 2
         is_first = flaw.name not in self.fired
         share = dice.share(self.world.seed, flaw.name, question.name)
@@ -424,12 +374,12 @@ class WorldPlatform:
                 answer.body = before or b""
             case "error_in_200":
                 code = "busy" if flaw.passes or flaw.dial % 2 else "refused"
-                answer = _error(200, code, f"the platform says {code}")
+                answer = refuse_with(200, code, f"the platform says {code}")
             case "version_ended":
-                answer = _error(410, "gone", "this version has ended")
+                answer = refuse_with(410, "gone", "this version has ended")
             case "quota":
                 self.told_to_wait += 1
-                answer = _error(429, "busy", "the quota of the day is used up")
+                answer = refuse_with(429, "busy", "the quota of the day is used up")
                 answer.headers["Retry-After"] = str(QUOTA_SECONDS)
             case "slow":
                 answer.pause_seconds = SLOW_SECONDS
@@ -438,60 +388,6 @@ class WorldPlatform:
                 BENDS[name](answer, bending)
         self.fired.add(flaw.name)
         return answer
-
-
-def _json(content: object) -> Answer:
-    return Answer(json.dumps(content).encode())
-
-
-def _error(status: int, code: str, message: str) -> Answer:
-    return Answer(json.dumps({"error": {"code": code, "message": message}}).encode(), status)
-
-
-@dataclass
-class WorldPlatforms:
-    """The platforms of all worlds."""
-
-    base: str = ""
-    by_number: dict[str, WorldPlatform] = field(default_factory=dict)
-
-    def add(self, number: str, world: World) -> WorldPlatform:
-        """Open the platform of a world."""
-        platform = self.by_number[number] = WorldPlatform(world, f"{self.base}/{number}")
-        return platform
-
-
-@asynccontextmanager
-async def running_world_platforms() -> AsyncIterator[WorldPlatforms]:
-    """Serve on a free port of 127.0.0.1."""
-    platforms = WorldPlatforms()
-    app = web.Application()
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        platform = platforms.by_number[request.match_info["number"]]
-        return await send(request, platform.ask(request.match_info["path"], request.query, request.headers))
-
-    async def renew(request: web.Request) -> web.StreamResponse:
-        platform = platforms.by_number[request.match_info["number"]]
-        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
-        return await send(request, platform.renew(form))
-
-    async def leave_date_out(_: web.Request, response: web.StreamResponse) -> None:
-        if not response.headers.get("Date"):
-            response.headers.popall("Date", None)
-
-    app.on_response_prepare.append(leave_date_out)
-    app.router.add_get("/{number}{path:/.*}", answer)
-    app.router.add_post(f"/{{number}}{record.TOKEN_PATH}", renew)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, HOST, 0).start()
-        host, port = runner.addresses[0][:2]
-        platforms.base = f"http://{host}:{port}"
-        yield platforms
-    finally:
-        await runner.cleanup()
 
 
 assert set(BENDS) >= {name for name, kind in KINDS.items() if kind.group is Group.ANSWER} - {

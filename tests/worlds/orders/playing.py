@@ -26,9 +26,10 @@ from tests.support.orders import Orders, no_cycle_is_near, running_orders
 from tests.worlds import dice
 from tests.worlds.orders.judging import Seen, SeenSlice, StoredOrder, cause_of_status, judge_world
 from tests.worlds.orders.operating import BOUND_SECONDS, Operator
-from tests.worlds.orders.platform import WorldPlatform, WorldPlatforms, running_world_platforms
+from tests.worlds.orders.platform import WorldPlatform
 from tests.worlds.orders.record import KIND, VERSION, draw_record
 from tests.worlds.orders.rows import as_us, moment
+from tests.worlds.orders.serving import WorldPlatforms, running_world_platforms
 from tests.worlds.orders.world import ROWS_MAX, SPAN_SECONDS, World
 from tests.worlds.verdict import Ending, Verdict
 
@@ -87,13 +88,13 @@ class Play:
 
     def _lay_credentials(self) -> None:
         """Put the good credentials where they are read, in whole."""
-        if self.laid == self.platform.credentials:
+        if self.laid == self.platform.account.credentials:
             return
-        self.laid = self.platform.credentials
+        self.laid = self.platform.account.credentials
         folder = self.orders.api_client.settings.orders.credentials_folder
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.number}.json"
-        path.with_suffix(".new").write_text(json.dumps(self.platform.credentials))
+        path.with_suffix(".new").write_text(json.dumps(self.platform.account.credentials))
         path.with_suffix(".new").replace(path)
 
     async def _set_up(self) -> str | None:
@@ -133,7 +134,7 @@ class Play:
 
     async def _steer(self) -> None:
         """Do what the operator of this world does."""
-        if self.waits or self.late or self.platform.is_dead:
+        if self.waits or self.late or self.platform.account.is_dead:
             return
         if self.world.has("list_older"):
             self.platform.goods.stored = await self._list_revisions()
@@ -220,7 +221,7 @@ class Play:
 
     async def _mend(self) -> None:
         """End what lasts, and read again what has failed."""
-        self.platform.is_healed, self.platform.told_to_wait = True, 0
+        self.platform.heal()
         self._lay_credentials()
         if self.waits:
             await self._end_workflows()
@@ -265,7 +266,7 @@ class Play:
     async def _wait_for(self, cycle: asyncio.Task[Any]) -> None:
         until = time.monotonic() + BOUND_SECONDS
         while not (await asyncio.wait({cycle}, timeout=LOOK_SECONDS))[0]:
-            is_dead = self.platform.is_dead
+            is_dead = self.platform.account.is_dead
             if not is_dead:
                 self._lay_credentials()
             quiet = time.monotonic() - self.platform.last_asked_at > QUIET_SECONDS

@@ -1,0 +1,356 @@
+"""Each field of a request of orders is honoured: two of its values lead to outcomes that differ.
+
+Whoever adds a field adds its case: a field without one fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import pytest
+from sqlmodel import col, select, update
+
+from api.models import Request
+from api.orders import backfills, browsing, platforms, reports, room, schedules, slices, source, steering, timeline
+from api.orders.room import routes
+from domain.orders import windows
+from domain.orders.config import Options
+from infra.settings import Settings
+from infra.tables.orders import OrderSlice
+from infra.tables.webhooks import Delivery
+from sims.platforms.scenario import Faults, Scenario
+from tests.support.orders import running_orders
+from tests.support.waiting import eventually
+from tests.worlds.orders.cases import (
+    BACKFILL,
+    CHOICE,
+    CONFIG,
+    ERRORS,
+    FILTERS,
+    FIRST,
+    MIDDLE,
+    NEXT,
+    ORDERS,
+    PAGES,
+    QUICK,
+    REASON,
+    SETUP,
+    SLICES,
+    SOURCE,
+    SPAN_SECONDS,
+    TIMELINE,
+    Case,
+    failing,
+)
+from tests.worlds.orders.shop import Shop
+
+CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
+    (Options, CONFIG),
+    (platforms.Setup, SETUP),
+    (steering.Skip, {"reason": REASON}),
+    (steering.Choice, CHOICE),
+    (steering.ChoiceToSkip, CHOICE | {"reason": REASON}),
+    (backfills.Times, BACKFILL),
+    (backfills.BackfillsWanted, PAGES | {"state": Case("succeeded", "failed")}),
+    (slices.Wanted, SLICES),
+    (platforms.PlatformsWanted, PAGES | {"project_id": Case("own", "other")}),
+    (browsing.Wanted, ORDERS),
+    (source.Filters, FILTERS),
+    (source.Asked, SOURCE),
+    (timeline.TimelineWanted, TIMELINE),
+    (reports.Wanted, {"day": Case("2026-01-01", "2026-01-02")}),
+    (schedules.Pause, {"note": Case("the shop moves", "stocktaking")}),
+]
+NAMES: Mapping[type[Request], set[str]] = {
+    room.PlatformPath: {"platform"},
+    slices.SlicePath: {"platform", "slice"},
+    backfills.BackfillPath: {"platform", "backfill_id"},
+    reports.DayPath: {"platform", "day"},
+}
+"""Requests that only name what they are about."""
+
+
+def list_models() -> Iterator[type[Any]]:
+    """List what the routes of orders read of a request."""
+    for route in routes:
+        yield from filter(None, (route.body, route.query, route.headers, route.variables))
+
+
+def test_every_request_is_here() -> None:
+    """One that a route reads has its cases, or only names what it is about."""
+    assert {*list_models()} == {model for model, _ in CASES} | {*NAMES}
+    assert {model: set(model.model_fields) for model in NAMES} == NAMES
+
+
+@pytest.mark.parametrize(("model", "cases"), CASES, ids=lambda each: getattr(each, "__name__", ""))
+def test_every_field_has_a_case(model: type[Any], cases: Mapping[str, Case]) -> None:
+    """A field that nobody shows to matter may be one that nobody heeds."""
+    assert set(model.model_fields) == set(cases)
+
+
+@pytest.fixture
+async def shop(settings: Settings) -> AsyncIterator[Shop]:
+    """API, worker and platforms."""
+    async with running_orders(settings) as orders:
+        yield Shop(orders)
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_configuration_makes_a_difference(shop: Shop) -> None:
+    """With another value a platform is fetched otherwise; the same twice comes out the same, for comparison."""
+    folder = shop.orders.api_client.settings.orders.credentials_folder
+    outcomes = {}
+    for name, case in {"": Case(None, None), **CONFIG}.items():
+        pair = []
+        for value in (case.one, case.other):
+            changes = {**case.beside, **({name: value} if name else {})}
+            number = await shop.begin(case.scenario, {}, {**QUICK, "credentials": None})
+            (folder / "withdrawn.json").write_text(json.dumps({"token": "no more"}))
+            reply = await shop.orders.ask("PUT", f"/v1/platforms/{number}/config", json={**QUICK, **changes})
+            assert reply.status == 200, (name, value, reply.body)
+            pair.append(await _fetched(shop, number, name))
+        outcomes[name] = pair
+    one, other = outcomes.pop("")
+    assert one == other
+    assert [name for name, (one, other) in outcomes.items() if one == other] == []
+
+
+async def _fetched(shop: Shop, number: str, name: str) -> dict[str, Any]:
+    """Fetch a platform once, and again where a sweep is due; say what came of it."""
+    platform, most = shop.orders.platforms.by_number[number], 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, await shop.orders.under_way(number))
+            await asyncio.sleep(0.02)
+
+    watching = asyncio.create_task(watch()) if name == "threads" else None
+    waits_for_ever = name in ("daily_quota", "credentials")
+    is_over = await shop.fetch(number, bound_seconds=8 if waits_for_ever else 60)
+    if watching:
+        watching.cancel()
+    if name == "sweep_after":
+        await asyncio.sleep(1.2)
+        await shop.fetch(number)
+    times = platform.throttle.times
+    hurried = max((sum(at <= each < at + 1 for each in times) for at in times), default=0)
+    found = await shop.look(number) | {"is_over": is_over, "many": most > 2}
+    if name in ("requests_per_second", "burst"):
+        found["hurried"] = hurried > 4
+    if name == "retryintv":
+        found["pauses"] = await shop.list_pauses(number)
+    return found
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
+    """Whose it is, what it is, where it is, what it can do, and who is told."""
+    project_id, _ = await shop.orders.api_client.make_project("other")
+    another = await shop.begin(Scenario(orders=7, span_seconds=SPAN_SECONDS), {}, QUICK)
+    unheeded = []
+    for name, case in SETUP.items():
+        pair = []
+        for value in (case.one, case.other):
+            told = {"own": {}, "other": {name: project_id}, "another platform's": {name: ""}}.get(str(value))
+            sent = {**case.beside, name: value} if told is None or name == "shop" else {**case.beside, **told}
+            if name == "base_url" and sent.get(name) == "":
+                sent[name] = shop.orders.platforms.url(another)
+            config = {**QUICK, "starttime": "last 1 hours"} if name == "kind" else QUICK
+            number = await shop.begin(case.scenario, sent, config)
+            await shop.fetch(number)
+            found = await shop.look(number)
+            async with shop.orders.services.database.session() as session:
+                found["alarms"] = len((await session.exec(select(Delivery.event_type))).all()) > 0
+            pair.append(found)
+        unheeded += [name] if pair[0] == pair[1] else []
+    assert unheeded == []
+
+
+@pytest.mark.stack
+async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
+    """Which slices are read again, split or skipped, and the reason that is kept; who pauses, and why."""
+    number = await shop.begin(failing(ERRORS), {}, QUICK | {"interval": 600})
+    await shop.fetch(number)
+    rows = await shop.orders.slices(number)
+    names = [str(windows.Window(start=row.start_at, end=row.end_at)) for row in rows]
+    async with shop.orders.services.database.session() as session:
+        fault = {**(rows[-1].fault or {}), "code": "slice_timeout"}
+        await session.exec(update(OrderSlice).where(col(OrderSlice.slice_id) == rows[-1].slice_id).values(fault=fault))
+    base = f"/v1/platforms/{number}"
+
+    def with_names(sent: dict[str, Any]) -> dict[str, Any]:
+        named = {"first": names[0], "second": names[1]}
+        return {key: [named[each] for each in value] if key == "slices" else value for key, value in sent.items()}
+
+    unheeded = []
+    for name, case in CHOICE.items():
+        chosen = []
+        for value, beside in zip((case.one, case.other), case.requests, strict=True):
+            body = with_names({**beside, name: value}) | {"reason": "given up"}
+            reply = await shop.orders.ask("POST", f"{base}/slices:skip", json=body)
+            assert reply.status == 200, (name, reply.body)
+            chosen.append(reply.body["done"])
+            await _fail_again(shop, number)
+        unheeded += [name] if chosen[0] == chosen[1] else []
+        again = [
+            (await shop.orders.ask("POST", f"{base}/slices:redo", json=with_names({**beside, name: value}))).body[
+                "done"
+            ]
+            for value, beside in zip((case.one, case.other), case.requests, strict=True)
+        ]
+        assert again == chosen, name
+    reasons = []
+    for path, value, at in (
+        (":skip", REASON.one, 0),
+        (":skip", REASON.other, 1),
+        ("", REASON.one, 2),
+        ("", REASON.other, 3),
+    ):
+        body = {"reason": value} | ({"slices": [names[at]]} if path else {})
+        await shop.orders.ask("POST", f"{base}/slices{path or f'/{names[at]}/skip'}", json=body)
+        reasons.append((await shop.orders.ask("GET", f"{base}/slices/{names[at]}")).body["reason"])
+    notes = [(await shop.orders.ask("POST", f"{base}/pause", json={"note": note})).body["note"] for note in ("a", "b")]
+    assert unheeded == []
+    assert reasons == [REASON.one, REASON.other] * 2
+    assert notes == ["a", "b"]
+
+
+async def _fail_again(shop: Shop, number: str) -> None:
+    """Put what was skipped back into the failed set, so that the next one can choose among the same."""
+    values = {"skipped_at": None, "reason": None}
+    async with shop.orders.services.database.session() as session:
+        await session.exec(update(OrderSlice).where(col(OrderSlice.platform) == number).values(**values))
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
+    """Which platforms, slices, backfills and orders are listed, exported and drawn."""
+    orders = shop.orders
+    other_id, _ = await orders.api_client.make_project("other")
+    one = await _with_history(shop)
+    two = await shop.begin(Scenario(orders=9, span_seconds=SPAN_SECONDS, seed=5), {"shop": "other"}, QUICK)
+    await shop.begin(Scenario(orders=0), {"project_id": other_id}, QUICK)
+    await shop.fetch(two)
+    named = {"one": one, "two": two, "own": orders.project_id, "other project": other_id}
+    ids = [each.order_id for each in await orders.stored(one)]
+    marks = await _take_marks(shop, one)
+    latest = {one: marks[1], two: await _take_mark(shop, two)}
+    base, admin = f"/v1/platforms/{one}", orders.ask
+
+    async def as_project(method: str, path: str, **options: Any) -> Any:
+        return await orders.api_client.ask(method, path, key=orders.key, **options)
+
+    def fit(path: str, name: str, value: Any) -> Any:
+        special = {"an id": ids[0], "another id": ids[1], "before a change": marks[0], "after it": marks[1]}
+        if name == "project_id" and value == "other":
+            return other_id
+        return special.get(str(value), named.get(str(value), value))
+
+    source_rest = {"mark": marks[1], "page": 0, "page_size": 10}
+    questions: list[tuple[Any, str, Mapping[str, Case], dict[str, Any]]] = [
+        (admin, "/v1/platforms", dict(CASES)[platforms.PlatformsWanted], {}),
+        (admin, f"{base}/slices", SLICES, {}),
+        (admin, f"{base}/backfills", dict(CASES)[backfills.BackfillsWanted], {}),
+        (admin, f"{base}/timeline", TIMELINE, {}),
+        (as_project, "/v1/orders", ORDERS, {}),
+        (as_project, "/v1/orders/mark", FILTERS, {}),
+        (as_project, "/v1/orders/source", SOURCE, source_rest),
+    ]
+    unheeded = []
+    for ask, path, cases, rest in questions:
+        for name, case in cases.items():
+            pair = []
+            for value in (case.one, case.other):
+                sent = {**rest, **case.beside, name: value}
+                if value == NEXT:
+                    sent[name] = (await ask("GET", path, params=_params({**rest, **case.beside}))).body["next_cursor"]
+                params = _params({key: fit(path, key, each) for key, each in sent.items()})
+                if name == "platform" and "mark" in params:
+                    params["mark"] = latest[params["platform"]]
+                reply = await ask("GET", path, params=params)
+                assert reply.status == 200, (path, name, value, reply.body)
+                pair.append({key: each for key, each in reply.body.items() if key not in ("mark", "source_url")})
+            unheeded += [f"{path} {name}"] if pair[0] == pair[1] else []
+    assert unheeded == []
+
+
+def _params(sent: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sent.items() if value is not None}
+
+
+async def _with_history(shop: Shop) -> str:
+    """Return a platform with slices in every state, and backfills that succeeded and failed."""
+    orders = shop.orders
+    number = await shop.begin(Scenario(orders=60, span_seconds=SPAN_SECONDS), {}, QUICK | {"interval": 600})
+    platform = orders.platforms.by_number[number]
+    await shop.fetch(number)
+    times = [(FIRST, "2026-01-01T00:05:00Z"), ("2026-01-01T00:25:00Z", MIDDLE)]
+    for (start, end), faults in zip(times, (Faults(), ERRORS), strict=True):
+        platform.set(platform.scenario.model_copy(update={"faults": faults}))
+        reply = await orders.ask("POST", f"/v1/platforms/{number}/backfill", json={"start": start, "end": end})
+        await orders.engine.get_workflow_handle(reply.body["workflow_id"]).result()
+    platform.market.clock.advance(600)
+    await shop.fetch(number)
+    platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
+    rows = await orders.slices(number)
+    async with orders.services.database.session() as session:
+        is_first = col(OrderSlice.slice_id) == rows[0].slice_id
+        await session.exec(update(OrderSlice).where(is_first).values(stale_told_at=rows[0].claimed_at))
+    assert {row.done_at is None for row in rows} == {True, False}
+    return number
+
+
+async def _take_marks(shop: Shop, number: str) -> list[str]:
+    """Return a mark before an order was changed, and one after it."""
+    before, market = await _take_mark(shop, number), shop.orders.platforms.by_number[number].market
+    market.create(market.now_us)
+    market.clock.advance(1_300)
+    await shop.fetch(number)
+    return [before, await _take_mark(shop, number)]
+
+
+async def _take_mark(shop: Shop, number: str) -> str:
+    orders = shop.orders
+    reply = await orders.api_client.ask("GET", "/v1/orders/mark", key=orders.key, params={"platform": number})
+    assert reply.status == 200, reply.body
+    mark: str = reply.body["mark"]
+    return mark
+
+
+@pytest.mark.stack
+async def test_every_field_of_what_is_begun_makes_a_difference(shop: Shop) -> None:
+    """Which time is read again and for whom, and which day is compared."""
+    number = await shop.begin(
+        Scenario(orders=60, span_seconds=2 * 86_400), {}, QUICK | {"interval": 3_600, "max_rows_per_slice": 10_000}
+    )
+    await eventually(lambda: _is_fetched(shop, number))
+    base = f"/v1/platforms/{number}"
+    unheeded = []
+    for name, case in BACKFILL.items():
+        pair = []
+        for value in (case.one, case.other):
+            body = {**case.beside, name: value}
+            begun = (await shop.orders.ask("POST", f"{base}/backfill", json=body)).body
+            await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
+            record = (await shop.orders.ask("GET", f"{base}/backfills/{begun['backfill_id']}")).body
+            pair.append([record[each] for each in ("asked_by", "window", "read")])
+        unheeded += [name] if pair[0] == pair[1] else []
+    shop.orders.platforms.by_number[number].market.clock.advance(86_400)
+    await shop.fetch(number)
+    told = []
+    for day in ("2026-01-01", "2026-01-02"):
+        begun = (await shop.orders.ask("POST", f"{base}/reports", json={"day": day})).body
+        await shop.orders.engine.get_workflow_handle(begun["workflow_id"]).result()
+        report = (await shop.orders.ask("GET", f"{base}/reports/{day}")).body
+        told.append((report["day"], report["told"], report["window"]["start"]))
+    assert unheeded == []
+    assert told[0] != told[1]
+
+
+async def _is_fetched(shop: Shop, number: str) -> bool:
+    await shop.fetch(number)
+    return await shop.orders.is_complete(number)
