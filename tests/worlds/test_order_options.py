@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
-from sqlmodel import col, select, update
+from sqlmodel import col, update
 
 from api.models import Request
 from api.orders import backfills, browsing, platforms, reports, room, schedules, slices, source, steering, timeline
@@ -20,7 +20,6 @@ from domain.orders import windows
 from domain.orders.config import Options
 from infra.settings import Settings
 from infra.tables.orders import OrderSlice
-from infra.tables.webhooks import Delivery
 from sims.platforms.scenario import Faults, Scenario
 from tests.support.orders import running_orders
 from tests.support.waiting import eventually
@@ -150,21 +149,26 @@ async def _fetched(shop: Shop, number: str, name: str) -> dict[str, Any]:
 async def test_every_field_of_a_platform_makes_a_difference(shop: Shop) -> None:
     """Whose it is, what it is, where it is, what it can do, and who is told."""
     project_id, _ = await shop.orders.api_client.make_project("other")
-    another = await shop.begin(Scenario(orders=7, span_seconds=SPAN_SECONDS), {}, QUICK)
+    one, other = [await shop.begin(Scenario(orders=count, span_seconds=SPAN_SECONDS), {}, QUICK) for count in (7, 9)]
+    named = {
+        ("project_id", "own"): shop.orders.project_id,
+        ("project_id", "other"): project_id,
+        ("base_url", "one"): shop.orders.platforms.url(one),
+        ("base_url", "other"): shop.orders.platforms.url(other),
+        ("notify_url", "somebody"): f"{shop.orders.platforms.base}/nobody",
+    }
     unheeded = []
     for name, case in SETUP.items():
         pair = []
         for value in (case.one, case.other):
-            told = {"own": {}, "other": {name: project_id}, "another platform's": {name: ""}}.get(str(value))
-            sent = {**case.beside, name: value} if told is None or name == "shop" else {**case.beside, **told}
-            if name == "base_url" and sent.get(name) == "":
-                sent[name] = shop.orders.platforms.url(another)
+            sent = {**case.beside, name: named.get((name, value), value) if isinstance(value, str) else value}
             config = {**QUICK, "starttime": "last 1 hours"} if name == "kind" else QUICK
             number = await shop.begin(case.scenario, sent, config)
             await shop.fetch(number)
             found = await shop.look(number)
-            async with shop.orders.services.database.session() as session:
-                found["alarms"] = len((await session.exec(select(Delivery.event_type))).all()) > 0
+            if value == "somebody":
+                await eventually(shop.orders.events)
+            found["alarms"] = bool(await shop.orders.events())
             pair.append(found)
         unheeded += [name] if pair[0] == pair[1] else []
     assert unheeded == []

@@ -78,9 +78,9 @@ SETUP: dict[str, Case] = {
         scenario=Scenario(kind="taobao", orders=9, skew_seconds=0, span_seconds=SPAN_SECONDS),
     ),
     "shop": Case("one", "other"),
-    "base_url": Case("own", "another platform's"),
+    "base_url": Case("one", "other"),
     "capability": Case(PLAIN.model_dump(mode="json"), SMALL_PAGES.model_dump(mode="json")),
-    "notify_url": Case(None, "http://127.0.0.1:9/nobody", scenario=Scenario(orders=9, faults=ERRORS)),
+    "notify_url": Case(None, "somebody", scenario=Scenario(orders=9, faults=ERRORS)),
 }
 CHOICE: dict[str, Case] = {
     "slices": Case(["first"], ["second"]),
