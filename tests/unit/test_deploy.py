@@ -266,3 +266,32 @@ def _probed(container: Container) -> set[str]:
     described = manifest["spec"]["template"]["spec"]["containers"][0]
     ports = {each["name"]: str(each["containerPort"]) for each in described["ports"]}
     return {ports[described[probe]["httpGet"]["port"]] for probe in ("startupProbe", "livenessProbe")}
+
+
+def test_the_api_sees_all_credentials_that_a_configuration_may_name() -> None:
+    """It refuses names without a file: what workers of orders and addresses mount, it mounts in the same place."""
+    services = deployment.compose()["services"]
+    mounts = {name: set(services[name].get("volumes", [])) for name in ("api", "worker-orders", "worker-addresses")}
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in deployment.manifests()
+        if each["kind"] == "Deployment"
+    }
+    secrets = {name: _mounted_secrets(pod) for name, pod in pods.items()}
+
+    for worker_name in ("worker-orders", "worker-addresses"):
+        assert mounts[worker_name]
+        assert mounts[worker_name] <= mounts["api"]
+        assert secrets[f"haulage-{worker_name}"]
+        assert secrets[f"haulage-{worker_name}"] <= secrets["haulage-api"]
+
+
+def _mounted_secrets(pod: deployment.Tree) -> set[tuple[str, str]]:
+    """Return the secrets that a pod has as files, each with its folder."""
+    folders = {each["name"]: each["mountPath"] for each in pod["containers"][0].get("volumeMounts", [])}
+    found = set()
+    for volume in pod.get("volumes", []):
+        sources = [each["secret"]["name"] for each in volume.get("projected", {}).get("sources", [])]
+        sources += [volume["secret"]["secretName"]] if "secret" in volume else []
+        found |= {(name, folders[volume["name"]]) for name in sources}
+    return found

@@ -1,0 +1,292 @@
+"""Each option of cycles and modules is honoured: two of its values lead to cycles, or calls, that differ."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.addresses import places
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from infra import temporal
+from infra.settings import Settings
+from sims.oss.scenario import Action, Rule, Scenario
+from sims.oss.server import Oss, running_oss
+from tests.support.addresses import SIGNED, Addresses, running_addresses
+from tests.support.waiting import eventually
+from tests.worlds.addresses.wishes import CONFIG, MODULE, MODULES
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+
+SLOW_SECONDS = 0.5
+COUNT = 3
+"""Messages of a case."""
+
+
+@dataclass
+class WatchedOss(Oss):
+    """Notes when calls with operations come, and how many were under way as the first one went on."""
+
+    begun: dict[str, list[float]] = field(default_factory=dict)
+    at_once: dict[str, int] = field(default_factory=dict)
+
+    def forget_calls(self) -> None:
+        """Begin anew."""
+        self.begun, self.at_once = {}, {}
+        for module in self.modules.values():
+            module.calls.clear()
+
+    def chokes(self, module: str, operations: Sequence[dict[str, Any]]) -> bool:
+        """See base class; a call that is slow has waited by now."""
+        if operations:
+            self.begun.setdefault(module, []).append(time.monotonic())
+            self.at_once.setdefault(module, len(self.modules[module].calls))
+        return super().chokes(module, operations)
+
+
+@dataclass
+class Bench:
+    """Addresses whose options are changed, case after case; each has UPRNs of its own."""
+
+    addresses: Addresses
+    oss: WatchedOss
+    used: int = 0
+
+    async def begin(self, options: Mapping[str, Any], rules: Sequence[Rule] = ()) -> range:
+        """Pause cycles, bring options into force, and let modules do what is to go wrong; return new UPRNs."""
+        assert (await self.addresses.ask("POST", "cycle/pause", json=SIGNED)).status == 200
+        await eventually(self._is_idle)
+        body = {**SIGNED, "options": {"pause_seconds": 1, "retry_pause_seconds": 0, "retries": 50, **options}}
+        reply = await self.addresses.ask("PUT", "config", json=body)
+        assert reply.status == 200, reply.body
+        self.oss.set(Scenario(rules=tuple(rules)))
+        self.oss.forget_calls()
+        self.used += 10
+        return range(self.used, self.used + 10)
+
+    async def _is_idle(self) -> bool:
+        return bool((await self.addresses.ask("GET", "cycle")).body["running"] == [])
+
+    async def create(self, uprns: Sequence[int]) -> list[int]:
+        """Publish a createUpdate for each of these UPRNs."""
+        return [
+            await self.addresses.publish(Topic.CREATE_UPDATE, uprn=uprn, address_id=uprn, record={"n": uprn})
+            for uprn in uprns
+        ]
+
+    async def run(self, ids: Sequence[int]) -> list[Any]:
+        """Let cycles run until these messages are done; return their rows."""
+        await self.addresses.resume()
+        return [await self.addresses.applied(id_) for id_ in ids]
+
+    async def run_cycles(self, id_: int, count: int) -> Any:
+        """Let so many cycles take a message, or less if it is done; return its row."""
+        await self.addresses.resume()
+        seen: set[str] = set()
+
+        async def find() -> Any:
+            row = await self.addresses.row(id_)
+            seen.update([row["cycle_id"]] if row["cycle_id"] and row["proc_flag"] in ("N", "Y") else [])
+            return row if len(seen) >= count or row["proc_flag"] == "Y" else None
+
+        return await eventually(find)
+
+    def sizes(self, module: str) -> list[int]:
+        """Return how many operations each call to a module had."""
+        return sorted(len(call.op_ids) for call in self.oss.modules[module].calls)
+
+
+@pytest.fixture
+async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
+    """API, worker and modules that note their calls."""
+    async with running_oss(tmp_path, kind=WatchedOss) as oss:
+        assert isinstance(oss, WatchedOss)
+        guard = settings.guard.model_copy(update={"allow": [oss.base.removeprefix("http://")]})
+        settings = settings.model_copy(update={"guard": guard})
+        (tmp_path / "wrong.json").write_text(json.dumps({"token": "another"}))
+        async with running_addresses(settings, tmp_path, modules=oss) as addresses:
+            yield Bench(addresses, oss)
+
+
+async def find_cycles(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """Which messages a cycle takes."""
+    uprns = await bench.begin({"threshold": COUNT, **options})
+    created = await bench.create(uprns[:COUNT])
+    deleted = await bench.addresses.publish(Topic.DELETE, uprn=uprns[5])
+    rows = await bench.run([*created, deleted])
+    cycles = [row["cycle_id"] for row in rows]
+    return [cycles.index(cycle) for cycle in cycles]
+
+
+async def find_tries(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """After how many cycles a hopeless swap is given up."""
+    uprns = await bench.begin(options)
+    id_ = await bench.addresses.publish(Topic.SWAP, uprn_1=uprns[0], uprn_2=uprns[1])
+    await bench.addresses.resume()
+
+    async def is_given_up() -> bool:
+        return bool((await bench.addresses.ask("GET", f"messages/{id_}")).body["state"] == "given_up")
+
+    await eventually(is_given_up)
+    return (await bench.addresses.row(id_))["retry_times"]
+
+
+async def find_pause(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """Whether a message that failed once is tried again within some cycles of others."""
+    uprns = await bench.begin(options, [Rule(action=Action.FAIL, modules=frozenset({"od"}), times=1)])
+    [id_] = await bench.create(uprns[:1])
+    row = await bench.run_cycles(id_, 1)
+    return (row["next_attempt_at"] - row["proc_update_date"]).total_seconds() if row["next_attempt_at"] else 0.0
+
+
+async def find_interval(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """How often the schedules look."""
+    await bench.begin(options)
+    engine = await temporal.connect()
+    schedules = [await engine.get_schedule_handle(name).describe() for name in (places.SCHEDULE, places.CHECKS)]
+    return [each.schedule.spec.intervals[0].every for each in schedules]
+
+
+async def find_calls(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """How many operations each call has, in each module."""
+    uprns = await bench.begin(options)
+    await bench.run(await bench.create(uprns[:COUNT]))
+    return {module: bench.sizes(module) for module in Module}
+
+
+async def find_at_once(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """How many calls a module gets at a time."""
+    uprns = await bench.begin(options, [Rule(action=Action.SLOW, modules=frozenset({"ed"}), seconds=SLOW_SECONDS)])
+    await bench.run(await bench.create(uprns[:COUNT]))
+    return bench.oss.at_once["ed"]
+
+
+async def find_purged(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """Whether a check removes what it finds removable."""
+    uprns = await bench.begin(options)
+    await bench.run(await bench.create(uprns[:1]))
+    bench.oss.modules["od"].begin_orders([uprns[0]])
+    await bench.run([await bench.addresses.publish(Topic.DELETE, uprn=uprns[0])])
+    bench.oss.modules["od"].end_orders([uprns[0]])
+    assert (await bench.addresses.ask("POST", "logical-deletes/check")).status == 202
+
+    async def is_removable() -> bool:
+        return bool((await _read_delete(bench, uprns[0]))["removable_at"])
+
+    async def is_over() -> bool:
+        schedule = await (await temporal.connect()).get_schedule_handle(places.CHECKS).describe()
+        return not schedule.info.running_actions
+
+    await eventually(is_removable)
+    await eventually(is_over)
+    return (await _read_delete(bench, uprns[0]))["purged_at"] is not None
+
+
+async def _read_delete(bench: Bench, address_id: int) -> Any:
+    found = []
+    for purged in ("false", "true"):
+        params = {"address_id": str(address_id), "purged": purged}
+        found += (await bench.addresses.ask("GET", "logical-deletes", params=params)).body["items"]
+    return found[0]
+
+
+async def find_module(bench: Bench, options: Mapping[str, Any]) -> Any:
+    """Whether ED gets a message within two cycles, where that goes, and what is said if not."""
+    rules = options.get("rules", ())
+    uprns = await bench.begin({"modules": {"ed": options["ed"]}}, rules)
+    [id_] = await bench.create(uprns[:1])
+    row = await bench.run_cycles(id_, options.get("cycles", 2))
+    begun = bench.oss.begun.get("ed", [])
+    return {
+        "ack": row["ed_ack"],
+        "is_left_alone": "is left alone" in (row["ed_stack_trace"] or ""),
+        "in": [module for module in Module if uprns[0] in bench.oss.modules[module].live()],
+        "is_paused": any(
+            later - earlier > MODULE["retry_pause_seconds"].other / 2 for earlier, later in itertools.pairwise(begun)
+        ),
+        "calls": len(bench.oss.modules["ed"].calls),
+    }
+
+
+ED = frozenset({"ed"})
+AWAY = Rule(action=Action.RESET, modules=ED)
+OF_CYCLES: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+    "threshold": (find_cycles, {}),
+    "minimum_share": (find_cycles, {}),
+    "pause_seconds": (find_interval, {}),
+    "retries": (find_tries, {}),
+    "retry_pause_seconds": (find_pause, {}),
+    "run_messages": (find_calls, {}),
+    "runs": (find_at_once, {"run_messages": 1}),
+    "check_hours": (find_interval, {}),
+    "auto_purge": (find_purged, {}),
+}
+"""By option: what tells its values apart, and what else is set."""
+OF_A_MODULE: Mapping[str, Mapping[str, Any]] = {
+    "base_url": {},
+    "credentials": {},
+    "timeout_seconds": {"rules": (Rule(action=Action.SLOW, modules=ED, seconds=1.5),)},
+    "retries": {"rules": (Rule(action=Action.RESET, modules=ED, times=3),), "ed": {"retry_pause_seconds": 0}},
+    "retry_pause_seconds": {"rules": (Rule(action=Action.RESET, modules=ED, times=1),), "ed": {"retries": 1}},
+    "breaker_failures": {"rules": (AWAY,), "ed": {"breaker_seconds": 600}, "cycles": 3},
+    "breaker_seconds": {
+        "rules": (Rule(action=Action.RESET, modules=ED, times=2),),
+        "ed": {"breaker_failures": 1},
+        "cycles": 3,
+    },
+}
+"""By option of a module: what goes wrong there, what else is set, and how many cycles are waited for."""
+
+
+async def test_every_option_of_cycles_makes_a_difference(bench: Bench) -> None:
+    """What cycles take and apply, how often they look, and when they give up."""
+    unheeded = []
+    for name, case in CONFIG.items():
+        find, beside = OF_CYCLES[name]
+        one, other = [await find(bench, {**beside, name: value}) for value in (case.one, case.other)]
+        unheeded += [f"{name}: {one}"] if one == other else []
+    assert unheeded == []
+    assert await find_cycles(bench, {}) == await find_cycles(bench, {})
+
+
+async def test_the_options_of_each_module_are_its_own(bench: Bench) -> None:
+    """Batches of one module differ, and those of the others do not."""
+    for name, case in MODULES.items():
+        one, other = [await find_calls(bench, {"modules": {name: value}}) for value in (case.one, case.other)]
+        assert [module for module in Module if one[module] != other[module]] == [name]
+
+
+async def test_every_option_of_a_module_makes_a_difference(bench: Bench) -> None:
+    """Where calls go, with which token, how many, how large, how often, and when it is left alone."""
+    unheeded = []
+    for name, case in MODULE.items():
+        one, other = [await find_option(bench, name, value) for value in (case.one, case.other)]
+        unheeded += [f"{name}: {one}"] if one == other else []
+    assert unheeded == []
+    assert await find_module(bench, {"ed": {}}) == await find_module(bench, {"ed": {}}), "UPRNs are no part of it"
+
+
+async def find_option(bench: Bench, name: str, value: Any) -> Any:
+    """What comes of a value of an option of ED."""
+    match name:
+        case "batch":
+            return await find_calls(bench, {"modules": {"ed": {"batch": value}}})
+        case "concurrency":
+            return await find_at_once(bench, {"modules": {"ed": {"batch": 1, "concurrency": value}}})
+        case "base_url":
+            value = bench.oss.url(value)
+    beside = OF_A_MODULE[name]
+    return await find_module(bench, {**beside, "ed": {**beside.get("ed", {}), name: value}})
+
+
+def test_every_option_has_a_way_to_see_it() -> None:
+    """Whoever adds one says what differs by it."""
+    assert set(OF_CYCLES) == set(CONFIG)
+    assert set(OF_A_MODULE) | {"batch", "concurrency"} == set(MODULE)
