@@ -203,6 +203,16 @@ def test_what_a_module_lost_must_be_told_by_the_comparison(found: frozenset[int]
     assert judge_world(names, seen).ending is ending
 
 
+@pytest.mark.parametrize(("listed", "ending"), [(frozenset({1_501}), Ending.EQUAL), (frozenset(), Ending.SILENT)])
+def test_what_a_module_keeps_must_be_listed(listed: frozenset[int], ending: Ending) -> None:
+    """Nobody would ever remove it."""
+    names = make_names(*CREATES)
+    seen = make_seen(names)
+    seen.kept, seen.listed = frozenset({1_501}), listed
+
+    assert judge_world(names, seen).ending is ending
+
+
 def test_what_nobody_can_see_is_counted_apart() -> None:
     """All is as it was published, and that is not what was meant."""
     names = make_names(*CREATES)

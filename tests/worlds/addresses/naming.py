@@ -11,7 +11,7 @@ from activities.addresses.applying import operation
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Operation
-from tests.worlds.addresses.world import About, Said, World
+from tests.worlds.addresses.world import LATER, About, Said, World
 
 UPRNS_OF_A_WORLD = 1_000
 TOPICS = {
@@ -94,6 +94,15 @@ class Names:
         return range(first, first + UPRNS_OF_A_WORLD)
 
     @property
+    def address_ids(self) -> list[int]:
+        """All addresses that its messages may bring."""
+        numbers = (*range(self.world.uprns), LATER)
+        return [self._address_id(number, address) for number in numbers for address in (0, 1)]
+
+    def _address_id(self, number: int, address: int) -> int:
+        return self.uprn(number) + UPRNS_OF_A_WORLD // 2 - 200 * address
+
+    @property
     def accepted(self) -> list[Published]:
         """The messages that get a row of the log, in the order of their ids."""
         return [each for part in self.rounds for each in part if each.is_accepted]
@@ -128,7 +137,7 @@ class Names:
                 other = self.uprn(said.other)
                 return {"uprn_1": uprn, "uprn_2": other, "delete_after": said.delete_after, **event}
             case About.CREATE:
-                address_id = uprn + UPRNS_OF_A_WORLD // 2 - 200 * said.address
+                address_id = self._address_id(said.one, said.address)
                 return {"uprn": uprn, "address_id": address_id, "record": {"number": number}, **event}
             case _:
                 return {"uprn": uprn, **event}

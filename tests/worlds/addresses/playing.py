@@ -18,7 +18,7 @@ from infra.settings import Settings
 from sims.oss.scenario import MODULES
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
-from tests.worlds.addresses import options
+from tests.worlds.addresses import deletes, options
 from tests.worlds.addresses.delivering import SECRET, Delivery
 from tests.worlds.addresses.drift import compare_modules
 from tests.worlds.addresses.firing import list_fired
@@ -61,6 +61,7 @@ class Play:
         self.log.begun.append(began)
         seen = Seen()
         self.curse = self.oss.curse(self.names)
+        deletes.begin_orders(self.names, self.oss)
         try:
             try:
                 async with asyncio.timeout(BOUND_SECONDS):
@@ -72,6 +73,7 @@ class Play:
                     await self._deliver_again()
                     await self._restore()
                     await self._settle()
+                    await deletes.end_orders(self.names, self.oss, self.addresses)
             except TimeoutError:
                 left = [each for each in self.log.told.values() if each.number in self._numbers]
                 seen.late = f"not in {BOUND_SECONDS:g} s: {left}"
@@ -230,6 +232,8 @@ class Play:
             tries = self.names.world.tries
             seen.hit = frozenset(int(op_id) for op_id, hits in self.curse.hits.items() if hits >= tries)
         seen.lost, seen.found = frozenset(self.lost), frozenset(self.found)
+        seen.kept = deletes.list_kept(self.names, self.oss)
+        seen.listed = frozenset(await deletes.list_deletes(self.names, self.addresses))
         seen.retried = self.names.world.operator in (Operator.RETRY, Operator.CHAIN)
         seen.refused = await self._list_refused()
 

@@ -91,6 +91,10 @@ class Seen:
     refused: Sequence[str] = ()
     """Numbers of messages that are in quarantine."""
     fired: frozenset[str] = frozenset()
+    kept: frozenset[int] = frozenset()
+    """Addresses that a module has logically deleted, now that it has no orders in flight."""
+    listed: frozenset[int] = frozenset()
+    """Addresses that the product lists as logically deleted."""
     lost: frozenset[int] = frozenset()
     """UPRNs whose addresses a module lost, as no operation would."""
     found: frozenset[int] = frozenset()

@@ -88,6 +88,8 @@ class World(BaseModel):
     flaws: tuple[Flaw, ...] = ()
     options: dict[str, str] = Field(default_factory=options.plain_row)
     """Of cycles and modules."""
+    has_orders: bool = False
+    """Whether OD has orders in flight of all addresses until the messages are applied."""
 
     @property
     def flaw_names(self) -> list[str]:
@@ -97,7 +99,12 @@ class World(BaseModel):
     @property
     def choices(self) -> dict[str, str]:
         """What else is told apart in reports."""
-        return {"operator": self.operator.value, "rounds": str(len(self.rounds)), **self.options}
+        return {
+            "operator": self.operator.value,
+            "rounds": str(len(self.rounds)),
+            "orders": "in flight" if self.has_orders else "none",
+            **self.options,
+        }
 
     @property
     def tries(self) -> int:
@@ -133,6 +140,7 @@ def draw_world(seed: int, family: Iterable[str] | None = None) -> World:
         operator=dice.pick(list(Operator), seed, "operator"),
         flaws=flaws,
         options=options.draw_row(seed),
+        has_orders=dice.share(seed, "orders") < 0.4,
     )
 
 
@@ -239,7 +247,8 @@ def list_smaller(world: World) -> list[World]:
         for name, value in plain.items()
         if world.options[name] != value
     ]
-    return [*idle, *flaws, *plainer, *(rounds if len(world.rounds) > 1 else []), *messages]
+    no_orders = [world.model_copy(update={"has_orders": False})] if world.has_orders else []
+    return [*idle, *no_orders, *flaws, *plainer, *(rounds if len(world.rounds) > 1 else []), *messages]
 
 
 def _with_rounds(world: World, rounds: tuple[Round, ...]) -> World:
