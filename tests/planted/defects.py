@@ -228,6 +228,22 @@ DEFECTS = (
         ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and causes"),
     ),
     Defect(
+        "worlds-find-a-stale-word-that-is-taken",
+        "tasks",
+        "domain/tasks/book.py",
+        "        if setting.lease is not None and setting.lease != task.lease:\n",
+        "        if setting.lease is not None and setting.lease > task.lease:\n",
+        ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and leases"),
+    ),
+    Defect(
+        "worlds-find-a-time-out-that-counts-twice",
+        "tasks",
+        "domain/tasks/book.py",
+        "self._fail(task, task.crt_retry_num + 1, Outcome.TIMED_OUT)",
+        "self._fail(task, task.crt_retry_num + 2, Outcome.TIMED_OUT)",
+        ("tests/worlds/test_tasks.py", "-m", "soak", "-k", "family and leases"),
+    ),
+    Defect(
         "worlds-find-a-second-task-for-a-target",
         "transfers",
         "activities/transfers/shipping.py",

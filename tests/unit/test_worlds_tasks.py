@@ -29,7 +29,7 @@ from tests.worlds.tasks.seen import (
     Saying,
     Seen,
 )
-from tests.worlds.tasks.world import ODD_TEXTS, Fate, Wish, World, draw_world, list_smaller
+from tests.worlds.tasks.world import LEASE_SECONDS, ODD_TEXTS, Fate, Wish, World, draw_world, list_smaller
 from tests.worlds.verdict import Ending
 
 FIRST, SECOND = "first_kind_1", "second_kind_1"
@@ -70,7 +70,7 @@ class Story:
             lease=lease,
             sent_at=at,
             received_at=at + TICK,
-            lease_end=at + TICK / 2 + 1,
+            lease_end=at + TICK / 2 + LEASE_SECONDS,
             order_time_ms=round(order_time * 1_000),
             crt_retry_num=0,
             stage="",
@@ -189,7 +189,7 @@ def _take_two_words(seen: Seen) -> None:
 def _reverse(seen: Seen) -> None:
     """The one that is a minute ahead comes after the other."""
     for place, at in ((0, 10.2), (1, 10.1)):
-        _change("holdings", place, sent_at=at, received_at=at + TICK, lease_end=at + 1.005)(seen)
+        _change("holdings", place, sent_at=at, received_at=at + TICK, lease_end=at + TICK / 2 + LEASE_SECONDS)(seen)
 
 
 def _give_after_a_cancel(seen: Seen) -> None:
@@ -268,7 +268,7 @@ def test_a_refusal_needs_a_reason() -> None:
     assert judged(seen) is Ending.NEEDLESS
 
     seen = tell_story()
-    Story(seen).say(11.3, seen.holdings[1], SUCCESS, code=TOO_LATE)
+    Story(seen).say(12.3, seen.holdings[1], SUCCESS, code=TOO_LATE)
     assert judged(seen) is Ending.EQUAL, "its lease was over"
 
     seen = tell_story()
@@ -297,8 +297,8 @@ def test_what_a_lost_hold_took_comes_back() -> None:
     """It has failed once more then, which is right only if a hold was lost."""
     story = Story()
     story.create(10.0, 1, SECOND)
-    held = story.hold(12.5, SECOND, 2, 12.2, crt_retry_num=1)
-    story.say(12.6, held, SUCCESS)
+    held = story.hold(13.5, SECOND, 2, 13.2, crt_retry_num=1)
+    story.say(13.6, held, SUCCESS)
     story.end(SECOND, SUCCESS, crt_retry_num=1)
     assert judged(story.close(), "hold_lost") is Ending.SILENT
     story.seen.asked.append(Asked(10.1, 10.12, 0, (), is_lost=True))
@@ -311,9 +311,9 @@ def test_a_lost_report_may_have_been_taken_or_not() -> None:
         story = Story()
         story.create(10.0, 1, SECOND)
         held = story.hold(10.1, SECOND, 1, 10.005)
-        story.say(10.2, held, PENDING, failed=True, log=BROKEN, lost=1, answered_at=12.4, code=TOO_LATE)
-        again = story.hold(12.5, SECOND, 2, 12.3 if not log else 11.3, crt_retry_num=retries, log=log)
-        story.say(12.6, again, SUCCESS)
+        story.say(10.2, held, PENDING, failed=True, log=BROKEN, lost=1, answered_at=13.4, code=TOO_LATE)
+        again = story.hold(13.5, SECOND, 2, 13.2 if not log else 11.3, crt_retry_num=retries, log=log)
+        story.say(13.6, again, SUCCESS)
         story.end(SECOND, SUCCESS, crt_retry_num=retries, log=log)
         assert judged(story.close(), "report_lost") is Ending.EQUAL
 
@@ -323,8 +323,8 @@ def test_a_word_without_a_lease_may_hit_another_holder() -> None:
     story = Story()
     story.create(10.0, 1, SECOND)
     slow = story.hold(10.1, SECOND, 1, 10.005)
-    story.hold(12.5, SECOND, 2, 12.2, crt_retry_num=1)
-    story.say(12.6, slow, FAILED, is_leased=False)
+    story.hold(13.5, SECOND, 2, 13.2, crt_retry_num=1)
+    story.say(13.6, slow, FAILED, is_leased=False)
     story.end(SECOND, FAILED, crt_retry_num=1)
     assert judged(story.close(), "slow_worker") is Ending.INVISIBLE
     story.seen.sayings[0] = replace(story.seen.sayings[0], is_leased=True)

@@ -14,7 +14,6 @@ import aiohttp
 
 UNAVAILABLE = 8036
 PAUSE_SECONDS = 0.1
-PATIENCE_SECONDS = 100.0
 
 Json = dict[str, Any]
 
@@ -74,10 +73,9 @@ class Asker:
         sent_at, lost = time.time(), 0
         if loses and not await self.break_off(method, route, **options):
             lost += 1
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while (body := await self.ask(method, route, **options)) is None:
-                lost += 1
-                await asyncio.sleep(PAUSE_SECONDS)
+        while (body := await self.ask(method, route, **options)) is None:
+            lost += 1
+            await asyncio.sleep(PAUSE_SECONDS)
         return Answered(body, sent_at, time.time(), lost)
 
     async def break_off(self, method: str, route: str, **options: Any) -> bool:

@@ -25,8 +25,9 @@ from tests.worlds.tasks.working import Attempts, Worker, note_created
 from tests.worlds.tasks.world import LANE_TASKS, Wish, World
 from tests.worlds.verdict import Verdict
 
-BOUND_SECONDS = 120.0
-LOOK_SECONDS = 0.3
+BOUND_SECONDS = 180.0
+"""On a machine that has other things to do, too; what never ends ends here."""
+LOOK_SECONDS = 0.5
 LIST_MAX = 2_000
 REFUSED_TEXTS = ("x" * 16_385, "a NUL \x00", "half a pair \ud83d")
 INVALID, UNKNOWN_TYPE, DIFFERS = 8020, 8045, 8037
@@ -56,8 +57,9 @@ class Play:
                 await self._play()
                 await self._see()
         except TimeoutError:
-            left = (await self._list())[:5]
-            self.seen.late = f"not in {BOUND_SECONDS:g} s: {[task for task in left if task['status'] not in FINAL]}"
+            ended = {each.task_id for each in self.seen.sayings if each.is_taken and each.status in FINAL}
+            left = [each for each in self.seen.created if each.task_id not in ended]
+            self.seen.late = f"not in {BOUND_SECONDS:g} s: {left[:5]}"
         self.fired |= self._list_shown()
         self.seen.fired = frozenset(self.fired & {*self.world.flaw_names})
         return judge_world(self.world, self.seen)

@@ -13,8 +13,8 @@ from tests.worlds.tasks.asking import Answered, Asker, Json
 from tests.worlds.tasks.seen import FAILED, PENDING, RUNNING, SUCCESS, Asked, Created, Glimpse, Holding, Saying, Seen
 from tests.worlds.tasks.world import LAST_STAGE, LEASE_SECONDS, Fate, World
 
-WAIT_SECONDS = 0.5
-POLL_SECONDS = 0.15
+WAIT_SECONDS = 1.0
+POLL_SECONDS = 0.2
 IN_HAND_MAX = 8
 SKEW_SECONDS = 120.0
 NEXT = "-next"

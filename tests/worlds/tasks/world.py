@@ -16,7 +16,7 @@ from tests.worlds.tasks.options import pairwise_rows, plain_row
 LANE_TASKS = 8
 """So many tasks a lane takes in worlds; in the product it is thousands."""
 BURST = 40
-LEASE_SECONDS = 1
+LEASE_SECONDS = 2
 FIXED_PAUSE = 1
 LONGEST_PAUSE = 2
 DELAYED_PAUSE = 4
@@ -115,7 +115,7 @@ class World(BaseModel):
         if not self.has("config_changed"):
             return self.rules
         retries = (int(self.options["retries"]) + 1) % 3
-        return Rules(schedule_limit=3, max_retry_num=retries, max_retry_interval=1, max_processing_time=2)
+        return Rules(schedule_limit=3, max_retry_num=retries, max_retry_interval=1, max_processing_time=3)
 
     def text(self, number: int) -> str:
         """Return the content of a task."""
@@ -135,7 +135,7 @@ class World(BaseModel):
         if self.is_struck("delayed_retry_first", number) and attempt == 0:
             return Fate.FAILS
         share = dice.share(self.seed, "fate", number, attempt)
-        if share < 0.04:
+        if share < 0.02:
             return Fate.FAILS_FOR_GOOD
         return Fate.FAILS if share < 0.12 else Fate.IS_KEPT if share < 0.2 else Fate.GOES_WELL
 

@@ -1,0 +1,401 @@
+"""Each field of a request of tasks is honoured: two of its values lead to outcomes that differ.
+
+Whoever adds a field adds its case: a field without one fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import pkgutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+import api.tasks
+from api.models import Request
+from api.tasks import requests
+from api.tasks.requests import CREATE_IGNORES, SET_IGNORES
+from infra.settings import Settings
+from tests.support.tasks import FAILED, PENDING, SUCCESS, Tasks, running_tasks
+
+NEXT = "next_cursor of the page before"
+LANE_TASKS = 2
+OTHER = "other"
+"""Stands for a second type, or a second task, beside the one that a request is about."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two values of a field, and a request in which they make a difference."""
+
+    one: Any
+    other: Any
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """The rest of the request."""
+
+
+NEW: dict[str, Case] = {
+    "task_type": Case(None, OTHER),
+    "task_id": Case("", "a name"),
+    "user_id": Case("", "somebody"),
+    "task_content": Case("", "cats.mp4"),
+    "task_priority": Case(0, 60),
+    "task_stage": Case("", "cut"),
+}
+CONFIG: dict[str, Case] = {
+    "task_type": Case(None, OTHER),
+    "schedule_limit": Case(1, 2),
+    "schedule_interval": Case(1, 2),
+    "max_retry_num": Case(0, 1),
+    "max_retry_interval": Case(-60, -120),
+    "max_processing_time": Case(60, 120),
+}
+HOLD: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2), "wait": Case(0, 20)}
+HOLD_QUERY: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2)}
+RESULT: dict[str, Case] = {
+    "task_id": Case(None, OTHER),
+    "task_type": Case("", "wrong"),
+    "lease": Case(None, 1_000),
+    "status": Case(SUCCESS, FAILED),
+    "schedule_log": Case(None, "it rained"),
+    "crt_retry_num": Case(None, 1, {"status": PENDING}),
+    "task_stage": Case(None, "publish", {"status": PENDING}),
+    "task_content": Case(None, "dogs.mp4"),
+}
+HELD: dict[str, Case] = {"task_id": Case(None, OTHER), "lease": Case(None, 1_000)}
+BACK: dict[str, Case] = {"task_id": Case(None, OTHER), "lease": Case(None, 1_000)}
+LISTED: dict[str, Case] = {
+    "task_type": Case(None, OTHER),
+    "status": Case(PENDING, SUCCESS),
+    "stage": Case("", "cut"),
+    "limit": Case(1, 2),
+}
+BROWSED: dict[str, Case] = {
+    **LISTED,
+    "archived": Case("false", "true"),
+    "cursor": Case(None, NEXT, {"limit": 1}),
+}
+BROWSED_TYPES: dict[str, Case] = {
+    "prefix": Case("listed", "nothing"),
+    "limit": Case(1, 2),
+    "cursor": Case(None, NEXT, {"limit": 1}),
+}
+BROWSED_LANES: dict[str, Case] = {
+    "task_type": Case(None, OTHER),
+    "limit": Case(1, 2),
+    "cursor": Case(None, NEXT, {"limit": 1}),
+}
+CASES: list[tuple[type[Request], Mapping[str, Case], tuple[str, ...]]] = [
+    (requests.NewTask, NEW, CREATE_IGNORES),
+    (requests.TypeConfig, CONFIG, ()),
+    (requests.Hold, HOLD, ()),
+    (requests.HoldQuery, HOLD_QUERY, ()),
+    (requests.Result, RESULT, SET_IGNORES),
+    (requests.Held, HELD, ()),
+    (requests.Back, BACK, ()),
+    (requests.Wanted, LISTED, ()),
+    (requests.Browsed, BROWSED, ()),
+    (requests.BrowsedTypes, BROWSED_TYPES, ()),
+    (requests.BrowsedLanes, BROWSED_LANES, ()),
+]
+"""Requests, their cases, and the fields that the documents say are taken and ignored."""
+WRAPPERS: Mapping[type[Request], set[str]] = {
+    requests.Create: {"task_data"},
+    requests.CreateMany: {"task_list"},
+    requests.Register: {"task_type_data"},
+    requests.Set: {"task_data"},
+    requests.SetMany: {"task_list"},
+    requests.Beats: {"task_list"},
+    requests.PutBack: {"task_list"},
+}
+"""Requests that hold others, which have cases of their own."""
+NAMES: Mapping[type[Request], set[str]] = {
+    requests.Cancel: {"task_id"},
+    requests.Named: {"task_ids"},
+    requests.OfType: {"task_type"},
+    requests.One: {"task_id"},
+    requests.Name: {"name"},
+}
+"""Requests that only name what they are about."""
+
+
+@dataclass
+class Options:
+    """Tasks, and a pair of types for each request, so that many run side by side."""
+
+    tasks: Tasks
+    numbers: count[int] = field(default_factory=count)
+
+    async def prepare(self, **config: Any) -> Pair:
+        """Register two types."""
+        number = next(self.numbers)
+        pair = Pair(self.tasks, f"o{number}", f"o{number}-other")
+        for name in (pair.type, pair.other):
+            await pair.post("register_task_type", task_type_data={"task_type": name, **config})
+        return pair
+
+
+@dataclass
+class Pair:
+    """A type that a request is about, and another one."""
+
+    tasks: Tasks
+    type: str
+    other: str
+
+    async def post(self, route: str, query: Mapping[str, Any] | None = None, **body: Any) -> Json:
+        """Ask; the two types are meant where a value stands for them."""
+        sent = {name: self.name(name, value) for name, value in body.items()}
+        reply = await self.tasks.api_client.ask(
+            "POST", f"/v1/{route}", key=self.tasks.key, json=sent, params=dict(query or {})
+        )
+        answer: Json = reply.body
+        return answer
+
+    async def get(self, route: str, **query: Any) -> Json:
+        """Ask."""
+        named = {name: self.name(name, value) for name, value in query.items()}
+        sent = {name: str(value) for name, value in named.items() if value is not None}
+        return await self.tasks.get(route, **sent)
+
+    def name(self, field_: str, value: Any) -> Any:
+        """Return the type that a value stands for, or the value."""
+        if field_ != "task_type":
+            return value
+        return {None: self.type, OTHER: self.other}.get(value, value)
+
+    async def create(self, **changes: Any) -> Json:
+        """Create a task, of the first type unless another is said."""
+        new = {"task_type": self.type} | {name: self.name(name, value) for name, value in changes.items()}
+        return await self.post("create_task", task_data=new)
+
+    async def hold(self, **changes: Any) -> list[Json]:
+        """Hold tasks of the first type."""
+        held: list[Json] = (await self.post("hold_tasks", **{"task_type": None, **changes}))["task_list"]
+        return held
+
+    def plain(self, thing: Any) -> str:
+        """Return a thing without what differs each time."""
+        return str(thing).replace(self.other, OTHER).replace(self.type, "type")
+
+
+async def create(options: Options, changes: Json) -> Any:
+    """A task as it is told, and whether creating it again is the same."""
+    pair = await options.prepare()
+    first, again = await pair.create(**changes), await pair.create(**changes)
+    task = (await pair.get("get_task", task_id=first["task_id"]))["task_data"]
+    ahead = round(again["task_id"] == first["task_id"])
+    told = [task[name] for name in ("task_type", "user_id", "task_content", "task_priority", "stage")]
+    return pair.plain([told, ahead])
+
+
+async def configure(options: Options, changes: Json) -> Any:
+    """What a type does: its listing, how much a hold gives, for how long, and what becomes of a failure."""
+    pair = await options.prepare(schedule_limit=3, max_retry_interval=-60)
+    sent = {"task_type": None, **changes}
+    await pair.post("register_task_type", task_type_data={name: pair.name(name, each) for name, each in sent.items()})
+    for _ in range(3):
+        await pair.create()
+    held = await pair.hold()
+    now = (await pair.get("get_task", task_id=held[0]["task_id"]))["task_data"]
+    lease = round((held[0]["lease_end"] - held[0]["order_time"]) / 30)
+    said = {"task_id": held[0]["task_id"], "lease": held[0]["lease"], "status": PENDING, "crt_retry_num": 1}
+    await pair.post("set_task", task_data=said)
+    after = (await pair.get("get_task", task_id=held[0]["task_id"]))["task_data"]
+    types = (await pair.get("get_task_schedule_cfg_list"))["task_schedule_cfg_list"]
+    listed = sorted(
+        (each["task_type"], each["schedule_interval"], each["max_retry_num"])
+        for each in types
+        if each["task_type"] in (pair.type, pair.other)
+    )
+    if pair.name("task_type", sent["task_type"]) == pair.other:
+        listed.append(("asked for the other", 0.0, 0))
+    paused = round((after["order_time"] - now["order_time"]) / 60)
+    return pair.plain([listed, len(held), lease, after["status"], paused])
+
+
+async def hold(options: Options, changes: Json, *, in_query: bool = False) -> Any:
+    """How many tasks a hold gives, two of which are there, or come while it waits."""
+    pair = await options.prepare()
+    asked = {"task_type": None, **changes}
+    later = "wait" in changes
+    if not later:
+        await pair.create()
+        await pair.create()
+    query = {name: str(pair.name(name, value)) for name, value in asked.items()} if in_query else None
+    holding = asyncio.create_task(pair.post("hold_tasks", query, **({} if in_query else asked)))
+    if later:
+        await asyncio.wait([holding], timeout=0.3)
+        await pair.create()
+    answer = await holding
+    return len(answer.get("task_list", [])), answer["code"]
+
+
+async def hold_by_query(options: Options, changes: Json) -> Any:
+    """The same, all of it in the query."""
+    return await hold(options, changes, in_query=True)
+
+
+async def _two_held(options: Options) -> tuple[Pair, list[Json]]:
+    pair = await options.prepare(max_processing_time=600)
+    for name in ("first", "second"):
+        await pair.create(task_content=name)
+    held = await pair.hold()
+    return pair, sorted(held, key=lambda task: task["task_content"])
+
+
+def _about(held: list[Json], changes: Json) -> Json:
+    """Put in the first task, or the second, and the first one's lease."""
+    first, second = held
+    said = {"task_id": first["task_id"], "lease": first["lease"], **changes}
+    if changes.get("task_id", OTHER) is None or "task_id" not in changes:
+        said["task_id"] = first["task_id"]
+    else:
+        said |= {"task_id": second["task_id"], "lease": second["lease"]}
+    return said | {"lease": said["lease"] or first["lease"]}
+
+
+async def _shown(pair: Pair, held: list[Json]) -> list[Any]:
+    tasks = [(await pair.get("get_task", task_id=each["task_id"]))["task_data"] for each in held]
+    names = ("status", "crt_retry_num", "stage", "task_content", "schedule_log")
+    return [[task[name] for name in names] for task in tasks]
+
+
+async def say(options: Options, changes: Json) -> Any:
+    """What two tasks are after a word about one of them."""
+    pair, held = await _two_held(options)
+    said = {"status": SUCCESS, **_about(held, changes)}
+    answer = await pair.post("set_task", task_data={name: each for name, each in said.items() if each is not None})
+    return answer["code"], await _shown(pair, held)
+
+
+async def beat(options: Options, changes: Json) -> Any:
+    """Which of two leases begins anew."""
+    pair, held = await _two_held(options)
+    answer = await pair.post("heartbeat_tasks", task_list=[_about(held, changes)])
+    tasks = [(await pair.get("get_task", task_id=each["task_id"]))["task_data"] for each in held]
+    grown = [task["lease_end"] > each["lease_end"] for task, each in zip(tasks, held, strict=True)]
+    return answer["code"], grown
+
+
+async def put_back(options: Options, changes: Json) -> Any:
+    """Which of two tasks waits again."""
+    pair, held = await _two_held(options)
+    answer = await pair.post("put_back_tasks", task_list=[_about(held, changes)])
+    return answer["code"], [each[0] for each in await _shown(pair, held)]
+
+
+async def _listed(options: Options) -> Pair:
+    """Tasks over two lanes, of two stages, one of them done and archived; and one of the other type."""
+    pair = await options.prepare()
+    await pair.create(task_content="done")
+    [done] = await pair.hold()
+    await pair.post("set_task", task_data={"task_id": done["task_id"], "lease": done["lease"], "status": SUCCESS})
+    for number, stage in enumerate(("", "cut", "cut")):
+        await pair.create(task_content=f"task {number}", task_stage=stage)
+    await pair.create(task_type=OTHER, task_content="of the other type")
+    return pair
+
+
+async def _page(pair: Pair, route: str, name: str, query: Json) -> Any:
+    asked = dict(query)
+    if asked.get("cursor") == NEXT:
+        asked["cursor"] = (await pair.get(route, **{**asked, "cursor": None}))["next_cursor"]
+    return [
+        {key: each.get(key) for key in ("task_content", "task_type", "pos", "lane")}
+        for each in (await pair.get(route, **asked))[name]
+    ]
+
+
+async def list_tasks(options: Options, changes: Json) -> Any:
+    """Which tasks are listed."""
+    pair = await _listed(options)
+    return pair.plain(await _page(pair, "get_task_list", "task_list", {"task_type": None, **changes}))
+
+
+async def browse(options: Options, changes: Json) -> Any:
+    """Which tasks are on a page."""
+    pair = await _listed(options)
+    return pair.plain(await _page(pair, "browse_tasks", "task_list", {"task_type": None, **changes}))
+
+
+async def browse_types(options: Options, changes: Json) -> Any:
+    """Which types are on a page."""
+    for number in range(3):
+        await (await options.prepare()).post("register_task_type", task_type_data={"task_type": f"listed-{number}"})
+    pair = await options.prepare()
+    return await _page(pair, "get_task_figures", "type_list", {"prefix": "listed-", **changes})
+
+
+async def browse_lanes(options: Options, changes: Json) -> Any:
+    """Which lanes are on a page."""
+    pair = await _listed(options)
+    return pair.plain(await _page(pair, "get_task_lanes", "lane_list", {"task_type": None, **changes}))
+
+
+ASKS: Mapping[type[Request], Callable[[Options, Json], Awaitable[Any]]] = {
+    requests.NewTask: create,
+    requests.TypeConfig: configure,
+    requests.Hold: hold,
+    requests.HoldQuery: hold_by_query,
+    requests.Result: say,
+    requests.Held: beat,
+    requests.Back: put_back,
+    requests.Wanted: list_tasks,
+    requests.Browsed: browse,
+    requests.BrowsedTypes: browse_types,
+    requests.BrowsedLanes: browse_lanes,
+}
+
+
+@pytest.fixture
+async def options(settings: Settings) -> AsyncIterator[Options]:
+    """API and worker; lanes take two tasks."""
+    async with running_tasks(settings, lane_max_tasks=LANE_TASKS) as tasks:
+        yield Options(tasks)
+
+
+@pytest.mark.parametrize(("model", "cases", "ignored"), CASES, ids=[model.__name__ for model, *_ in CASES])
+def test_every_field_has_a_case(model: type[Request], cases: Mapping[str, Case], ignored: tuple[str, ...]) -> None:
+    """A field that nobody shows to matter may be one that nobody heeds."""
+    assert set(model.model_fields) == {*cases, *ignored}
+
+
+def test_every_request_is_here() -> None:
+    """One that is added to the routes of tasks has its cases, or only holds or names what others say."""
+    modules = [
+        importlib.import_module(f"{api.tasks.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(api.tasks.__path__)
+    ]
+    own = {
+        model
+        for module in modules
+        for _, model in inspect.getmembers(module, inspect.isclass)
+        if issubclass(model, Request) and model.__module__ == module.__name__
+    }
+    assert own == {model for model, *_ in CASES} | set(WRAPPERS) | set(NAMES)
+    assert {model: set(model.model_fields) for model in own & {*WRAPPERS, *NAMES}} == {**WRAPPERS, **NAMES}
+
+
+@pytest.mark.stack
+async def test_every_field_makes_a_difference(options: Options) -> None:
+    """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
+    unheeded = await asyncio.gather(*(_list_unheeded(options, model, cases) for model, cases, _ in CASES))
+    assert [each for found in unheeded for each in found] == []
+
+
+async def _list_unheeded(options: Options, model: type[Request], cases: Mapping[str, Case]) -> list[str]:
+    ask = ASKS[model]
+    assert await ask(options, {}) == await ask(options, {}), model
+    unheeded = []
+    for name, case in cases.items():
+        one, other = [await ask(options, {**case.beside, name: value}) for value in (case.one, case.other)]
+        unheeded += [f"{model.__name__}.{name}"] if one == other else []
+    return unheeded
