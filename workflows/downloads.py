@@ -258,7 +258,8 @@ class DownloadWorkflow:
             self._course.expirations += 1
             return True
         progress = note_of(error, FetchProgress)
-        if progress is not None and progress.smaller_page_size is not None:
+        # Once: each new beginning reads all again.
+        if progress is not None and progress.smaller_page_size is not None and self._course.page_size_max is None:
             self._course.page_size_max = progress.smaller_page_size
             return True
         if fault_of(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:

@@ -150,8 +150,8 @@ def require_an_end(number: int, named: int, marks: Sequence[str]) -> None:
 
 
 def smaller_page_size(page_size: int) -> int | None:
-    """A fifth of the rows of a page, to ask a source for that is too slow for so many; None where they are few."""
-    return max(LEAST_ROWS, page_size // 5) if page_size > LEAST_ROWS else None
+    """A tenth of the rows of a page, to ask a source for that is too slow for so many; None where they are few."""
+    return max(LEAST_ROWS, page_size // 10) if page_size > LEAST_ROWS else None
 
 
 def page_count(total: int, page_size: int) -> int:

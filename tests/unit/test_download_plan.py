@@ -129,9 +129,9 @@ def test_a_source_without_a_total_has_an_end() -> None:
         plan.require_an_end(100, 100, ["100:a", *[""] * 50])
 
 
-@pytest.mark.parametrize(("rows", "smaller"), [(1_000, 200), (500, 100), (101, 20), (100, 20), (21, 20), (20, None)])
+@pytest.mark.parametrize(("rows", "smaller"), [(1_000, 100), (500, 50), (101, 20), (100, 20), (21, 20), (20, None)])
 def test_pages_that_take_too_long_become_smaller(rows: int, smaller: int | None) -> None:
-    """By a fifth, but never so small that equal pages may be chance."""
+    """A tenth, but never so small that equal pages may be chance."""
     assert Extent(total=None, page_size=rows, heeds_size=True).smaller_page_size == smaller
     assert Extent(total=None, page_size=rows).smaller_page_size is None
     assert Extent(total=rows, page_size=rows, heeds_size=True, is_whole=True).smaller_page_size is None
