@@ -11,19 +11,31 @@ import json
 import zipfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+import api.downloads as downloads_api
+from api.downloads.allowance import Party
+from api.downloads.attempts import HowMany
 from api.downloads.creating import Once, Patience
+from api.downloads.delivery import LinkPath, LinkQuery
 from api.downloads.excel import SheetRequest
+from api.downloads.preview import NewPreview
+from api.downloads.reading import Wanted
 from api.downloads.requests import NewDownload
+from api.downloads.room import TaskPath
+from api.downloads.streams import Reconnection
+from api.models import Request
 from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.waiting import eventually
 from tests.worlds.downloads.playing import plenty
 
+ROOT = Path(__file__).parents[2]
 SEED = 5
 TAG = "options"
 EXCEL = {"type": "excel"}
@@ -97,10 +109,26 @@ SHEET: dict[str, Case] = {
     "footer": Case("one", "other"),
     "template": Case(TEMPLATE, {"text": "Other"}),
 }
+LOOKS = ("default_width", "default_height", "col_align", "freeze", "filter")
+PREVIEW: dict[str, Case] = {
+    **{name: Case(NEW[name].one, NEW[name].other) for name in LOOKS},
+    **{name: SHEET[name] for name in ("title", "summary", "header", "footer", "template", "data")},
+    "time_zone": Case("UTC", "Asia/Shanghai", {"template": {"day": {"title": "Day", "type": "date"}}}),
+}
+REFUSED_ALONE = {"project_id": "whoever names another project than its key's is refused, and nothing else is meant"}
+"""Fields whose only effect is that a value is refused."""
 STEADY = ("data", "page_size", "columns", "callback", "template", "sheets")
 """One of each kind of request."""
-ELSEWHERE = {"wait": "tests/integration/test_download_requests.py", "idempotency_key": "the same"}
-"""Fields that are no part of the body have tests of their own."""
+ELSEWHERE: dict[type[Request], str] = {
+    Patience: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
+    Once: "tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",
+    Reconnection: "tests/integration/test_download_streams.py::test_events_go_on_where_a_browser_left",
+}
+"""Headers have tests of their own."""
+NAMES: set[type[Request]] = {TaskPath, LinkPath}
+"""They only name what a request is about."""
+ASKED: set[type[Request]] = {Wanted, Party, HowMany, LinkQuery}
+"""Queries: `test_every_field_of_a_question_makes_a_difference` has their fields."""
 
 
 @dataclass
@@ -130,6 +158,29 @@ class Options:
             "told": len(self.receiver.received(TAG)) - told,
         }
 
+    async def preview(self, body: Mapping[str, Any]) -> dict[str, str]:
+        """The parts of the book that is drawn."""
+        downloads = self.downloads
+        path = f"{downloads.api_client.address}/v1/templates/preview"
+        headers = {"Authorization": f"Bearer {downloads.key}"}
+        async with downloads.api_client.session.post(path, json=dict(body), headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            return _parts(await answer.read())
+
+    async def made(self, **body: Any) -> dict[str, Any]:
+        """A download that has ended."""
+        answer = await self.ask("POST", "/v1/downloads", json=body)
+        return await self.downloads.ended(answer["task_id"])
+
+    async def ask(self, method: str, path: str, *, is_admin: bool = False, **options: Any) -> dict[str, Any]:
+        """An answer that is no refusal."""
+        client = self.downloads.api_client
+        key = client.settings.api.admin_key.get_secret_value() if is_admin else self.downloads.key
+        reply = await client.ask(method, path, key=key, **options)
+        assert reply.status < 300, reply.body
+        answer: dict[str, Any] = reply.body
+        return answer
+
     def _asked(self) -> Any:
         """What the source was asked for, and by whom; then it forgets that."""
         source = self.downloads.source
@@ -150,7 +201,11 @@ def _parts(content: bytes) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def models() -> dict[str, tuple[type[Any], dict[str, Case]]]:
     """The request models, and the cases of their fields."""
-    return {"NewDownload": (NewDownload, NEW), "SheetRequest": (SheetRequest, SHEET)}
+    return {
+        "NewDownload": (NewDownload, NEW),
+        "SheetRequest": (SheetRequest, SHEET),
+        "NewPreview": (NewPreview, PREVIEW),
+    }
 
 
 @pytest.fixture
@@ -167,7 +222,20 @@ def test_every_field_has_a_case(models: dict[str, tuple[type[Any], dict[str, Cas
     """A field that nobody shows to matter may be one that nobody heeds."""
     for model, cases in models.values():
         assert set(model.model_fields) == set(cases), model
-    assert {*Patience.model_fields, *Once.model_fields} == set(ELSEWHERE)
+
+
+def test_every_request_is_here(models: dict[str, tuple[type[Any], dict[str, Case]]]) -> None:
+    """All that routes of downloads take has its cases, a test of its own, or only names what it is about."""
+    taken = {
+        model
+        for route in downloads_api.routes
+        for model in (route.body, route.query, route.headers, route.variables)
+        if model is not None
+    }
+    assert taken == {model for model, _ in models.values()} - {SheetRequest} | ASKED | NAMES | set(ELSEWHERE)
+    for test in ELSEWHERE.values():
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(), test
 
 
 @pytest.mark.stack
@@ -176,11 +244,11 @@ async def test_every_field_makes_a_difference(options: Options) -> None:
     unheeded = []
     for name, case in NEW.items():
         bodies = [_body(options, name, case, value) for value in (case.one, case.other)]
-        if await options.outcome(bodies[0]) == await options.outcome(bodies[1]):
+        if not _differ(name, *[await options.outcome(body) for body in bodies]):
             unheeded.append(name)
     for name, case in SHEET.items():
         bodies = [_sheet(options, name, case, value) for value in (case.one, case.other)]
-        if await options.outcome(bodies[0]) == await options.outcome(bodies[1]):
+        if not _differ(name, *[await options.outcome(body) for body in bodies]):
             unheeded.append(f"sheets.{name}")
     assert unheeded == []
     for name in STEADY:
@@ -188,6 +256,80 @@ async def test_every_field_makes_a_difference(options: Options) -> None:
         outcome = await options.outcome(body)
         assert outcome == await options.outcome(body), name
         assert "refused" not in outcome
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_preview_makes_a_difference(options: Options) -> None:
+    """Another book is drawn; the same request twice draws the same."""
+    unheeded = []
+    for name, case in PREVIEW.items():
+        one, other, again = [
+            await options.preview({"data": ROWS, "template": TEMPLATE, **case.beside, name: value})
+            for value in (case.one, case.other, case.one)
+        ]
+        assert one == again, name
+        unheeded += [name] if one == other else []
+    assert unheeded == []
+
+
+@pytest.mark.stack
+async def test_every_field_of_a_question_makes_a_difference(options: Options) -> None:
+    """Which downloads are listed, whose quotas, how many steps, and how long a link is good."""
+    first = await options.made(operator_id="one", file_name="first", type="csv", data=ROWS)
+    second = await options.made(
+        operator_id="other",
+        file_name="second",
+        type="excel",
+        page_size=100,
+        source_url=options.downloads.source.url(rows=300, faults="404", only_page=1),
+    )
+    assert [first["state"], second["state"]] == ["succeeded", "failed"]
+    begin = await options.ask("GET", "/v1/downloads?limit=1")
+    other_project, _ = await options.downloads.api_client.make_project()
+    moments = first["created_at"].replace("+", "%2B"), second["created_at"].replace("+", "%2B")
+    wanted = {
+        "limit": ("1", "2"),
+        "cursor": ("", quote(begin["next_cursor"])),
+        "project_id": (options.downloads.project_id, other_project),
+        "task_id": (first["task_id"], second["task_id"]),
+        "state": ("succeeded", "failed"),
+        "status": ("succeeded", "failed"),
+        "type": ("csv", "excel"),
+        "operator_id": ("one", "other"),
+        "file_name": ("first", "second"),
+        "created_after": moments,
+        "created_before": moments,
+    }
+    assert set(wanted) == set(Wanted.model_fields)
+    questions = [
+        ("GET", "/v1/downloads?limit=1&" if name == "cursor" else "/v1/downloads?", name, pair)
+        for name, pair in wanted.items()
+    ]
+    questions += [
+        ("GET", "/v1/downloads/quotas?", "operator_id", ("one", "somebody-else")),
+        ("GET", f"/v1/downloads/{first['task_id']}/attempts?", "limit", ("1", "2")),
+        ("POST", f"/v1/downloads/{first['task_id']}/link?", "expires_in", ("60", "3600")),
+    ]
+    others = {name for model in (Party, HowMany, LinkQuery) for name in model.model_fields}
+    assert {name for _, _, name, _ in questions[len(wanted) :]} == others
+    unheeded = []
+    for method, path, name, values in questions:
+        paths = [path + (f"{name}={value}" if value else "") for value in values]
+        one, other = [await options.ask(method, each, is_admin=name == "project_id") for each in paths]
+        unheeded += [f"{path}{name}"] if _without_links(one) == _without_links(other) else []
+    assert unheeded == []
+
+
+def _without_links(answer: Any) -> Any:
+    """An answer without what differs each time, to the minute."""
+    told = {name: value for name, value in answer.items() if name not in ("url", "next_cursor")}
+    return told | {"expires_at": told["expires_at"][:16]} if "expires_at" in told else told
+
+
+def _differ(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two outcomes differ by more than that one of them is a refusal."""
+    is_refused = "refused" in one or "refused" in other
+    return one != other and (not is_refused or name in REFUSED_ALONE)
 
 
 def _body(options: Options, name: str, case: Case, value: Any) -> dict[str, Any]:
