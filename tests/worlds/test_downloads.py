@@ -21,7 +21,7 @@ from tests.worlds.downloads.flaws import KINDS
 from tests.worlds.downloads.playing import running_stage
 from tests.worlds.downloads.world import World
 from tests.worlds.playing import Noted, System, choose_notes, play_all, play_one, shrink
-from tests.worlds.verdict import Ending
+from tests.worlds.verdict import Ending, Verdict
 
 COUNT = int(os.environ.get("WORLDS", "64"))
 OF_SEVERAL_TABLES = 9
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(3_600)]
 async def system(settings: Settings) -> AsyncIterator[System[World]]:
     """API, worker and sources."""
     async with running_stage(settings) as stage:
-        yield System(worlds.drawn, stage.play, worlds.smaller)
+        yield System(worlds.drawn, stage.play, worlds.smaller, is_for_want_of_time=_is_for_want_of_time)
 
 
 async def test_nothing_differs_in_silence(system: System[World], request: pytest.FixtureRequest) -> None:
@@ -86,6 +86,12 @@ async def test_worlds_that_once_went_wrong(system: System[World], path: Path) ->
     """The smallest world of each defect that was found, so that it does not come back."""
     noted = await play_one(system, World.model_validate(json.loads(path.read_text())))
     assert not noted.ending.is_defect, _told(noted)
+
+
+def _is_for_want_of_time(verdict: Verdict) -> bool:
+    """Whether it did not end, or an answer took too long that was given at once."""
+    is_slow = verdict.ending in (Ending.NEEDLESS, Ending.WRONG_CAUSE) and verdict.why.startswith("source_timeout")
+    return verdict.ending is Ending.LATE or is_slow
 
 
 def _told(noted: Noted) -> str:

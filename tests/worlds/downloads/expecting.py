@@ -53,7 +53,8 @@ class Facts:
 Meets = Callable[[Facts], bool]
 
 
-def _always(_: Facts) -> bool:
+def always(_: Facts) -> bool:
+    """A flaw that no source and no request can make up for."""
     return True
 
 
@@ -113,27 +114,27 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "not_a_number": ({NOT_JSON}, _has_rows),
     "infinity": ({NOT_JSON}, _has_rows),
     "other_encoding": ({NOT_JSON}, _has_rows),
-    "server_error": ({STATUS}, _always),
-    "error_in_body": ({"source_refused"}, _always),
+    "server_error": ({STATUS}, always),
+    "error_in_body": ({"source_refused"}, always),
     # Whoever allows repeats is told of rows behind the last page, which came from the cache.
-    "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL}, _always),
-    "limit_as_403": ({STATUS}, _always),
-    "login_page": ({NOT_JSON}, _always),
-    "login_redirect": ({STATUS}, _always),
-    "redirected": ({STATUS}, _always),
-    "redirected_relatively": ({STATUS}, _always),
-    "redirected_in_circles": ({STATUS}, _always),
-    "credential_dies": ({STATUS}, _always),
-    "cut_body": ({CUT_OFF}, _always),
-    "cut_chunks": ({CUT_OFF}, _always),
-    "nothing": ({"source_no_data"}, _always),
-    "trickle": ({"source_timeout"}, _always),
-    "stall": ({"source_timeout"}, _always),
-    "cut_json": ({CUT_OFF}, _always),
-    "gzip_not": ({CUT_OFF}, _always),
-    "gzip_unsaid": ({NOT_JSON}, _always),
-    "gzip_twice": ({NOT_JSON}, _always),
-    "gzip_cut": ({CUT_OFF}, _always),
+    "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL}, always),
+    "limit_as_403": ({STATUS}, always),
+    "login_page": ({NOT_JSON}, always),
+    "login_redirect": ({STATUS}, always),
+    "redirected": ({STATUS}, always),
+    "redirected_relatively": ({STATUS}, always),
+    "redirected_in_circles": ({STATUS}, always),
+    "credential_dies": ({STATUS}, always),
+    "cut_body": ({CUT_OFF}, always),
+    "cut_chunks": ({CUT_OFF}, always),
+    "nothing": ({"source_no_data"}, always),
+    "trickle": ({"source_timeout"}, always),
+    "stall": ({"source_timeout"}, always),
+    "cut_json": ({CUT_OFF}, always),
+    "gzip_not": ({CUT_OFF}, always),
+    "gzip_unsaid": ({NOT_JSON}, always),
+    "gzip_twice": ({NOT_JSON}, always),
+    "gzip_cut": ({CUT_OFF}, always),
 }
 
 
@@ -178,7 +179,7 @@ def _warnings(world: World, causes: Collection[str]) -> Iterator[str]:
 
 
 def _causes(world: World, flaw: Flaw) -> frozenset[str]:
-    causes, meets = CAUSES.get(flaw.name, (NO_CAUSE, _always))
+    causes, meets = CAUSES.get(flaw.name, (NO_CAUSE, always))
     return frozenset(causes) if not flaw.passes and meets(Facts(world, flaw)) else NO_CAUSE
 
 

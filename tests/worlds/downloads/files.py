@@ -18,7 +18,14 @@ _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def read(world: World, content: bytes) -> list[str]:
-    """The rows of a finished file, table after table."""
+    """The rows of a finished file, table after table; a sentence in their place where it cannot be read."""
+    try:
+        return _read(world, content)
+    except Exception as error:  # noqa: BLE001 - each reader has errors of its own for a file that is damaged
+        return [f"the file cannot be read: {error!r}"]
+
+
+def _read(world: World, content: bytes) -> list[str]:
     match world.options["type"]:
         case "parquet":
             return _parquet(content)

@@ -97,13 +97,19 @@ def truth(world: World) -> list[str]:
     guarded = world.options["type"] == "csv" and bool(world.options["formula_guard"])
     most = CELL_CHARACTERS_MAX if world.options["type"] == "excel" else None
     return [
-        comparable({key: _read(cell, guarded)[:most] for key, cell in row(world, n).items() if shows(world, key)})
+        comparable({key: read_cell(cell, guarded)[:most] for key, cell in row(world, n).items() if shows(world, key)})
         for n in range(world.rows)
         if is_kept(world, n)
     ]
 
 
-def _read(cell: str, guarded: bool) -> str:
+def read_cell(cell: str, guarded: bool) -> str:
+    """A cell as a reader of the file has it.
+
+    Args:
+        cell: As JSON.
+        guarded: Whether a text that a spreadsheet would take for a formula has a quote before it.
+    """
     if cell in NO_NUMBERS:
         return cell
     value = json.loads(cell, parse_float=str, parse_int=str)
@@ -130,4 +136,7 @@ def _plain(value: str) -> str:
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     """The rows of a file, as texts that can be compared."""
-    return [comparable(dict(zip(heads, line, strict=True))) for line in lines]
+    return [
+        comparable(dict(zip(heads, line, strict=False))) + ("" if len(line) == len(heads) else f", {len(line)} cells")
+        for line in lines
+    ]

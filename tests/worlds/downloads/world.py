@@ -137,9 +137,11 @@ def drawn(seed: int, family: Iterable[str] | None = None, rows_from: Sequence[st
     row = dict(pairwise_rows()[seed % len(pairwise_rows())])
     if row["rows_from"] not in rows_from or (family is not None and row["rows_from"] in (SHARED, INLINE)):
         row["rows_from"] = dice.pick([each for each in rows_from if each not in (SHARED, INLINE)] or rows_from, seed)
-    if row["rows_from"] in SEVERAL and dice.share(seed, "refused") < 0.7:
+    if row["rows_from"] == SHARED and len(rows_from) > 1 and dice.share(seed, "shared") < 0.5:
+        row["rows_from"] = "lists"
+    if row["rows_from"] in SEVERAL and dice.share(seed, "refused") < 0.8:
         row["type"] = dice.pick(("excel", "drawn"), seed, "type")
-    if family is None and dice.share(seed, "in_turn") < 0.75:
+    if family is None and dice.share(seed, "in_turn") < 0.85:
         names = sorted(KINDS)
         family = (names[seed % len(names)],)
     return _world(seed, row, draw_flaws(seed, KINDS, list(Group), family))
