@@ -14,7 +14,7 @@ from infra.database import Session
 
 _NUMBERS: Final = (
     *("number", "next_order_time", "next_lease_end", "due", "pending", "running"),
-    *("success", "failed", "held", "retries", "timeouts"),
+    *("success", "failed", "cancelled", "held", "retries", "timeouts"),
 )
 _COUNTS: Final = tuple(name for name in _NUMBERS if not name.startswith("next_"))
 

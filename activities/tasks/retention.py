@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ARRAY, Text, bindparam, text
 
 from activities.tasks.whereabouts import Whereabouts
-from domain.tasks.messages import Status
+from domain.tasks.messages import FINAL
 from infra.database import Database
 
 BATCH: Final = 1_000
@@ -64,7 +64,7 @@ async def forget(database: Database, whereabouts: Whereabouts, kept: timedelta, 
         types = (await session.execute(_TYPES)).scalars().all()
     forgotten = 0
     for type_ in types:
-        for status in (Status.SUCCESS, Status.FAILED):
+        for status in FINAL:
             wanted = {"type": type_, "status": int(status), "before": before, "batch": BATCH}
             since, is_over = 0, False
             while not is_over and time.monotonic() < until:

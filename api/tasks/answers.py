@@ -38,7 +38,7 @@ class TaskAnswer(Answer):
     task_type: str
     stage: str
     task_stage: str = Field(description="the same as `stage`: flowSvr's client reads this name")
-    status: int = Field(description="1 pending, 2 running, 3 success, 4 failed")
+    status: int = Field(description="1 pending, 2 running, 3 success, 4 failed, 5 cancelled")
     task_priority: int = Field(description="by so many seconds it is earlier in the queue")
     priority: int = Field(description="the same as `task_priority`")
     crt_retry_num: int = Field(description="how often it has failed")
@@ -94,6 +94,8 @@ class TypeAnswer(Answer):
     max_retry_num: int
     max_retry_interval: int
     max_processing_time: int
+    retry_interval: int
+    lease_required: bool
     paused: bool
     schedule_begin_pos: int
     schedule_end_pos: int
@@ -108,6 +110,7 @@ class TypeFigures(TypeAnswer):
     running: int
     success: int
     failed: int
+    cancelled: int
     oldest_due_seconds: float = Field(description="for how long the first in the queue has been due; 0 if none is")
     lanes: int = Field(description="that are open")
     held: int = Field(description="how often tasks in open lanes were given out")
@@ -126,6 +129,7 @@ class LaneAnswer(Answer):
     running: int
     success: int
     failed: int
+    cancelled: int
     held: int
     retries: int
     timeouts: int
@@ -205,6 +209,7 @@ class Counts(Envelope):
     running: int = 0
     success: int = 0
     failed: int = 0
+    cancelled: int = 0
 
 
 class Types(Envelope):
@@ -277,6 +282,8 @@ def of_type(kind: TaskType) -> TypeAnswer:
         max_retry_num=kind.max_retry_num,
         max_retry_interval=kind.max_retry_interval,
         max_processing_time=kind.max_processing_time,
+        retry_interval=kind.retry_interval,
+        lease_required=kind.lease_required,
         paused=kind.rules.paused,
         schedule_begin_pos=kind.begin_pos,
         schedule_end_pos=kind.end_pos,

@@ -21,7 +21,7 @@ from api.tasks.types import TaskType
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks import ids
 from domain.tasks.ids import POS_MAX
-from domain.tasks.messages import Search, Status, Task
+from domain.tasks.messages import FINAL, Search, Task
 
 LANES_MAX: Final = 32
 """So many lanes are searched for one page, which is shorter then than it might be: each takes some milliseconds."""
@@ -32,7 +32,6 @@ _END: Final = 10**15
 _CURSOR_INVALID: Final = "cursor_invalid"
 _LIVE: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,18})\.([0-9a-f]{32})")
 _ARCHIVED: Final = re.compile(r"([0-9]{1,18})\.(\S{1,160})")
-_FINAL: Final = (Status.SUCCESS, Status.FAILED)
 
 
 class Item(NamedTuple):
@@ -131,7 +130,7 @@ def _wish(query: Browsed, place: Place, limit: int) -> Search:
 async def _in_archive(
     here: Desk, kind: TaskType, query: Browsed, place: Place, seen: list[Item], limit: int
 ) -> list[Item]:
-    statuses = [status for status in _FINAL if query.status in (None, status)]
+    statuses = [status for status in FINAL if query.status in (None, status)]
     if not statuses or limit <= 0:
         return []
     known = {item.task_id for item in seen}
@@ -155,7 +154,7 @@ async def get_task_figures(call: Call, query: BrowsedTypes) -> TypePage:
 
 
 def _figures(kind: TaskType, row: asyncpg.Record) -> TypeFigures:
-    names = ("due", "pending", "running", "success", "failed", "lanes", "held", "retries", "timeouts")
+    names = ("due", "pending", "running", "success", "failed", "cancelled", "lanes", "held", "retries", "timeouts")
     figures: dict[str, Any] = {name: row[f"{name}_tasks"] for name in names}
     first = row["next_order_time"]
     late = max(0, now_ms() - first) / 1000 if first else 0.0
@@ -180,7 +179,7 @@ async def get_task_lanes(call: Call, query: BrowsedLanes) -> LanePage:
 
 
 def _lane(type_: str, row: asyncpg.Record) -> LaneAnswer:
-    same = ("pos", "due", "pending", "running", "success", "failed", "held", "retries", "timeouts")
+    same = ("pos", "due", "pending", "running", "success", "failed", "cancelled", "held", "retries", "timeouts")
     return LaneAnswer(
         **{name: row[name] for name in same},
         workflow_id=ids.lane_id(type_, row["pos"]),

@@ -38,7 +38,8 @@ async def create(call: Call, body: Create) -> Created | web.Response:
     """Create a task.
 
     It is durable when this answers. With a `task_id` of your own the call may be repeated: the same id is the same
-    task, however often it is sent and whatever became of it; with another user, priority or content it is an error.
+    task, however often it is sent and whatever became of it; with another user, priority, content or
+    start it is an error.
     """
     return succeeded(task_id=await _create(call, body.task_data))
 
@@ -92,7 +93,8 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
 
 
 async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
-    digest = hashlib.sha256(msgspec.json.encode([new.user_id, new.priority, new.task_content])).digest()
+    said = [new.user_id, new.priority, new.task_content, *([new.start_ms] if new.start_time else [])]
+    digest = hashlib.sha256(msgspec.json.encode(said)).digest()
     mark = Mark(str(TaskId(tokens.token(), kind.name, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)
     if mark.digest != digest:
@@ -134,7 +136,7 @@ async def _put(here: Desk, kind: TaskType, named: TaskId, new: NewTask, refs: in
     content = new.task_content
     if is_long(content):
         content, refs = await here.contents.put(str(named), content), refs | Refs.CONTENT
-    task = messages.NewTask(named.key, new.user_id, content, new.priority, new.task_stage, refs)
+    task = messages.NewTask(named.key, new.user_id, content, new.priority, new.task_stage, refs, new.start_ms)
     lane = (kind.type, named.pos)
     try:
         return await here.lanes.create(lane, kind.rules, task)
@@ -149,6 +151,6 @@ async def _put(here: Desk, kind: TaskType, named: TaskId, new: NewTask, refs: in
 def _differs(task_id: str) -> Conflict:
     return Conflict(
         TASK_DIFFERS,
-        f"There is a task under the id {task_id!r} with another user, priority or content.",
+        f"There is a task under the id {task_id!r} with another user, priority, content or start.",
         "Send what was sent first, or choose another id.",
     )

@@ -35,8 +35,8 @@ _READ = """
     FROM task_heads WHERE type = $1
 """
 _BROWSE = """
-    SELECT pos, next_order_time, next_lease_end, due, pending, running, success, failed, held, retries, timeouts,
-        is_full
+    SELECT pos, next_order_time, next_lease_end, due, pending, running, success, failed, cancelled, held, retries,
+        timeouts, is_full
     FROM task_heads WHERE type = $1 AND pos > $2 ORDER BY pos LIMIT $3
 """
 _FIGURES = """

@@ -18,11 +18,10 @@ from api.tasks.room import Desk, desk, routes, unknown
 from api.tasks.searching import Turns
 from api.tasks.types import TaskType
 from domain.faults import Missing
-from domain.tasks.messages import Head, Search, Status, Task
+from domain.tasks.messages import FINAL, Head, Search, Status, Task
 
 TYPES_AT_A_TIME: Final = 4
 """Of the database each takes a connection."""
-_FINAL = (Status.SUCCESS, Status.FAILED)
 
 _Found: TypeAlias = dict[str, Task]
 
@@ -32,12 +31,13 @@ async def get_task(call: Call, query: One) -> FoundTask | web.Response:
     """Tell how a task stands: now, not a while ago; and what became of attempts that did not end it."""
     here = desk(call)
     named, kind = await here.type_of(call, query.task_id)
-    live = await here.find_live(named, kind)
+    # Read anew beside the task: what another process has changed is in force as soon as that was answered.
+    live, now = await asyncio.gather(here.find_live(named, kind), here.types.reread(kind.type))
     task = live or await here.archive.task(query.task_id)
     if task is None:
         raise unknown(query.task_id)
     texts = await here.contents.texts(query.task_id, task)
-    return succeeded(task_data=answers.followed(query.task_id, task, texts, kind, archived=live is None))
+    return succeeded(task_data=answers.followed(query.task_id, task, texts, now or kind, archived=live is None))
 
 
 @routes.get("/v1/get_task_list", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
@@ -84,13 +84,15 @@ async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     running = sum(head.running for head in live.values())
     success = sum(head.success for head in live.values()) + ended.get(Status.SUCCESS, 0)
     failed = sum(head.failed for head in live.values()) + ended.get(Status.FAILED, 0)
+    cancelled = sum(head.cancelled for head in live.values()) + ended.get(Status.CANCELLED, 0)
     return Counts(
-        task_count=(every := pending + running + success + failed),
+        task_count=(every := pending + running + success + failed + cancelled),
         counts=every,
         pending=pending,
         running=running,
         success=success,
         failed=failed,
+        cancelled=cancelled,
     )
 
 
@@ -110,7 +112,7 @@ async def _search(here: Desk, kind: TaskType, query: Wanted, turns: Turns) -> _F
     wanted = Search(status=query.status or 0, stage=query.stage, limit=query.most, with_attempts=False)
     lanes = [(pos, wanted) for pos in await here.heads.open_lanes(kind.type)]
     found: _Found = dict(await searching.in_lanes(here, kind, lanes, query.most, turns))
-    statuses = [status for status in _FINAL if query.status in (None, 0, status)]
+    statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
         archived = await here.archive.search(kind.type, statuses, query.stage, query.most)
         found |= dict(archived)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, AwareDatetime, Field, model_validator
 
 from api.models import Request
 from domain.tasks.ids import TYPE_MAX_CHARACTERS
@@ -67,6 +68,20 @@ SET_IGNORES = (
 """The same of every result: place and pause in the queue are reckoned by the lane."""
 
 
+def _near(moment: datetime) -> datetime:
+    if moment > datetime.now(UTC) + START_MAX:
+        raise ValueError(f"it is more than {START_MAX.days} days ahead; send an earlier time.")
+    return moment
+
+
+ORIGINAL_INTERVAL_SECONDS = 20
+"""What flowSvr's workers make of an interval of 0."""
+ScheduleLimit = Annotated[int, Field(ge=0, le=HOLD_LIMIT_MAX), AfterValidator(lambda number: number or HOLD_LIMIT_MAX)]
+ScheduleInterval = Annotated[
+    int, Field(ge=0, le=LEASE_MAX_SECONDS), AfterValidator(lambda number: number or ORIGINAL_INTERVAL_SECONDS)
+]
+START_MAX = timedelta(days=366)
+Start = Annotated[AwareDatetime, AfterValidator(_near)]
 RUNNING = 2
 _ORIGINAL_SHAPE = frozenset({"order_time", "create_time"})
 """What only flowSvr's client sends with a result."""
@@ -102,6 +117,10 @@ class NewTask(Request):
         description="so many seconds earlier it is in the queue; null is 0",
     )
     task_stage: Stage = Field(default="", validation_alias=_names("task_stage", "stage"))
+    start_time: Start | None = Field(
+        default=None,
+        description="it is not given out before, and then as if it was created at that time; 366 days ahead at most",
+    )
     status: Ignored = None
     crt_retry_num: Ignored = None
     max_retry_num: Ignored = None
@@ -115,6 +134,11 @@ class NewTask(Request):
     def priority(self) -> int:
         """Seconds."""
         return self.task_priority or 0
+
+    @property
+    def start_ms(self) -> int:
+        """Milliseconds since 1970; 0 for a task that may be given out at once."""
+        return max(0, round(self.start_time.timestamp() * 1_000)) if self.start_time else 0
 
 
 class Create(Request):
@@ -133,11 +157,9 @@ class TypeConfig(Request):
     """A type and how its tasks are scheduled. What is left out keeps its value, or the default at first."""
 
     task_type: Type
-    schedule_limit: int | None = Field(
-        default=None, ge=1, le=HOLD_LIMIT_MAX, description="tasks of one hold at most; 100"
-    )
-    schedule_interval: int | None = Field(
-        default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds between a worker's holds; 10"
+    schedule_limit: ScheduleLimit | None = Field(default=None, description="tasks of one hold at most; 100; 0 is 2,000")
+    schedule_interval: ScheduleInterval | None = Field(
+        default=None, description="seconds between a worker's holds; 10; 0 is 20"
     )
     max_retry_num: int | None = Field(default=None, ge=0, le=RETRY_NUM_MAX, description="retries after the first; 3")
     max_retry_interval: int | None = Field(
@@ -148,6 +170,15 @@ class TypeConfig(Request):
     )
     max_processing_time: int | None = Field(
         default=None, ge=1, le=LEASE_MAX_SECONDS, description="seconds that a held task is leased for; 30"
+    )
+    retry_interval: int | None = Field(
+        default=None,
+        ge=1,
+        le=LEASE_MAX_SECONDS,
+        description="seconds of the first pause, where pauses double; 1",
+    )
+    lease_required: bool | None = Field(
+        default=None, description="whether a result without a `lease` is refused; false"
     )
 
 
@@ -286,7 +317,7 @@ class Wanted(Request):
     """Which tasks are listed: all that fit every field that is given."""
 
     task_type: Type | None = Field(default=None, validation_alias=_names("task_type", "taskType"))
-    status: int | None = Field(default=None, ge=0, le=4, description="as in answers; 0 is as if it were left out")
+    status: int | None = Field(default=None, ge=0, le=5, description="as in answers; 0 is as if it were left out")
     stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
     limit: int = Field(default=LIST_MAX, ge=0, le=LIMIT_MAX, description="2,000 at most, which 0 stands for, too")
 
@@ -300,7 +331,7 @@ class Browsed(Request):
     """Which tasks of a type are listed, a page at a time: all that fit every field that is given."""
 
     task_type: Type
-    status: Status | None = None
+    status: int | None = Field(default=None, ge=1, le=5, description="as in answers")
     stage: Stage | None = Field(default=None, validation_alias=_names("stage", "task_stage"))
     archived: bool = Field(default=False, description="only those that their lanes have let go of")
     limit: int = Field(default=PAGE, ge=1, le=PAGE_MAX)

@@ -139,4 +139,4 @@ class Resting:
 
 
 def _live(head: Head) -> int:
-    return head.pending + head.running + head.success + head.failed - head.archived
+    return head.pending + head.running + head.success + head.failed + head.cancelled - head.archived

@@ -31,7 +31,9 @@ _WHY = {
     Code.FINAL: "has ended already, and nothing changes that",
     Code.STALE: "is not held under this lease any more: its time was over, or it was never given out",
     Code.NO_ROOM: "has no room for so long a text right now",
+    Code.NO_LEASE: "is of a type that takes no result without a lease",
 }
+_REMEDIES = {Code.NO_LEASE: "Send the lease that hold_tasks gave with the task."}
 
 
 @routes.post("/v1/set_task", access=Access.PROJECT, problems=_PROBLEMS)
@@ -65,7 +67,7 @@ async def heartbeat(call: Call, body: Beats) -> Outcomes:
 async def cancel(call: Call, body: Cancel) -> Created | web.Response:
     """Cancel a task.
 
-    It ends as failed, at once; a worker that holds it finds out at its next heartbeat or when it sets the task.
+    It ends as cancelled, at once; a worker that holds it finds out at its next heartbeat or when it sets the task.
     """
     return succeeded(task_id=await _cancel(call, body.task_id))
 
@@ -92,7 +94,7 @@ async def _cancel(call: Call, task_id: str) -> str:
     named, kind = await here.type_of(call, task_id)
     code = await _change(here, kind, named, Cancelling(named.key))
     if code == Code.MISSING:
-        code = await _code_of_ended(here, task_id, Setting(named.key, Status.FAILED))
+        code = await _code_of_ended(here, task_id, Setting(named.key, Status.CANCELLED))
     _check(code, task_id)
     figures.tasks(kind.type, "cancelled").inc()
     return task_id
@@ -127,8 +129,11 @@ async def _set(call: Call, result: Result) -> str:
         stage=result.task_stage,
         content=result.task_content,
         log=result.schedule_log,
+        is_unleased=result.lease is None,
     )
-    if result.lease is None and result.is_of_original:
+    if result.lease is None and kind.lease_required:
+        code: str = Code.NO_LEASE
+    elif result.lease is None and result.is_of_original:
         code = await _set_unleased(here, kind, named, setting, result)
     else:
         code = await _write(here, kind, named, setting)
@@ -221,4 +226,6 @@ def _check(code: str, task_id: str) -> None:
     if code == Code.MISSING:
         raise unknown(task_id)
     if code in _WHY:
-        raise Conflict(SET_REFUSED, f"The task {task_id} {_WHY[code]}.", "Leave it, and hold another one.")
+        raise Conflict(
+            SET_REFUSED, f"The task {task_id} {_WHY[code]}.", _REMEDIES.get(code, "Leave it, and hold another one.")
+        )

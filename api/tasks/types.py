@@ -29,7 +29,7 @@ STALE_SECONDS = 1.0
 TYPES_AT_A_TIME = 200
 
 _COLUMNS = """type, project_id, name, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
-    max_processing_time, paused, version, begin_pos, end_pos"""
+    max_processing_time, retry_interval, lease_required, paused, version, begin_pos, end_pos"""
 _SUMMED = ("due", "pending", "running", "held", "retries", "timeouts")
 _READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
 _OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY name"  # noqa: S608
@@ -38,7 +38,8 @@ _NAMED = f"SELECT {_COLUMNS} FROM task_types WHERE name = $1 ORDER BY project_id
 _BROWSE = f"""
     SELECT {", ".join(f"t.{name.strip()}" for name in _COLUMNS.split(","))}, h.*,
         coalesce(h.success, 0) + coalesce(c.success, 0) AS success_tasks,
-        coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks
+        coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks,
+        coalesce(h.cancelled, 0) + coalesce(c.cancelled, 0) AS cancelled_tasks
     FROM (
         SELECT * FROM task_types
         WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(name, $2) AND (name, project_id) > ($3, $4)
@@ -46,28 +47,31 @@ _BROWSE = f"""
     ) AS t,
     LATERAL (
         SELECT min(next_order_time) AS next_order_time, sum(success)::bigint AS success, sum(failed)::bigint AS failed,
-            count(*) AS lanes_tasks,
+            sum(cancelled)::bigint AS cancelled, count(*) AS lanes_tasks,
             {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}_tasks" for name in _SUMMED)}
         FROM task_heads WHERE type = t.type
     ) AS h,
     LATERAL (
         SELECT sum(tasks) FILTER (WHERE status = {int(Status.SUCCESS)})::bigint AS success,
-            sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed
+            sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed,
+            sum(tasks) FILTER (WHERE status = {int(Status.CANCELLED)})::bigint AS cancelled
         FROM task_counts WHERE type = t.type AND pos NOT IN (SELECT pos FROM task_heads WHERE type = t.type)
     ) AS c
     ORDER BY t.name, t.project_id
 """  # noqa: S608
 _REGISTER = f"""
     INSERT INTO task_types AS t (type, project_id, name, schedule_limit, schedule_interval, max_retry_num,
-        max_retry_interval, max_processing_time, paused, version, begin_pos, end_pos)
-    VALUES ($8, $2, $1, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
-        false, 1, 1, 1)
+        max_retry_interval, max_processing_time, retry_interval, lease_required, paused, version, begin_pos, end_pos)
+    VALUES ($10, $2, $1, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
+        coalesce($8, 1), coalesce($9, false), false, 1, 1, 1)
     ON CONFLICT (type) DO UPDATE SET
         schedule_limit = coalesce($3, t.schedule_limit),
         schedule_interval = coalesce($4, t.schedule_interval),
         max_retry_num = coalesce($5, t.max_retry_num),
         max_retry_interval = coalesce($6, t.max_retry_interval),
         max_processing_time = coalesce($7, t.max_processing_time),
+        retry_interval = coalesce($8, t.retry_interval),
+        lease_required = coalesce($9, t.lease_required),
         version = t.version + 1,
         changed_at = now()
     RETURNING {_COLUMNS}
@@ -103,6 +107,8 @@ class TaskType:
     max_retry_num: int
     max_retry_interval: int
     max_processing_time: int
+    retry_interval: int
+    lease_required: bool
     begin_pos: int
     end_pos: int
     rules: Rules
@@ -195,6 +201,8 @@ class Types:
             config.max_retry_num,
             config.max_retry_interval,
             config.max_processing_time,
+            config.retry_interval,
+            config.lease_required,
         )
         async with self._database.connection() as connection:
             row = await connection.fetchrow(
@@ -245,6 +253,8 @@ class Types:
                 max_processing_time=row["max_processing_time"],
                 paused=row["paused"],
                 lane_max_tasks=self._lane_max_tasks,
+                retry_interval=row["retry_interval"],
+                lease_required=row["lease_required"],
             ),
             read_at=time.monotonic(),
         )

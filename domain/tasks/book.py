@@ -22,9 +22,11 @@ _PENDING: Final = int(Status.PENDING)
 _RUNNING: Final = int(Status.RUNNING)
 _SUCCESS: Final = int(Status.SUCCESS)
 _FAILED: Final = int(Status.FAILED)
+_CANCELLED: Final = int(Status.CANCELLED)
 _CONTENT: Final = int(Refs.CONTENT)
 _LOG: Final = int(Refs.LOG)
 _KEYED: Final = int(Refs.KEYED)
+_LATER: Final = int(Refs.LATER)
 _KEY_BYTES: Final = 35
 
 
@@ -149,6 +151,7 @@ class Book:
             self._head.full = True
             return Code.FULL
         now = self.now
+        is_later = new.start > now
         task = Task(
             key=new.key,
             user_id=new.user_id,
@@ -158,8 +161,8 @@ class Book:
             crt_retry_num=0,
             content=new.content,
             log="",
-            refs=new.refs & (_CONTENT | _KEYED),
-            order_time=order_time(now, new.priority),
+            refs=new.refs & (_CONTENT | _KEYED) | (_LATER if is_later else 0),
+            order_time=new.start if is_later else order_time(now, new.priority),
             create_time=now,
             modify_time=now,
         )
@@ -193,6 +196,8 @@ class Book:
         task = self.tasks.get(setting.key)
         if task is None:
             return Code.MISSING
+        if setting.is_unleased and self.rules.lease_required:
+            return Code.NO_LEASE
         if task.status != _RUNNING:
             return code_of_late(task, setting)
         if setting.lease is not None and setting.lease != task.lease:
@@ -236,12 +241,12 @@ class Book:
         task = self.tasks.get(key)
         if task is None:
             return Code.MISSING
-        if task.status == _SUCCESS:
-            return Code.FINAL
-        if task.status == _FAILED:
+        if task.status == _CANCELLED:
             return Code.SAME
+        if task.status in (_SUCCESS, _FAILED):
+            return Code.FINAL
         task.modify_time = self.now
-        self._end(task, _FAILED)
+        self._end(task, _CANCELLED)
         return Code.OK
 
     def _share(self) -> int:
@@ -298,8 +303,10 @@ class Book:
         self._ended[task.key] = task
         if status == _SUCCESS:
             self._head.success += 1
-        else:
+        elif status == _FAILED:
             self._head.failed += 1
+        else:
+            self._head.cancelled += 1
 
     def _leave(self, task: Task) -> None:
         """A task is no longer what it was, pending or running."""

@@ -57,6 +57,7 @@ class LaneEnd(Struct):
 
     success: int
     failed: int
+    cancelled: int = 0
 
 
 class KeepOrder(Struct):

@@ -13,7 +13,7 @@ PAUSE_MS: Final = 1_000
 """Between two steps of a lane; its head lags so long at most."""
 BATCH_MAX_BYTES: Final = 300_000
 
-_Facts: TypeAlias = tuple[int | None, int, int, int, int, int, int, bool]
+_Facts: TypeAlias = tuple[int | None, int, int, int, int, int, int, int, bool]
 
 
 class Pace(Struct, frozen=True):
@@ -67,5 +67,5 @@ def _facts(book: Book) -> _Facts:
     head = book.head()
     return (
         *(head.next_order_time, head.due, head.pending, head.running),
-        *(head.success, head.failed, head.held, head.full),
+        *(head.success, head.failed, head.cancelled, head.held, head.full),
     )

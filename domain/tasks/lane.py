@@ -64,7 +64,7 @@ class Lane:
     def end(self) -> LaneEnd:
         """How all of its tasks ended."""
         head = self.book.head()
-        return LaneEnd(success=head.success, failed=head.failed)
+        return LaneEnd(success=head.success, failed=head.failed, cancelled=head.cancelled)
 
     def status(self) -> LaneStatus:
         """How it stands."""
@@ -83,6 +83,7 @@ class Lane:
             retries=head.retries,
             timeouts=head.timeouts,
             bytes=self.book.weight,
+            cancelled=head.cancelled,
         )
 
     def given_bytes(self, now: int) -> int:

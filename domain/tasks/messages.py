@@ -38,18 +38,23 @@ Text = Annotated[str, Meta(max_length=TEXT_MAX_BYTES)]
 Stage = Annotated[str, Meta(max_length=STAGE_MAX_BYTES, pattern=r'^[^\x00-\x1f\x7f"\\]*$')]
 UserId = Annotated[str, Meta(max_length=USER_ID_MAX_BYTES)]
 Priority = Annotated[int, Meta(ge=0, le=PRIORITY_MAX_SECONDS)]
+Moment = Annotated[int, Meta(ge=0, le=2**53)]
 LeaseSeconds = Annotated[int, Meta(ge=0, le=LEASE_MAX_SECONDS)]
 LeaseNumber = Annotated[int, Meta(ge=0, le=2**53)]
 HoldLimit = Annotated[int, Meta(ge=0, le=HOLD_LIMIT_MAX)]
 
 
 class Status(IntEnum):
-    """Where a task stands. The last two are final."""
+    """Where a task stands. The last three are final; the original knows the first four."""
 
     PENDING = 1
     RUNNING = 2
     SUCCESS = 3
     FAILED = 4
+    CANCELLED = 5
+
+
+FINAL: Final = (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
 
 
 class Code:
@@ -70,6 +75,8 @@ class Code:
     """Not this holder's task any more: its lease is over, or it was never given out."""
     NO_ROOM: Final = "7"
     """A set whose texts are too much for what the lane still has room for: send them by reference."""
+    NO_LEASE: Final = "8"
+    """A set that names no lease, of a type that demands one."""
 
 
 class Refs(IntFlag):
@@ -80,6 +87,8 @@ class Refs(IntFlag):
     LOG = 2
     KEYED = 4
     """A caller chose its id and may send it again at any time: the lane knows it as long as it lives."""
+    LATER = 8
+    """It waits for the time at which its creator has it start."""
 
 
 class Rules(Struct, frozen=True):
@@ -96,6 +105,10 @@ class Rules(Struct, frozen=True):
     paused: bool = False
     """Nothing is given out; the rest goes on."""
     lane_max_tasks: Annotated[int, Meta(ge=1)] = 5_000
+    retry_interval: Annotated[int, Meta(ge=1, le=LEASE_MAX_SECONDS)] = 1
+    """Seconds of the first delay where delays double."""
+    lease_required: bool = False
+    """Whoever sets a task must name the lease that hold gave."""
 
 
 class Task(Struct, array_like=True, gc=False):
@@ -133,6 +146,8 @@ class NewTask(Struct, array_like=True, gc=False):
     priority: Priority = 0
     stage: Stage = ""
     refs: int = 0
+    start: Moment = 0
+    """Not given out before this moment, and then as if created at it; one that is over is as good as none."""
 
 
 class Hold(Struct, array_like=True, gc=False):
@@ -161,6 +176,8 @@ class Setting(Struct, array_like=True, gc=False):
     """`Refs` of the content and the log given here."""
     failed: bool = False
     """With status 1: it failed, and the lane counts the retry."""
+    is_unleased: bool = False
+    """A worker says it that has named no lease, though one may be given here by who passes it on."""
 
 
 class Beat(Struct, array_like=True, gc=False):
@@ -184,7 +201,7 @@ class Group(Struct, array_like=True):
     sets: Annotated[list[Setting], Meta(max_length=GROUP_MAX_OPERATIONS)] = []
     beats: Annotated[list[Beat], Meta(max_length=GROUP_MAX_OPERATIONS)] = []
     cancels: Annotated[list[Key], Meta(max_length=GROUP_MAX_OPERATIONS)] = []
-    """Pending and running tasks become failed; who holds one finds out at the next beat or set."""
+    """Pending and running tasks become cancelled; who holds one finds out at the next beat or set."""
     reads: Annotated[list[Key], Meta(max_length=GROUP_MAX_OPERATIONS)] = []
     rules: Rules | None = None
 
@@ -203,7 +220,7 @@ class Head(Struct, array_like=True):
     running: int = 0
     success: int = 0
     failed: int = 0
-    """These four are all tasks that were ever created here, archived ones too."""
+    """These four and the cancelled ones are all tasks that were ever created here, archived ones too."""
     archived: int = 0
     """How many of the ended ones are in the archive, and no longer here."""
     held: int = 0
@@ -214,6 +231,8 @@ class Head(Struct, array_like=True):
     """It takes no more tasks."""
     share: int = 0
     """How much of what it may take it has taken, tasks or bytes, in per cent."""
+    cancelled: int = 0
+    """Of all that were ever created here, as the four above."""
 
 
 class GroupReply(Struct, array_like=True):
@@ -252,7 +271,7 @@ class Seen(Struct, array_like=True):
 class Search(Struct, array_like=True):
     """A query: live tasks with these properties, the newest first. 0 and None stand for any."""
 
-    status: Annotated[int, Meta(ge=0, le=4)] = 0
+    status: Annotated[int, Meta(ge=0, le=5)] = 0
     stage: str | None = None
     user_id: str | None = None
     limit: Annotated[int, Meta(ge=1, le=HOLD_LIMIT_MAX)] = HOLD_LIMIT_MAX
@@ -287,3 +306,4 @@ class LaneStatus(Struct):
     retries: int
     timeouts: int
     bytes: int
+    cancelled: int = 0

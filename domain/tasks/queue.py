@@ -5,10 +5,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
-from domain.tasks.messages import Status, Task
+from domain.tasks.messages import Refs, Status, Task
+from domain.tasks.rules import order_time
 
 _PENDING: Final = int(Status.PENDING)
 _RUNNING: Final = int(Status.RUNNING)
+_LATER: Final = int(Refs.LATER)
 _OLD_LEASES_MAX: Final = 1_000
 
 _Place: TypeAlias = tuple[int, int, Task]
@@ -57,7 +59,12 @@ class Queue:
         """It is later than before: see who has become due."""
         self._now = now
         while (place := _top(self._later)) is not None and place[0] <= now:
-            heappush(self._due, heappop(self._later))
+            _, coming, task = heappop(self._later)
+            if task.refs & _LATER:
+                # It could not stand ahead of its time as long as that would have had it given out too early.
+                task.refs &= ~_LATER
+                task.order_time = order_time(task.order_time, task.priority)
+            heappush(self._due, (task.order_time, coming, task))
             self.due += 1
 
     @property

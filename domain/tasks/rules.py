@@ -21,11 +21,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def delay(rules: Rules, retries: int) -> int:
-    """How long a task waits that fails after so many retries; the first delay is a second, if they double."""
+    """How long a task waits that fails after so many retries; the first delay is `retry_interval`, if they double."""
     longest = rules.max_retry_interval
     if longest < 0:
         return -longest * SECOND
-    return min(1 << min(retries, _DOUBLINGS_MAX), longest) * SECOND
+    return min(rules.retry_interval << min(retries, _DOUBLINGS_MAX), longest) * SECOND
 
 
 def is_used_up(rules: Rules, retries: int) -> bool:

@@ -98,7 +98,7 @@ class Tasks:
         return await self._each("heartbeat_tasks", [{"task_id": task.task_id, "lease": task.lease} for task in held])
 
     async def cancel(self, task_id: str) -> None:
-        """End a task as failed, whoever holds it."""
+        """End a task as cancelled, whoever holds it."""
         await self._post("cancel_task", task_id=task_id)
 
     async def get(self, task_id: str) -> FollowedTask:

@@ -16,11 +16,12 @@ class Status(IntEnum):
     RUNNING = 2
     SUCCESS = 3
     FAILED = 4
+    CANCELLED = 5
 
     @property
     def final(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self in (Status.SUCCESS, Status.FAILED)
+        return self in (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
 
 
 class _Sent(BaseModel):
@@ -43,6 +44,10 @@ class TaskType(_Sent):
     """Seconds: pauses double up to it; negative, every pause is so long."""
     max_processing_time: int | None = None
     """Seconds that a task is leased for."""
+    retry_interval: int | None = None
+    """Seconds of the first pause, where pauses double."""
+    lease_required: bool | None = None
+    """Whether a result without a lease is refused."""
 
 
 class RegisteredType(BaseModel):
@@ -54,6 +59,8 @@ class RegisteredType(BaseModel):
     max_retry_num: int
     max_retry_interval: int
     max_processing_time: float
+    retry_interval: int = 1
+    lease_required: bool = False
     paused: bool = False
 
 
@@ -68,6 +75,8 @@ class NewTask(_Sent):
     task_priority: int = 0
     """By so many seconds it is earlier in the queue."""
     task_stage: str = ""
+    start_time: datetime | None = None
+    """It is not given out before; a time with its zone."""
 
 
 class Task(BaseModel):
@@ -162,3 +171,4 @@ class Counts(BaseModel):
     running: int
     success: int
     failed: int
+    cancelled: int = 0

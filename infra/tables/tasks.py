@@ -15,6 +15,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     SmallInteger,
     Text,
@@ -46,6 +47,8 @@ class TaskType(Row, table=True):
     max_retry_num: int
     max_retry_interval: int
     max_processing_time: int
+    retry_interval: int = Field(default=1, sa_column=Column(Integer, nullable=False, server_default="1"))
+    lease_required: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     paused: bool = False
     # Grows with each change of the configuration; lanes take up what is newer than theirs.
     version: int = 1
@@ -75,6 +78,7 @@ class TaskHead(Row, table=True):
     running: int = 0
     success: int = 0
     failed: int = 0
+    cancelled: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
     held: int = Field(default=0, sa_type=BigInteger)
     retries: int = Field(default=0, sa_type=BigInteger)
     timeouts: int = Field(default=0, sa_type=BigInteger)

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.console.browsing import Troubles, signed_in
 from tests.console.house import Console, Project
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -165,8 +165,8 @@ async def test_a_task_is_cancelled(page: Page, queue: Tasks) -> None:
     await page.get_by_role("button", name="Cancel").click()
     await confirm(page, "1 is held by a worker, who hears of it at the next heartbeat.", "Cancel 1 task")
 
-    await expect(page.locator(".lead")).to_contain_text("Failed")
-    assert (await queue.task(task_id))["status"] == FAILED
+    await expect(page.locator(".lead")).to_contain_text("Cancelled")
+    assert (await queue.task(task_id))["status"] == CANCELLED
 
 
 async def test_a_held_task_is_put_back(page: Page, queue: Tasks) -> None:
@@ -223,7 +223,7 @@ async def test_many_are_cancelled_and_put_back(page: Page, queue: Tasks) -> None
 
     await expect(page.get_by_role("status").filter(has_text="6 tasks are cancelled.")).to_be_visible()
     counts = await queue.counts()
-    assert (counts["pending"], counts["running"], counts["failed"], counts["success"]) == (0, 0, 6, 1)
+    assert (counts["pending"], counts["running"], counts["cancelled"], counts["success"]) == (0, 0, 6, 1)
 
 
 async def test_one_that_changed_hands_takes_no_other_with_it(page: Page, queue: Tasks) -> None:
@@ -298,9 +298,9 @@ async def test_the_admin_sees_every_project_s_types_and_steers_them(admin_page: 
     await expect(rows(admin_page)).to_have_count(1)
     await admin_page.get_by_label(f"Select {task_id}").check()
     await admin_page.get_by_role("button", name="Cancel selected").click()
-    await confirm(admin_page, "It ends as failed at once.", "Cancel 1 task")
+    await confirm(admin_page, "It ends as cancelled at once.", "Cancel 1 task")
 
-    await expect(rows(admin_page)).to_contain_text("Failed")
+    await expect(rows(admin_page)).to_contain_text("Cancelled")
 
 
 async def test_the_admin_tells_types_of_one_name_apart(admin_page: Page, console: Console, queue: Tasks) -> None:

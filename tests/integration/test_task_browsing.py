@@ -9,7 +9,7 @@ import pytest
 
 from infra.database import Database
 from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -136,7 +136,7 @@ async def test_many_are_cancelled(queue: Tasks) -> None:
     answer = await queue.post("cancel_tasks", task_ids=[*ids, f"{'0' * 32}_video_1"])
 
     assert [result["code"] for result in answer["results"]] == [0, 0, 8035]
-    assert [(await queue.task(task_id))["status"] for task_id in ids] == [FAILED, FAILED]
+    assert [(await queue.task(task_id))["status"] for task_id in ids] == [CANCELLED, CANCELLED]
 
 
 async def test_a_held_task_is_put_back(queue: Tasks) -> None:

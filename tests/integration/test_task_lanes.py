@@ -123,7 +123,14 @@ async def test_lanes_that_are_done_are_left_behind(queue: Tasks) -> None:
     await eventually(lambda: _begins_at(queue, 3))
     assert await span(queue) == (3, 3)
     assert {(await queue.task(task_id))["status"] for task_id in task_ids} == {SUCCESS}
-    assert await queue.counts() == {"task_count": 25, "pending": 0, "running": 0, "success": 25, "failed": 0}
+    assert await queue.counts() == {
+        "task_count": 25,
+        "pending": 0,
+        "running": 0,
+        "success": 25,
+        "failed": 0,
+        "cancelled": 0,
+    }
     assert position(await queue.create()) == 3
 
 
@@ -159,7 +166,14 @@ async def test_a_delayed_retry_holds_up_no_newer_lane(queue: Tasks) -> None:
     for pos in (2, 3):
         await eventually(partial(is_over, queue, pos))
     assert await span(queue) == (1, 4)
-    assert await queue.counts() == {"task_count": 35, "pending": 1, "running": 5, "success": 29, "failed": 0}
+    assert await queue.counts() == {
+        "task_count": 35,
+        "pending": 1,
+        "running": 5,
+        "success": 29,
+        "failed": 0,
+        "cancelled": 0,
+    }
 
 
 async def is_over(queue: Tasks, pos: int) -> bool:

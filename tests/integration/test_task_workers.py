@@ -113,7 +113,7 @@ async def test_a_cancelled_task_is_given_up(settings: Settings) -> None:
         await begun.wait()
         await tasks.cancel(task_id)
         await asyncio.wait_for(given_up.wait(), 30)
-        assert (await tasks.get(task_id)).status is Status.FAILED
+        assert (await tasks.get(task_id)).status is Status.CANCELLED
 
 
 async def test_the_client_reaches_every_route(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
 from api.tasks.resting import LOOKS
 from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.api import running_api
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -42,7 +44,14 @@ async def test_a_task_goes_its_way(queue: Tasks) -> None:
     assert held["task_id"] == task_id
     assert (held["user_id"], held["task_content"], held["stage"]) == ("u1", "{}", "first")
     assert await queue.hold() == []
-    assert await queue.counts() == {"task_count": 1, "pending": 0, "running": 0, "success": 1, "failed": 0}
+    assert await queue.counts() == {
+        "task_count": 1,
+        "pending": 0,
+        "running": 0,
+        "success": 1,
+        "failed": 0,
+        "cancelled": 0,
+    }
 
 
 async def test_tasks_are_told_as_the_document_says(queue: Tasks) -> None:
@@ -80,6 +89,8 @@ async def test_a_type_is_registered_in_every_way_that_is_known(queue: Tasks, rou
         "max_retry_num": 3,
         "max_retry_interval": 30,
         "max_processing_time": 30,
+        "retry_interval": 1,
+        "lease_required": False,
         "paused": False,
         "schedule_begin_pos": 1,
         "schedule_end_pos": 1,
@@ -206,7 +217,106 @@ async def test_a_cancelled_task_is_nobody_s(queue: Tasks) -> None:
         good(await queue.post("cancel_task", task_id=task_id))
     assert await queue.hold() == []
     assert (await queue.try_set(held, SUCCESS))["code"] == 8041
-    assert [(await queue.task(task_id))["status"] for task_id in (pending, running)] == [FAILED, FAILED]
+    assert [(await queue.task(task_id))["status"] for task_id in (pending, running)] == [CANCELLED, CANCELLED]
+
+
+async def test_a_cancelled_task_is_told_from_a_failed_one(queue: Tasks) -> None:
+    """In its lane and in the archive, in lists, counts and figures; and a failed one cannot be cancelled any more."""
+    cancelled, failed = await queue.create(), await queue.create(task_priority=9)
+    await queue.finish(await queue.hold(limit=1), FAILED)
+    good(await queue.post("cancel_task", task_id=cancelled))
+
+    async def look() -> list[Json]:
+        counts = await queue.counts()
+        assert (counts["task_count"], counts["failed"], counts["cancelled"]) == (2, 1, 1)
+        for status, task_id in ((FAILED, failed), (CANCELLED, cancelled)):
+            for route in ("get_task_list", "browse_tasks"):
+                found = good(await queue.get(route, task_type=queue.type, status=status))["task_list"]
+                assert [each["task_id"] for each in found] == [task_id], route
+        return [await queue.task(task_id) for task_id in (failed, cancelled)]
+
+    assert [task["status"] for task in await look()] == [FAILED, CANCELLED]
+
+    async def are_archived() -> bool:
+        return all(task["archived"] for task in await look())
+
+    await eventually(are_archived)
+    assert [task["status"] for task in await look()] == [FAILED, CANCELLED]
+    assert (await queue.post("cancel_task", task_id=failed))["code"] == 8041
+    good(await queue.post("cancel_task", task_id=cancelled))
+
+    async def is_figured() -> bool:
+        [row] = good(await queue.get("get_task_figures", prefix=queue.type))["type_list"]
+        [lane] = good(await queue.get("get_task_lanes", task_type=queue.type))["lane_list"]
+        return all((each["failed"], each["cancelled"]) == (1, 1) for each in (row, lane))
+
+    await eventually(is_figured)
+
+
+async def test_a_task_starts_at_its_time(queue: Tasks) -> None:
+    """Not before, though it has the highest priority; a worker that waits gets it then."""
+    start = datetime.now(UTC) + timedelta(seconds=1.5)
+    task_id = await queue.create(task_id="later", task_priority=1_000, start_time=start.isoformat())
+    assert await queue.create(task_id="later", task_priority=1_000, start_time=start.isoformat()) == task_id
+    assert (await queue.task(task_id))["order_time_ms"] == round(start.timestamp() * 1_000)
+    assert await queue.hold() == []
+    [held] = await queue.hold(wait=20)
+    assert (held["task_id"], datetime.now(UTC) >= start) == (task_id, True)
+    said = {"task_type": queue.type, "task_id": "later", "task_priority": 1_000}
+    assert (await queue.post("create_task", task_data=said))["code"] == 8037
+    for wrong in ("2026-01-01T00:00:00", "tomorrow", 5, "2999-01-01T00:00:00Z"):
+        answer = await queue.post("create_task", task_data={"task_type": queue.type, "start_time": wrong})
+        assert (answer["code"], answer["errors"][0]["path"]) == (8020, "task_data.start_time"), answer
+
+
+async def test_a_type_may_demand_leases(queue: Tasks) -> None:
+    """Then a result without one is refused, from the answer on; operators may put tasks back all the same."""
+    await queue.create()
+    [held] = await queue.hold()
+    await queue.register(lease_required=True)
+    refused = await queue.post("set_task", task_data={"task_id": held["task_id"], "status": SUCCESS})
+    assert (refused["code"], "Send the lease" in refused["msg"]) == (8041, True)
+    good(await queue.post("put_back_tasks", task_list=[{"task_id": held["task_id"]}]))
+    [held] = await queue.hold()
+    await queue.set(held, SUCCESS)
+    assert (await queue.config())["lease_required"] is True
+
+
+async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks, settings: Settings) -> None:
+    """Also by another process than the one that changed it, and with a task in the archive."""
+    task_id = await queue.create()
+    async with running_api(settings) as other:
+
+        async def shown() -> int:
+            reply = await other.ask("GET", "/v1/get_task", key=queue.key, params={"task_id": task_id})
+            retries: int = good(reply.body)["task_data"]["max_retry_num"]
+            return retries
+
+        assert await shown() == 3
+        for retries in range(10, 20):
+            await queue.register(max_retry_num=retries)
+            assert await shown() == retries
+        await queue.finish(await queue.hold())
+
+        async def is_archived() -> bool:
+            return bool((await queue.task(task_id))["archived"])
+
+        await eventually(is_archived)
+        await queue.register(max_retry_num=20)
+        assert await shown() == 20
+
+
+async def test_intervals_of_the_original_have_its_meaning(queue: Tasks) -> None:
+    """0 stands for its defaults, and the first pause is as long as it says."""
+    await queue.register(schedule_limit=0, schedule_interval=0, retry_interval=2, max_retry_interval=30)
+    config = await queue.config()
+    assert (config["schedule_limit"], config["schedule_interval"], config["retry_interval"]) == (2_000, 20, 2)
+    await queue.create()
+    [held] = await queue.hold()
+    await queue.set(held, PENDING, crt_retry_num=1)
+    task = await queue.task(held["task_id"])
+    due_after = task["order_time_ms"] / 1_000 - datetime.fromisoformat(task["modify_time"]).timestamp()
+    assert due_after == pytest.approx(2, abs=0.01)
 
 
 async def test_a_caller_may_wait_for_a_task(queue: Tasks) -> None:
@@ -308,7 +418,7 @@ async def test_each_of_many_has_an_outcome_of_its_own(queue: Tasks) -> None:
         ("set_task", {"task_data": {"task_id": f"{'0' * 32}_video_1", "status": 3}}, 8035, "no task"),
         ("set_task", {"task_data": {"task_id": f"{'0' * 32}_video_9", "status": 3}}, 8035, "no task"),
         ("cancel_task", {"task_id": f"{'0' * 32}_video_1"}, 8035, "no task"),
-        ("register_task_type", {"task_type_data": {"task_type": "video", "schedule_limit": 0}}, 8020, "outside 1"),
+        ("register_task_type", {"task_type_data": {"task_type": "video", "schedule_limit": -1}}, 8020, "outside 0"),
     ],
 )
 async def test_what_is_wrong_is_told_in_the_envelope(

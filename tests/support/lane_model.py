@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from domain.tasks.attempts import Attempt, Outcome
 from domain.tasks.messages import Code, NewTask, Rules, Setting, Status
 
-FINAL = (Status.SUCCESS, Status.FAILED)
+FINAL = (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
 
 
 @dataclass
@@ -153,8 +153,8 @@ class LaneModel:
         if task is None:
             return Code.MISSING
         if task.status in FINAL:
-            return Code.SAME if task.status == Status.FAILED else Code.FINAL
-        task.status = Status.FAILED
+            return Code.SAME if task.status == Status.CANCELLED else Code.FINAL
+        task.status = Status.CANCELLED
         return Code.OK
 
     def archive(self, keys: list[str]) -> None:

@@ -13,7 +13,7 @@ from tests.support.api import ApiClient, running_api
 from tests.support.worker import RunningWorker, running_worker
 from workflows import tasks
 
-PENDING, RUNNING, SUCCESS, FAILED = 1, 2, 3, 4
+PENDING, RUNNING, SUCCESS, FAILED, CANCELLED = 1, 2, 3, 4, 5
 
 Json = dict[str, Any]
 

@@ -19,6 +19,7 @@ from domain.tasks.messages import (
     Refs,
     Rules,
     Search,
+    Setting,
     Status,
 )
 from domain.tasks.rules import SECOND
@@ -343,8 +344,8 @@ def test_a_full_lane_takes_no_more_and_serves_on() -> None:
     assert asked.lane.is_done
 
 
-def test_a_cancelled_task_has_failed() -> None:
-    """Pending or running; its holder learns it."""
+def test_a_cancelled_task_is_told_from_a_failed_one() -> None:
+    """Pending or running; its holder learns it, and one that failed is not cancelled after that."""
     asked = LaneDriver()
     running = asked.create(priority=9)
     held = asked.hold_one()
@@ -354,7 +355,61 @@ def test_a_cancelled_task_has_failed() -> None:
     assert asked.ask(cancels=[pending]).cancels == Code.SAME
     assert asked.hold() == []
     assert asked.set(held, 3) == Code.FINAL
-    assert asked.lane.book.head().failed == 2
+    failed = asked.create()
+    asked.set(asked.hold_one(), 4)
+    assert asked.ask(cancels=[failed]).cancels == Code.FINAL
+    assert [asked.read(key).status for key in (pending, running, failed)] == [5, 5, 4]
+    head = asked.lane.book.head()
+    assert (head.cancelled, head.failed) == (2, 1)
+    asked.lane.book.fill()
+    assert (asked.lane.end().cancelled, asked.lane.status().cancelled) == (2, 2)
+
+
+def test_a_task_starts_at_its_time() -> None:
+    """Not before, whatever its priority, and then in the place that it has by its priority."""
+    asked = LaneDriver()
+    late = asked.create(priority=60, start=START + 10 * SECOND)
+    asked.wait(9)
+    plain = asked.create()
+    asked.wait(0.999)
+    assert asked.lane.book.head().next_order_time == START + 9 * SECOND
+    assert [task.key for task in asked.hold(1)] == [plain]
+    assert asked.hold() == []
+    asked.create()
+    asked.wait(0.001)
+    [first, _] = asked.hold()
+    assert (first.key, first.order_time) == (late, START - 50 * SECOND)
+    past = asked.create(priority=5, start=START)
+    assert asked.read(past).order_time == asked.read(past).create_time - 5 * SECOND
+
+
+def test_a_task_that_waits_for_its_start_is_carried_on() -> None:
+    """With its place to come; and it may be cancelled before that."""
+    asked = LaneDriver()
+    late, unwanted = [asked.create(priority=60, start=START + 10 * SECOND) for _ in range(2)]
+    asked.lane = Lane(asked.lane.book.rules, asked.lane.carry())
+    assert asked.ask(cancels=[unwanted]).cancels == Code.OK
+    assert (asked.hold(), asked.lane.book.head().due) == ([], 0)
+    asked.wait(10)
+    assert [(task.key, task.order_time) for task in asked.hold()] == [(late, START - 50 * SECOND)]
+    assert asked.lane.book.head().due == 0
+
+
+def test_a_type_may_demand_leases() -> None:
+    """A worker's result without one is refused, also if the door has found one for it; an operator's is not."""
+    asked = LaneDriver(lease_required=True)
+    key = asked.create()
+    held = asked.hold_one()
+    unleased = [Setting(key, 3, is_unleased=True), Setting(key, 3, held.lease, is_unleased=True)]
+    assert asked.ask(sets=unleased).sets == Code.NO_LEASE * 2
+    assert asked.ask(sets=[Setting(key, 1)]).sets == Code.OK
+    assert asked.set(asked.hold_one(), 3) == Code.OK
+
+
+def test_the_first_pause_may_be_longer() -> None:
+    """They double from there, up to the longest."""
+    told = [rules.delay(Rules(retry_interval=5, max_retry_interval=30), retries) for retries in range(5)]
+    assert told == [5_000, 10_000, 20_000, 30_000, 30_000]
 
 
 def test_beats_keep_a_task() -> None:

@@ -229,12 +229,14 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost_and_the_head_counts_right(self) -> None:
         head, archived = self.lane.book.head(), Counter(self.model.archived.values())
-        assert head.pending + head.running + head.success + head.failed == len(self.model.tasks) + archived.total()
-        assert (head.pending, head.running, head.success, head.failed, head.archived) == (
+        ended = head.success + head.failed + head.cancelled
+        assert head.pending + head.running + ended == len(self.model.tasks) + archived.total()
+        assert (head.pending, head.running, head.success, head.failed, head.cancelled, head.archived) == (
             len(self.model.of(Status.PENDING)),
             len(self.model.of(Status.RUNNING)),
             len(self.model.of(Status.SUCCESS)) + archived[Status.SUCCESS],
             len(self.model.of(Status.FAILED)) + archived[Status.FAILED],
+            len(self.model.of(Status.CANCELLED)) + archived[Status.CANCELLED],
             archived.total(),
         )
         pending = [task.order_time for task in self.model.of(Status.PENDING)]

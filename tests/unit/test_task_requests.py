@@ -19,8 +19,10 @@ KEY = "0" * 32
 
 
 def limits(model: type[Any], field: str) -> list[int]:
-    """The least and the greatest number that a field takes."""
+    """The least and the greatest number that a field takes; or both truth values."""
     schema = model.model_json_schema()["properties"][field]
+    if {"type": "boolean"} in schema.get("anyOf", []):
+        return [False, True]
     numbers = next((each for each in schema.get("anyOf", []) if each.get("type") == "integer"), schema)
     return [numbers["minimum"], numbers["maximum"]]
 

@@ -159,6 +159,7 @@ class TaskLane:
         head = self._lane.book.head()
         workflow.set_current_details(
             f"{head.pending:,} pending, {head.running:,} running, {head.success:,} succeeded, {head.failed:,} failed"
+            + (f", {head.cancelled:,} cancelled" if head.cancelled else "")
             + (", takes no more" if head.full else "")
         )
 

@@ -10,10 +10,11 @@ export const PENDING = 1;
 export const RUNNING = 2;
 export const SUCCESS = 3;
 export const FAILED = 4;
-export const STATUSES = [PENDING, RUNNING, SUCCESS, FAILED];
+export const CANCELLED = 5;
+export const STATUSES = [PENDING, RUNNING, SUCCESS, FAILED, CANCELLED];
 
-const WORDS = { [PENDING]: "pending", [RUNNING]: "running", [SUCCESS]: "success", [FAILED]: "failed" };
-const TONES = { [PENDING]: "wait", [RUNNING]: "run", [SUCCESS]: "ok", [FAILED]: "bad" };
+const WORDS = { [PENDING]: "pending", [RUNNING]: "running", [SUCCESS]: "success", [FAILED]: "failed", [CANCELLED]: "cancelled" };
+const TONES = { [PENDING]: "wait", [RUNNING]: "run", [SUCCESS]: "ok", [FAILED]: "bad", [CANCELLED]: "off" };
 const ID = /^[0-9a-f]{32}_[A-Za-z0-9_.-]{1,100}_[1-9][0-9]{0,8}$/;
 
 export const href = {
@@ -29,7 +30,7 @@ export const isId = (text) => ID.test(text);
 
 export const statusWord = (status) => t(`tasks.status.${WORDS[status]}`);
 
-export const isEnded = (task) => task.status === SUCCESS || task.status === FAILED;
+export const isEnded = (task) => task.status >= SUCCESS;
 
 /** How a task stands, in a word; one that failed before and waits says so. */
 export function statusBadge(task) {

@@ -8,7 +8,7 @@ import { indented } from "../../indented.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { go } from "../../router.js";
 import { workflowLink } from "../../session.js";
-import { FAILED, PENDING, RUNNING, dueAt, href, isEnded, moment, nextStep, statusBadge, typeLink } from "./pieces.js";
+import { CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, dueAt, href, isEnded, moment, nextStep, statusBadge, typeLink } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";
 
 const EVERY_MS = 2000;
@@ -75,6 +75,14 @@ function attempt({ outcome, held_time: held, end_time: end }) {
   return h("li", { class: `tone-${TRIED[outcome]}` }, h("b", {}, t(`tasks.attempt.${outcome}`)), " ", ago(end), h("small", { class: "quiet" }, when(held), " · ", lasted));
 }
 
+const ENDS = { [SUCCESS]: ["ok", "success"], [FAILED]: ["bad", "failed"], [CANCELLED]: ["off", "cancelled"] };
+
+/** Whether a task that waits is due, waits for its retry, or for the time at which it is to start. */
+function waiting(task) {
+  if (moment(task.order_time_ms / 1000) <= new Date()) return "due";
+  return task.crt_retry_num ? "waits" : "starts";
+}
+
 /** Its way, in order: its creation, the attempts that did not end it, and how it stands. */
 function history(task) {
   const step = (tone, word, at, values = {}) => h("li", { class: `tone-${tone}` }, h("b", {}, t(`tasks.step.${word}`, values)), " ", at ? ago(at) : null, at ? h("small", { class: "quiet" }, when(at)) : null);
@@ -85,10 +93,10 @@ function history(task) {
     failures ? step("bad", "failures", task.status === PENDING ? task.modify_time : null, { n: failures }) : null,
     task.attempts_left_out ? step("off", "leftOut", null, { n: task.attempts_left_out }) : null,
     ...task.attempts.map(attempt),
-    task.status === PENDING ? step("wait", moment(task.order_time_ms / 1000) > new Date() ? "waits" : "due", dueAt(task)) : null,
+    task.status === PENDING ? step("wait", waiting(task), dueAt(task)) : null,
     task.status === RUNNING ? step("run", "held", task.modify_time) : null,
     task.status === RUNNING ? step("wait", "lease", moment(task.lease_end)) : null,
-    isEnded(task) ? step(task.status === FAILED ? "bad" : "ok", task.status === FAILED ? "failed" : "success", task.modify_time) : null,
+    isEnded(task) ? step(...ENDS[task.status], task.modify_time) : null,
     task.archived ? step("off", "archived", null) : null,
   ];
 }

@@ -8,7 +8,7 @@ import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
 import { projectName } from "../../projects.js";
 import { workflowLink } from "../../session.js";
-import { FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord } from "./pieces.js";
+import { CANCELLED, FAILED, PENDING, RUNNING, STATUSES, SUCCESS, glimpse, href, moment, nextStep, shortId, statusBadge, statusWord } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";
 import { depthBar, oldest } from "./types.js";
 
@@ -28,7 +28,7 @@ export async function queuePage(place) {
 
 /** What has ended and was put away. @param {Place} place */
 export async function archivePage(place) {
-  const list = tasks(place, [SUCCESS, FAILED], { always: { archived: true }, actions: actions().slice(1) });
+  const list = tasks(place, [SUCCESS, FAILED, CANCELLED], { always: { archived: true }, actions: actions().slice(1) });
   return within(place, "/archive", h("p", { class: "quiet" }, t("tasks.archiveIntro")), list);
 }
 
@@ -65,6 +65,7 @@ function laneBar(lane) {
     { label: statusWord(RUNNING), n: lane.running, tone: "run" },
     { label: statusWord(SUCCESS), n: lane.success, tone: "ok" },
     { label: statusWord(FAILED), n: lane.failed, tone: "bad" },
+    { label: statusWord(CANCELLED), n: lane.cancelled, tone: "off" },
   ];
   return h("div", { class: "queue-cell" }, stackBar(parts));
 }
@@ -144,6 +145,7 @@ function standing(type) {
       big("oldest", oldest(type)),
       big("heldNow", number(type.running)),
       big("status.failed", number(type.failed)),
+      big("status.cancelled", number(type.cancelled)),
       big("status.success", number(type.success)),
     ),
     type.pending + type.running ? depthBar(type) : h("p", { class: "quiet" }, t("tasks.queueEmpty")),
