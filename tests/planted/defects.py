@@ -575,7 +575,7 @@ DEFECTS = (
         "activities/addresses/settling.py",
         "(log.cycle_id = $13 AND (log.proc_flag = 'P'",
         "($13 <> '' AND (log.proc_flag = 'P'",
-        ("tests/integration/test_address_cycle.py", "tests/integration/test_address_retries.py"),
+        ("tests/integration/test_address_cycle.py", "-k", "taken_for_dead"),
     ),
     Defect(
         "innocents-pay-for-what-spoils-their-batch",
