@@ -311,6 +311,26 @@ async def test_a_worker_that_wakes_over_a_swap_changes_nothing(world: World, is_
     assert max(world.effects_of().values()) == 1
 
 
+async def test_a_worker_that_wakes_in_a_later_cycle_costs_no_try(world: World) -> None:
+    """It had no answer in its own cycle; another one has the message now, and only that can fail it."""
+    tuned(world, retries=5)
+    world.modules.broken = {(Module.OD, 1)}
+    await world.publish([create("a", 1)])
+    plan = await loading.load(world.database, world.settings, "first")
+    order = ApplyOrder(cycle_id="first", phase=Phase.WRITE, step=plan.writes[0])
+    modules = Asleep(world, is_sent=True)
+    asleep = asyncio.create_task(applying.apply(world.database, world.settings, modules, order))
+    await modules.asked.wait()
+    await applying.apply(world.database, world.settings, world.modules, order)
+    await loading.load(world.database, world.settings, "second")
+    modules.woken.set()
+    await asleep
+
+    row = (await by_number(world))["a"]
+    assert (row["proc_flag"], row["retry_times"], row["cycle_id"]) == ("P", 1, "second")
+    assert [row[f"{module}_ack"] for module in Module] == ["Y", "Y", "Y", "N"]
+
+
 async def test_a_worker_that_wakes_does_not_write_over_what_an_operator_said(world: World) -> None:
     """The swap was skipped meanwhile, and modules have gone on: they tell the worker that it was overtaken."""
     await world.publish([create("a", 1), create("b", 2)])

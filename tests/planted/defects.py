@@ -575,7 +575,7 @@ DEFECTS = (
         "activities/addresses/settling.py",
         "(log.cycle_id = $13 AND (log.proc_flag = 'P'",
         "($13 <> '' AND (log.proc_flag = 'P'",
-        ("tests/integration/test_address_cycle.py", "-k", "taken_for_dead"),
+        ("tests/integration/test_address_retries.py", "-k", "wakes_in_a_later_cycle"),
     ),
     Defect(
         "innocents-pay-for-what-spoils-their-batch",
