@@ -106,14 +106,17 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
     known = {each.seed: each for each in _read(notes)}
     found = [known[seed] for seed in seeds if seed in known]
     turns, began = asyncio.Semaphore(system.at_once), time.monotonic()
-    alone = asyncio.Lock()
+    late: list[int] = []
 
     async def play(seed: int) -> None:
         async with turns:
             noted, verdict = await _play(system, system.draw(seed))
         if system.is_for_want_of_time(verdict):
-            async with alone:
-                noted = await play_one(system, system.draw(seed))
+            late.append(seed)
+        else:
+            note(noted)
+
+    def note(noted: Noted) -> None:
         found.append(noted)
         if notes is not None:
             with notes.open("a") as out:
@@ -122,6 +125,8 @@ async def play_all(system: System[World], seeds: Sequence[int], notes: Path | No
             _tell(found, len(seeds), time.monotonic() - began)
 
     await asyncio.gather(*(play(seed) for seed in seeds if seed not in known))
+    for seed in late:  # when no other world is played beside them
+        note(await play_one(system, system.draw(seed)))
     return found
 
 
