@@ -142,8 +142,9 @@ def drawn(seed: int, family: Iterable[str] | None = None, rows_from: Sequence[st
     if row["rows_from"] in SEVERAL and dice.share(seed, "refused") < 0.8:
         row["type"] = dice.pick(("excel", "drawn"), seed, "type")
     if family is None and dice.share(seed, "in_turn") < 0.85:
-        names = sorted(KINDS)
-        family = (names[seed % len(names)],)
+        # Each round has them in another order, so that a flaw does not always meet the same options.
+        turn, place = divmod(seed, len(KINDS))
+        family = (dice.stream(turn, "turns").sample(sorted(KINDS), len(KINDS))[place],)
     return _world(seed, row, draw_flaws(seed, KINDS, list(Group), family))
 
 
