@@ -87,7 +87,9 @@ async def test_worlds_that_once_went_wrong(system: System[World], path: Path) ->
 
 
 def _is_for_want_of_time(verdict: Verdict) -> bool:
-    """Whether a slice ran out of time that the world gives it."""
+    """Whether a slice ran out of time that the world gives it, or all of it took too long beside the others."""
+    if verdict.ending is Ending.LATE:
+        return True
     is_needless = verdict.ending in (Ending.NEEDLESS, Ending.WRONG_CAUSE)
     return is_needless and verdict.why.startswith("slice_timeout")
 

@@ -23,6 +23,7 @@ from infra.tables.orders import Order, OrderCopy
 from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
 from tests.support.orders import Orders, no_cycle_is_near, running_orders
+from tests.support.pace import measure_pace
 from tests.worlds import dice
 from tests.worlds.orders.judging import Seen, SeenSlice, StoredOrder, cause_of_status, judge_world
 from tests.worlds.orders.operating import BOUND_SECONDS, Operator
@@ -264,7 +265,7 @@ class Play:
             before = still_open
 
     async def _wait_for(self, cycle: asyncio.Task[Any]) -> None:
-        until = time.monotonic() + BOUND_SECONDS
+        until = time.monotonic() + BOUND_SECONDS * measure_pace()
         while not (await asyncio.wait({cycle}, timeout=LOOK_SECONDS))[0]:
             is_dead = self.platform.account.is_dead
             if not is_dead:
