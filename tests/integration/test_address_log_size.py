@@ -234,19 +234,20 @@ async def test_the_history_is_searched_by_uprn_and_time(
     assert rows_read(nodes) <= at_most
 
 
-@pytest.mark.parametrize("order", [steering.many, steering.many_skipped])
+@pytest.mark.parametrize(("order", "passes"), [(steering.many, 1), (steering.many_skipped, 2)])
 @pytest.mark.parametrize("filter_", [Filter(), IM_FAILED, Filter(uprn=4_711), Filter(ids=[1, 2, 50_000])])
 async def test_many_are_retried_and_skipped_without_reading_the_log(
     connection: asyncpg.Connection[asyncpg.Record],
     filter_: Filter,
     order: Callable[[Filter, int, By], tuple[str, list[object]]],
+    passes: int,
 ) -> None:
-    """What has failed, once to count it, and what is retried of it, twice."""
+    """What has failed, once to count it, and of a skip once more to find who queues; what is changed of it, twice."""
     text, values = order(filter_, steering.RETRIED_MAX, By("ann", "why"))
     nodes = await plan(connection, text, *values)
 
     assert is_indexed(nodes)
-    assert rows_read(nodes) <= FAILED + 2 * steering.RETRIED_MAX
+    assert rows_read(nodes) <= passes * FAILED + 2 * steering.RETRIED_MAX
 
 
 async def test_what_is_not_done_is_counted_from_indexes(connection: asyncpg.Connection[asyncpg.Record]) -> None:
