@@ -11,7 +11,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds planted check fmt bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds compat planted check fmt bench soak lock clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ worlds: SEED := $(or $(SEED),$(shell date +%s))
 worlds: $(READY) ## play many worlds: SYSTEM=downloads N=1000; SEED=… repeats a run, or goes on with it
 	@echo "SEED=$(SEED) plays these worlds again, and goes on where a run of the same code was broken off."
 	WORLDS=$(or $(N),1000) WORLDS_SEED=$(SEED) WORLDS_FOLDER=$(CURDIR)/.haulage-worlds $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 14400 -m "soak or not soak" tests/worlds/test_$(or $(SYSTEM),downloads).py
+
+compat: $(READY) ## build flowSvr's own Go SDK and have its workers do 2,000 tasks; COMPAT_SDK=… names a checkout of it
+	@command -v go >/dev/null || { echo "Go is missing: apt-get install --no-install-recommends golang-go"; exit 1; }
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || { echo "Redis is missing: apt-get install --no-install-recommends redis-server"; exit 1; }
+	COMPAT_TASKS=$(or $(N),2000) COMPAT_SDK=$(COMPAT_SDK) $(BIN)/python -m pytest --numprocesses 0 --capture no --timeout 1800 tests/compat
 
 planted: $(READY) ## plant defects in copies of the tree, one at a time: a test must notice each; before a release
 	$(BIN)/python -m tests.planted

@@ -19,7 +19,7 @@ from domain.tasks import keeping
 from infra.settings import Settings
 from tests.support.api import running_api
 from tests.support.pace import measure_pace
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -272,7 +272,7 @@ async def test_the_same_task_id_is_the_same_task(queue: Tasks) -> None:
         assert await other.create(task_id=task_id, task_content="a") == task_id
         for changed in ({"task_content": "b"}, {"task_content": "a", "task_priority": 1}):
             answer = await other.post("create_task", task_data={"task_type": "video", "task_id": "order-17", **changed})
-            assert (answer["code"], "another user, priority or content" in answer["msg"]) == (8037, True)
+            assert (answer["code"], "another user, priority, content or start" in answer["msg"]) == (8037, True)
     assert (await queue.counts())["task_count"] == 26
 
 
@@ -317,7 +317,7 @@ async def test_a_task_of_a_lane_that_rests_is_told_as_it_is(queue: Tasks) -> Non
         await eventually(is_taken_back)
         assert await read_often() == PENDING
         good(await other.post("cancel_task", task_id=task_id))
-        assert await read_often() == FAILED
+        assert await read_often() == CANCELLED
 
 
 async def test_counts_agree_at_every_moment(queue: Tasks) -> None:

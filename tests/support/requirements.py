@@ -21,6 +21,8 @@ class Program:
     packages: str
     """Debian's names."""
     tests: str
+    otherwise: str = ""
+    """What to do where no package brings it."""
 
     @property
     def mark(self) -> str:
@@ -57,7 +59,10 @@ CHROMIUM = Program(
 )
 MARIADB = Program("MariaDB", ("mariadbd",), "mariadb-server", "the module library on MySQL")
 NPM = Program("npm", ("npm",), "npm", "the console's accessibility")
-PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM)
+GO = Program("Go", ("go",), "golang-go", "flowSvr's own SDK")
+REDIS = Program("Redis", ("redis-server", "valkey-server"), "redis-server", "flowSvr's own SDK")
+SDK = Program("flowSvr's SDK", (), "", "flowSvr's own SDK", "set COMPAT_SDK to a checkout of it")
+PROGRAMS = (LIBREOFFICE, CHROMIUM, MARIADB, NPM, GO, REDIS, SDK)
 
 
 def list_missing(reasons: Iterable[str]) -> dict[Program, int]:
@@ -71,4 +76,6 @@ def explain(missing: dict[Program, int]) -> str:
     """Say in one line what was not tested, and how to get what it takes."""
     parts = [f"{count} tests of {program.tests} ({program.name})" for program, count in missing.items()]
     packages = " ".join(dict.fromkeys(name for program in missing for name in program.packages.split()))
-    return f"Not tested here: {', '.join(parts)}. To test them: apt-get install --no-install-recommends {packages}"
+    ways = [f"apt-get install --no-install-recommends {packages}"] if packages else []
+    ways += [program.otherwise for program in missing if program.otherwise]
+    return f"Not tested here: {', '.join(parts)}. To test them: {'; '.join(ways)}"

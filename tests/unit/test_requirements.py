@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import requirements
+
 ROOT = Path(__file__).parents[2]
 TESTS = """
 from tests.support.requirements import MARIADB, NPM
@@ -74,3 +76,11 @@ def test_the_script_of_ci_is_such_a_run(tmp_path: Path) -> None:
     make.chmod(0o700)
     subprocess.run([bash, str(ROOT / ".ci" / "run")], env={"PATH": str(tmp_path)}, check=True)
     assert steps.read_text().splitlines() == ["CI=1 check", "CI=1 test"]
+
+
+def test_what_no_package_brings_is_said_how_to_get() -> None:
+    """flowSvr's SDK is a checkout that somebody names."""
+    line = requirements.explain({requirements.REDIS: 2, requirements.SDK: 1})
+    assert "2 tests of flowSvr's own SDK (Redis), 1 tests of flowSvr's own SDK (flowSvr's SDK)" in line
+    assert line.endswith("apt-get install --no-install-recommends redis-server; set COMPAT_SDK to a checkout of it")
+    assert requirements.explain({requirements.SDK: 1}).endswith("To test them: set COMPAT_SDK to a checkout of it")

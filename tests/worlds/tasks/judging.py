@@ -234,7 +234,12 @@ class _Judging:
 
     def _check_counts(self) -> Iterator[str]:
         by_status = Counter(each.status for each in self.seen.ended)
-        true = {"task_count": len(self.seen.ended), "success": by_status[3], "failed": by_status[4]}
+        true = {
+            "task_count": len(self.seen.ended),
+            "success": by_status[3],
+            "failed": by_status[4],
+            "cancelled": by_status[5],
+        }
         told = {name: self.seen.counts.get(name) for name in true}
         if told != true:
             yield f"the counts are {told}, the list has {true}"

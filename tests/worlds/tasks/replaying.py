@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tests.worlds.tasks.seen import FAILED, PENDING, RUNNING, SUCCESS, Act, Created, Ended, Holding, Saying
+from tests.worlds.tasks.seen import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Act, Created, Ended, Holding, Saying
 
 SLACK_MS = 30
 FOR_EVER_MS = 1 << 60
@@ -100,7 +100,7 @@ def _begin(history: History) -> State:
 def _with_unseen(states: Iterable[State], history: History) -> set[State]:
     """Add what holds make of it whose answers were lost: it is taken back, or, its caller having gone, put back."""
     reached, fresh = set(states), set(states)
-    cancelled = {replace(state, status=FAILED, is_cancelled=True) for state in fresh if _is_cancelled(history)}
+    cancelled = {replace(state, status=CANCELLED, is_cancelled=True) for state in fresh if _is_cancelled(history)}
     reached |= {each for each in cancelled if each.status != PENDING}
     for _ in range(min(history.unseen, UNSEEN_MAX)):
         fresh = {
@@ -130,7 +130,7 @@ def _list_ends(state: State, held: Holding, history: History) -> Iterator[State]
     if not firm or any(not each.is_leased and each.answered_at > held.lease_end for each in firm):
         yield from _list_failures(state, history.rules, held.lease_end * 1_000, FOR_EVER_MS)
     if _is_cancelled(history):
-        yield replace(state, status=FAILED, is_cancelled=True)
+        yield replace(state, status=CANCELLED, is_cancelled=True)
     for act in history.acts:
         if act.kind == "put_back" and (act.code == 0 or act.lost):
             yield _wait(state, act.sent_at, act.answered_at, history.created.priority)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PENDING, RUNNING, SUCCESS, FAILED = 1, 2, 3, 4
-FINAL = (SUCCESS, FAILED)
+PENDING, RUNNING, SUCCESS, FAILED, CANCELLED = 1, 2, 3, 4, 5
+FINAL = (SUCCESS, FAILED, CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
