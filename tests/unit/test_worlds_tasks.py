@@ -331,6 +331,22 @@ def test_a_word_without_a_lease_may_hit_another_holder() -> None:
     assert judged(story.close(), "slow_worker") is Ending.SILENT
 
 
+def test_a_hold_that_waits_may_bring_what_came_meanwhile() -> None:
+    """A task was not due while its worker still had it, however early in the queue it stands after that."""
+    story = Story()
+    story.create(10.0, 0, FIRST)
+    story.create(10.0, 1, SECOND)
+    first = story.hold(10.1, FIRST, 1, 10.005 - 60)
+    second = story.hold(10.2, SECOND, 2, 10.005)
+    story.say(11.0, first, PENDING, stage="publish")
+    again = story.hold(10.5, FIRST, 3, 11.005 - 60, stage="publish", received_at=11.02, lease_end=13.01)
+    for held in (second, again):
+        story.say(11.1, held, SUCCESS)
+    story.end(FIRST, SUCCESS, stage="publish")
+    story.end(SECOND, SUCCESS)
+    assert judged(story.close()) is Ending.EQUAL
+
+
 def test_pauses_double_or_are_all_the_same() -> None:
     """As the documents say."""
     rules = make_world().rules

@@ -251,9 +251,9 @@ class _Judging:
         words = [
             each.answered_at
             for each in self._sayings.get(held.task_id, [])
-            if not each.is_beat and (each.is_taken or each.lost) and each.sent_at < held.sent_at
+            if not each.is_beat and (each.is_taken or each.lost) and each.sent_at < held.received_at
         ]
-        acts = [act.answered_at for act in self._acts.get(held.task_id, []) if act.sent_at < held.sent_at]
+        acts = [act.answered_at for act in self._acts.get(held.task_id, []) if act.sent_at < held.received_at]
         return max([held.order_time_ms / 1_000, *created, *words, *acts])
 
     def _list_out_of_order(self) -> Iterator[str]:
