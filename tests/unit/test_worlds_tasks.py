@@ -16,6 +16,7 @@ from tests.worlds.tasks.judging import judge_world
 from tests.worlds.tasks.options import OPTIONS, pairwise_rows, plain_row
 from tests.worlds.tasks.replaying import pause_seconds
 from tests.worlds.tasks.seen import (
+    CANCELLED,
     FAILED,
     PENDING,
     RUNNING,
@@ -101,6 +102,7 @@ class Story:
             "task_count": len(by_status),
             "success": by_status.count(SUCCESS),
             "failed": by_status.count(FAILED),
+            "cancelled": by_status.count(CANCELLED),
         }
         return self.seen
 
@@ -147,17 +149,17 @@ def _change(list_: str, place: int, **changes: Any) -> Callable[[Seen], None]:
 
 def _lose(seen: Seen) -> None:
     seen.ended.pop()
-    seen.counts = {"task_count": 1, "success": 1, "failed": 0}
+    seen.counts = {"task_count": 1, "success": 1, "failed": 0, "cancelled": 0}
 
 
 def _double(seen: Seen) -> None:
     seen.ended.append(seen.ended[0])
-    seen.counts = {"task_count": 3, "success": 3, "failed": 0}
+    seen.counts = {"task_count": 3, "success": 3, "failed": 0, "cancelled": 0}
 
 
 def _double_under_another_id(seen: Seen) -> None:
     seen.ended.append(replace(seen.ended[1], task_id="third_kind_1"))
-    seen.counts = {"task_count": 3, "success": 3, "failed": 0}
+    seen.counts = {"task_count": 3, "success": 3, "failed": 0, "cancelled": 0}
 
 
 def _answer_another_id(seen: Seen) -> None:
@@ -198,6 +200,12 @@ def _give_after_a_cancel(seen: Seen) -> None:
 
 def _give_while_paused(seen: Seen) -> None:
     seen.acts += [Act("pause", 10.0, 10.01, 0), Act("resume", 11.2, 11.21, 0)]
+
+
+def _start_early(seen: Seen) -> None:
+    """It may begin in the last minute, with a priority by which it stands at an earlier moment."""
+    _change("created", 0, start=10.5)(seen)
+    _change("holdings", 0, order_time_ms=10_500 - 60_000)(seen)
 
 
 def _wait_in_vain(seen: Seen) -> None:
@@ -244,6 +252,7 @@ def _take_for_granted(seen: Seen) -> None:
         pytest.param(_change("asked", 0, tasks=(FIRST,) * 101), "brought 101 tasks", id="more-than-the-limit"),
         pytest.param(_give_after_a_cancel, "after it was cancelled", id="given-out-after-a-cancel"),
         pytest.param(_give_while_paused, "while the type was paused", id="given-out-while-paused"),
+        pytest.param(_start_early, "before its start", id="begun-before-its-start"),
         pytest.param(_wait_in_vain, "waited in vain", id="waited-in-vain"),
         pytest.param(_take_for_granted, "then read as 2", id="stale-read"),
         pytest.param(lambda seen: seen.counts.update(success=1), "the counts are", id="miscounted"),
@@ -287,9 +296,12 @@ def test_a_cancelled_task_stays_so() -> None:
     held = story.hold(10.1, SECOND, 1, 10.005)
     story.seen.acts.append(Act("cancel", 10.2, 10.21, 0, SECOND))
     story.say(10.3, held, SUCCESS, code=TOO_LATE)
-    story.end(SECOND, FAILED)
-    assert judged(story.close(), "cancelled") is Ending.FAILED
+    story.end(SECOND, CANCELLED)
+    assert judged(story.close(), "cancelled") is Ending.EQUAL
     story.seen.sayings[0] = replace(story.seen.sayings[0], code=0)
+    assert judged(story.close(), "cancelled") is Ending.SILENT
+    del story.seen.sayings[0]
+    story.seen.ended[0] = replace(story.seen.ended[0], status=FAILED)
     assert judged(story.close(), "cancelled") is Ending.SILENT
 
 
@@ -351,6 +363,8 @@ def test_pauses_double_or_are_all_the_same() -> None:
     """As the documents say."""
     rules = make_world().rules
     assert [pause_seconds(rules, retries) for retries in range(4)] == [1, 2, 2, 2]
+    slower = World(**{**make_world().model_dump(), "options": {**plain_row(), "pauses": "doubling from 2"}}).rules
+    assert [pause_seconds(slower, retries) for retries in range(3)] == [2, 3, 3]
     fixed = World(**{**make_world().model_dump(), "options": {**plain_row(), "pauses": "fixed"}}).rules
     assert [pause_seconds(fixed, retries) for retries in range(3)] == [1, 1, 1]
 
@@ -361,7 +375,7 @@ def test_rows_of_options_hold_every_pair() -> None:
     found = set().union(*map(pairs_of, rows))
     for (one, values), (other, others) in combinations(OPTIONS.items(), 2):
         assert {frozenset({(one, value), (other, beside)}) for value in values for beside in others} <= found
-    assert len(rows) <= 20
+    assert len(rows) <= 30
 
 
 def test_worlds_are_the_same_for_a_seed_and_draw_everything() -> None:

@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -21,8 +22,9 @@ from api.models import Request
 from api.tasks import requests
 from api.tasks.requests import CREATE_IGNORES, SET_IGNORES
 from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, SUCCESS, Tasks, running_tasks
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, running_tasks
 
+TOMORROW = "tomorrow"
 NEXT = "next_cursor of the page before"
 LANE_TASKS = 2
 OTHER = "other"
@@ -48,6 +50,7 @@ NEW: dict[str, Case] = {
     "task_content": Case("", "cats.mp4"),
     "task_priority": Case(0, 60),
     "task_stage": Case("", "cut"),
+    "start_time": Case(None, TOMORROW),
 }
 CONFIG: dict[str, Case] = {
     "task_type": Case(None, OTHER),
@@ -56,6 +59,8 @@ CONFIG: dict[str, Case] = {
     "max_retry_num": Case(0, 1),
     "max_retry_interval": Case(-60, -120),
     "max_processing_time": Case(60, 120),
+    "retry_interval": Case(60, 120, {"max_retry_interval": 600}),
+    "lease_required": Case(False, True),
 }
 HOLD: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2), "wait": Case(0, 20)}
 HOLD_QUERY: dict[str, Case] = {"task_type": Case(None, OTHER), "limit": Case(1, 2)}
@@ -174,6 +179,8 @@ class Pair:
     async def create(self, **changes: Any) -> Json:
         """Create a task, of the first type unless another is said."""
         new = {"task_type": self.type} | {name: self.name(name, value) for name, value in changes.items()}
+        if new.get("start_time") == TOMORROW:
+            new["start_time"] = (datetime.now(UTC) + timedelta(days=1)).isoformat()
         return await self.post("create_task", task_data=new)
 
     async def hold(self, **changes: Any) -> list[Json]:
@@ -193,7 +200,7 @@ async def create(options: Options, changes: Json) -> Any:
     task = (await pair.get("get_task", task_id=first["task_id"]))["task_data"]
     ahead = round(again["task_id"] == first["task_id"])
     told = [task[name] for name in ("task_type", "user_id", "task_content", "task_priority", "stage")]
-    return pair.plain([told, ahead])
+    return pair.plain([told, ahead, len(await pair.hold())])
 
 
 async def configure(options: Options, changes: Json) -> Any:
@@ -206,6 +213,7 @@ async def configure(options: Options, changes: Json) -> Any:
     held = await pair.hold()
     now = (await pair.get("get_task", task_id=held[0]["task_id"]))["task_data"]
     lease = round((held[0]["lease_end"] - held[0]["order_time"]) / 30)
+    unleased = await pair.post("set_task", task_data={"task_id": held[-1]["task_id"], "status": RUNNING})
     said = {"task_id": held[0]["task_id"], "lease": held[0]["lease"], "status": PENDING, "crt_retry_num": 1}
     await pair.post("set_task", task_data=said)
     after = (await pair.get("get_task", task_id=held[0]["task_id"]))["task_data"]
@@ -218,7 +226,7 @@ async def configure(options: Options, changes: Json) -> Any:
     if pair.name("task_type", sent["task_type"]) == pair.other:
         listed.append(("asked for the other", 0.0, 0))
     paused = round((after["order_time"] - now["order_time"]) / 60)
-    return pair.plain([listed, len(held), lease, after["status"], paused])
+    return pair.plain([listed, len(held), lease, after["status"], paused, unleased["code"]])
 
 
 async def hold(options: Options, changes: Json, *, in_query: bool = False) -> Any:

@@ -18,11 +18,7 @@ CATALOGUE: Mapping[int, Row] = {
     ),
     5: Row("a rescue races the completion", flaws=("ends_with_its_lease",)),
     6: Row("a stale report with a lease that looks right", flaws=("stale_report",)),
-    7: Row(
-        "a start in the future longer than the lease",
-        reason="A task waits for its retry as it would for a start in the future: delayed_retry_first plays that.",
-        shown_by=("tests/unit/test_task_lane.py::test_a_retry_is_not_given_out_before_its_delay",),
-    ),
+    7: Row("a start in the future longer than the lease", flaws=("starts_later",)),
     8: Row("a delayed retry before ready work", flaws=("delayed_retry_first",)),
     9: Row("the answer to a hold is lost", flaws=("hold_lost",)),
     10: Row("a report whose answer is lost, or that comes twice", flaws=("report_lost", "report_twice")),

@@ -42,6 +42,7 @@ KINDS: Mapping[str, Kind] = {
     "create_differs": Kind(4, Group.CALLERS),
     "steady_priority": Kind(15, Group.CALLERS, passes=PASSES),
     "daisy_chain": Kind(18, Group.CALLERS, passes=PASSES),
+    "starts_later": Kind(7, Group.CALLERS, passes=PASSES),
     "odd_texts": Kind(19, Group.CALLERS, passes=PASSES),
     "text_refused": Kind(19, Group.CALLERS),
     "burst": Kind(20, Group.CALLERS, passes=PASSES),

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from tests.worlds.tasks.replaying import Explanation, History, explain
-from tests.worlds.tasks.seen import FAILED, FINAL, RUNNING, Act, Asked, Created, Ended, Holding, Saying, Seen
+from tests.worlds.tasks.seen import CANCELLED, FAILED, FINAL, RUNNING, Act, Asked, Created, Ended, Holding, Saying, Seen
 from tests.worlds.tasks.world import World
 from tests.worlds.verdict import Ending, Verdict
 
@@ -227,6 +227,9 @@ class _Judging:
         for held in self.seen.holdings:
             if held.order_time_ms / 1_000 > held.received_at + SLACK_SECONDS:
                 yield f"{held.task_id} was given out {held.order_time_ms / 1_000 - held.received_at:.3f} s too early"
+            created = self._created.get(held.task_id)
+            if created is not None and created.start > held.received_at + SLACK_SECONDS:
+                yield f"{held.task_id} was given out {created.start - held.received_at:.3f} s before its start"
             if not held.sent_at + least_seconds - SLACK_SECONDS <= held.lease_end:
                 yield f"lease {held.lease} of {held.task_id} is too short"
             if held.lease_end > held.received_at + most_seconds + SLACK_SECONDS:
@@ -234,12 +237,8 @@ class _Judging:
 
     def _check_counts(self) -> Iterator[str]:
         by_status = Counter(each.status for each in self.seen.ended)
-        true = {
-            "task_count": len(self.seen.ended),
-            "success": by_status[3],
-            "failed": by_status[4],
-            "cancelled": by_status[5],
-        }
+        true = {"task_count": len(self.seen.ended), "success": by_status[3], "failed": by_status[4]}
+        true["cancelled"] = by_status[CANCELLED]
         told = {name: self.seen.counts.get(name) for name in true}
         if told != true:
             yield f"the counts are {told}, the list has {true}"
@@ -247,7 +246,8 @@ class _Judging:
 
     def _due_at(self, held: Holding) -> float:
         """Since when it was due for sure before it was given out."""
-        created = [each.answered_at for each in self.seen.created if each.task_id == held.task_id] or [float("inf")]
+        created = [max(each.answered_at, each.start) for each in self.seen.created if each.task_id == held.task_id]
+        created = created or [float("inf")]
         words = [
             each.answered_at
             for each in self._sayings.get(held.task_id, [])

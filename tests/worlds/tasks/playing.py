@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -44,6 +46,7 @@ class Play:
     doors: Sequence[str]
     seen: Seen
     fired: set[str] = field(default_factory=set)
+    began_at: float = field(default_factory=time.time)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     ids: dict[int, str] = field(default_factory=dict)
     """By wish, once its task has an id."""
@@ -67,15 +70,18 @@ class Play:
     async def _play(self) -> None:
         attempts = Attempts(self.world, self.type)
         async with asyncio.TaskGroup() as people:
-            for number in range(self.world.workers):
-                worker = Worker(number, attempts, self.asker, self.seen, self.fired, self.done)
+            workers = [
+                Worker(number, attempts, self.asker, self.seen, self.fired, self.done)
+                for number in range(self.world.workers)
+            ]
+            for worker in workers:
                 people.create_task(worker.run())
             if self.world.options["worker"] == "library too":
                 people.create_task(self._run_library(attempts))
             async with asyncio.TaskGroup() as makers:
                 makers.create_task(self._create_all())
                 makers.create_task(self._operate())
-            await self._wait_for_the_end()
+            await self._wait_for_the_end(workers)
             self.done.set()
 
     async def _run_library(self, attempts: Attempts) -> None:
@@ -90,6 +96,8 @@ class Play:
             "max_retry_num": rules.max_retry_num,
             "max_retry_interval": rules.max_retry_interval,
             "max_processing_time": rules.max_processing_time,
+            "retry_interval": rules.retry_interval,
+            "lease_required": rules.lease_required,
         }
         return await self.asker.insist("POST", "register_task_type", json={"task_type_data": config})
 
@@ -119,8 +127,20 @@ class Play:
         text, priority = ("task_content", "task_priority")
         if self.world.options["words"] == "original":
             text, priority = ("context", "priority")
-        new = {"task_type": self.type, "user_id": f"{self.type}/{wish.number}", text: self.world.text(wish.number)}
-        return new | {priority: wish.priority} | ({"task_id": name} if name else {})
+        new: Json = {
+            "task_type": self.type,
+            "user_id": f"{self.type}/{wish.number}",
+            text: self.world.text(wish.number),
+        }
+        new |= {priority: wish.priority} | ({"task_id": name} if name else {})
+        if (start := self._start(wish)) is not None:
+            new["start_time"] = datetime.fromtimestamp(start, UTC).isoformat()
+        return new
+
+    def _start(self, wish: Wish) -> float | None:
+        """Return when a task may begin, the same whenever it is asked."""
+        seconds = self.world.start_seconds(wish.number)
+        return None if seconds is None else round(self.began_at + wish.delay_seconds + seconds, 3)
 
     def _name(self, wish: Wish) -> str:
         return f"{self.type}-{wish.number}" if self.world.options["name"] == "own" else ""
@@ -152,7 +172,10 @@ class Play:
 
     def _note(self, wish: Wish, answer: Answered, result: Json) -> None:
         text, user_id = self.world.text(wish.number), f"{self.type}/{wish.number}"
-        note_created(self.seen, wish.number, self._name(wish), user_id, text, answer, result, wish.priority)
+        start = self._start(wish) or 0.0
+        note_created(self.seen, wish.number, self._name(wish), user_id, text, answer, result, wish.priority, start)
+        if start > answer.at:
+            self.fired.add("starts_later")
         if result["code"]:
             self.seen.refusals.append(f"create of {wish}: {result}")
         else:
@@ -226,12 +249,14 @@ class Play:
             )
         )
 
-    async def _wait_for_the_end(self) -> None:
-        """Return when no task is left to do."""
+    async def _wait_for_the_end(self, workers: Sequence[Worker]) -> None:
+        """Return when no task is left to do, and nobody is at one who may yet create another."""
         while True:
-            answer = await self.asker.insist("GET", "get_task_counts_by_type", params={"task_type": self.type})
-            if not answer.body["pending"] + answer.body["running"]:
-                return
+            if not any(worker.in_hand for worker in workers):
+                answer = await self.asker.insist("GET", "get_task_counts_by_type", params={"task_type": self.type})
+                is_over = not answer.body["pending"] + answer.body["running"]
+                if is_over and not any(worker.in_hand for worker in workers):
+                    return
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _list(self) -> list[Json]:

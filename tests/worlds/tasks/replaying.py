@@ -24,6 +24,10 @@ class Rules(Protocol):
     def max_retry_interval(self) -> int:
         """How long it waits at most, or, negative, each time."""
 
+    @property
+    def retry_interval(self) -> int:
+        """How long it waits first, where pauses double."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -37,7 +41,6 @@ class State:
     earliest_ms: float
     """Its place in the queue lies between."""
     latest_ms: float
-    is_cancelled: bool = False
     is_foreign: bool = False
     """Whether somebody without a lease was taken for the holder."""
 
@@ -90,7 +93,7 @@ def explain(history: History) -> Explanation:
 def _begin(history: History) -> State:
     created = history.created
     ahead = created.priority * 1_000
-    earliest, latest = created.sent_at * 1_000 - ahead, created.answered_at * 1_000 - ahead
+    earliest, latest = (max(at, created.start) * 1_000 - ahead for at in (created.sent_at, created.answered_at))
     if history.task_id != created.task_id:
         # Nobody was answered this one: the caller had hung up, and asked for another without a name.
         latest = FOR_EVER_MS
@@ -100,8 +103,8 @@ def _begin(history: History) -> State:
 def _with_unseen(states: Iterable[State], history: History) -> set[State]:
     """Add what holds make of it whose answers were lost: it is taken back, or, its caller having gone, put back."""
     reached, fresh = set(states), set(states)
-    cancelled = {replace(state, status=CANCELLED, is_cancelled=True) for state in fresh if _is_cancelled(history)}
-    reached |= {each for each in cancelled if each.status != PENDING}
+    if _is_cancelled(history):
+        reached |= {replace(state, status=CANCELLED) for state in fresh if state.status == PENDING}
     for _ in range(min(history.unseen, UNSEEN_MAX)):
         fresh = {
             after
@@ -130,7 +133,7 @@ def _list_ends(state: State, held: Holding, history: History) -> Iterator[State]
     if not firm or any(not each.is_leased and each.answered_at > held.lease_end for each in firm):
         yield from _list_failures(state, history.rules, held.lease_end * 1_000, FOR_EVER_MS)
     if _is_cancelled(history):
-        yield replace(state, status=CANCELLED, is_cancelled=True)
+        yield replace(state, status=CANCELLED)
     for act in history.acts:
         if act.kind == "put_back" and (act.code == 0 or act.lost):
             yield _wait(state, act.sent_at, act.answered_at, history.created.priority)
@@ -173,7 +176,7 @@ def _list_failures(state: State, rules: Sequence[Rules], earliest_ms: float, lat
 def pause_seconds(rules: Rules, retries: int) -> int:
     """Return how long a task waits that fails after so many retries."""
     longest = rules.max_retry_interval
-    return int(-longest if longest < 0 else min(2**retries, longest))
+    return int(-longest if longest < 0 else min(rules.retry_interval * 2**retries, longest))
 
 
 def _is_held_so(state: State, held: Holding) -> bool:

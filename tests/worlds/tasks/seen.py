@@ -28,6 +28,8 @@ class Created:
     """How often it was sent before without an answer."""
     priority: int = 0
     stage: str = ""
+    start: float = 0.0
+    """Before this moment it must not be given out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,6 @@ class Ended:
     stage: str
     text: str
     log: str
-    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class Worker:
         said = {"task_id": held.task_id, "status": status, **fields}
         if options["words"] == "original":
             said = {_ORIGINAL.get(name, name): value for name, value in said.items()}
-        if options["lease"] == "with" or lease is not None:
+        if options["lease"] != "without" or lease is not None:
             said["lease"] = held.lease if lease is None else lease
         body = {"task_data": said} if options["set"] == "single" else {"task_list": [said]}
         route = "set_task" if options["set"] == "single" else "set_tasks"
@@ -300,10 +300,29 @@ def note_saying(
 
 
 def note_created(
-    seen: Seen, wish: int, name: str, user_id: str, text: str, answer: Answered, result: Json, priority: int = 0
+    seen: Seen,
+    wish: int,
+    name: str,
+    user_id: str,
+    text: str,
+    answer: Answered,
+    result: Json,
+    priority: int = 0,
+    start: float = 0.0,
 ) -> None:
     """Keep a create, and what it was answered."""
-    task_id = result.get("task_id", "")
     seen.created.append(
-        Created(wish, name, user_id, answer.sent_at, answer.at, result["code"], task_id, text, answer.lost, priority)
+        Created(
+            wish=wish,
+            name=name,
+            user_id=user_id,
+            sent_at=answer.sent_at,
+            answered_at=answer.at,
+            code=result["code"],
+            task_id=result.get("task_id", ""),
+            text=text,
+            lost=answer.lost,
+            priority=priority,
+            start=start,
+        )
     )

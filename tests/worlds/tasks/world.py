@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict
 
 from domain.tasks.messages import Rules
@@ -101,12 +102,14 @@ class World(BaseModel):
     @property
     def rules(self) -> Rules:
         """The type at first."""
-        pauses = {"doubling": LONGEST_PAUSE, "fixed": -FIXED_PAUSE, "none": 0}
+        pauses = {"doubling": LONGEST_PAUSE, "fixed": -FIXED_PAUSE, "none": 0, "doubling from 2": LONGEST_PAUSE + 1}
         return Rules(
             schedule_limit=int(self.options["schedule_limit"]),
             max_retry_num=int(self.options["retries"]),
             max_retry_interval=-DELAYED_PAUSE if self.has("delayed_retry_first") else pauses[self.options["pauses"]],
             max_processing_time=LEASE_SECONDS,
+            retry_interval=2 if self.options["pauses"] == "doubling from 2" else 1,
+            lease_required=self.options["lease"] == "demanded",
         )
 
     @property
@@ -115,13 +118,19 @@ class World(BaseModel):
         if not self.has("config_changed"):
             return self.rules
         retries = (int(self.options["retries"]) + 1) % 3
-        return Rules(schedule_limit=3, max_retry_num=retries, max_retry_interval=1, max_processing_time=3)
+        return replace(self.rules, schedule_limit=3, max_retry_num=retries, max_retry_interval=1, max_processing_time=3)
 
     def text(self, number: int) -> str:
         """Return the content of a task."""
         if self.is_struck("odd_texts", number):
             return ODD_TEXTS[(self.seed + number) % len(ODD_TEXTS)]
         return TEXTS[self.options["text"]]
+
+    def start_seconds(self, number: int) -> float | None:
+        """Return after how many seconds a task may begin; None where nothing is said of that."""
+        if not self.is_struck("starts_later", number):
+            return None
+        return dice.pick((LEASE_SECONDS + 1.5, 1.2, 0.3, -60.0), self.seed, "start", number)
 
     def fate(self, number: int, attempt: int) -> Fate:
         """Return what becomes of an attempt at a task; they count from 0."""
