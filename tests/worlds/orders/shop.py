@@ -17,7 +17,6 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Scenario
 from tests.support.orders import Orders
 from tests.support.pace import measure_pace
-from workflows.orders import OrderSlice as OrderSliceWorkflow
 
 
 @dataclass
@@ -90,7 +89,7 @@ class Shop:
         found = []
         for row in await self.orders.slices(number):
             window = windows.Window(start=row.start_at, end=row.end_at)
-            handle = self.orders.engine.get_workflow_handle_for(OrderSliceWorkflow.run, places.slice_id(number, window))
+            handle = self.orders.engine.get_workflow_handle(places.slice_id(number, window))
             async for event in handle.fetch_history_events():
                 if event.HasField("timer_started_event_attributes"):
                     timeout = event.timer_started_event_attributes.start_to_fire_timeout
