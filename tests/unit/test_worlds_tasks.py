@@ -114,7 +114,7 @@ def tell_story() -> Seen:
     story.create(10.0, 1, SECOND)
     first = story.hold(10.1, FIRST, 1, 10.005 - 60)
     second = story.hold(10.2, SECOND, 2, 10.005)
-    story.say(10.3, first, PENDING, failed=True, log=BROKEN)
+    story.say(10.3, first, PENDING, crt_retry_num=1, log=BROKEN)
     story.say(10.4, second, SUCCESS)
     again = story.hold(11.4, FIRST, 3, 11.305, crt_retry_num=1, log=BROKEN)
     story.say(11.5, again, SUCCESS)
@@ -181,7 +181,7 @@ def _give_twice(seen: Seen) -> None:
 
 
 def _take_a_stale_word(seen: Seen) -> None:
-    Story(seen).say(11.45, seen.holdings[0], PENDING, failed=True, log=BROKEN)
+    Story(seen).say(11.45, seen.holdings[0], PENDING, crt_retry_num=1, log=BROKEN)
 
 
 def _take_two_words(seen: Seen) -> None:
@@ -323,7 +323,7 @@ def test_a_lost_report_may_have_been_taken_or_not() -> None:
         story = Story()
         story.create(10.0, 1, SECOND)
         held = story.hold(10.1, SECOND, 1, 10.005)
-        story.say(10.2, held, PENDING, failed=True, log=BROKEN, lost=1, answered_at=13.4, code=TOO_LATE)
+        story.say(10.2, held, PENDING, crt_retry_num=1, log=BROKEN, lost=1, answered_at=13.4, code=TOO_LATE)
         again = story.hold(13.5, SECOND, 2, 13.2 if not log else 11.3, crt_retry_num=retries, log=log)
         story.say(13.6, again, SUCCESS)
         story.end(SECOND, SUCCESS, crt_retry_num=retries, log=log)
@@ -357,6 +357,20 @@ def test_a_hold_that_waits_may_bring_what_came_meanwhile() -> None:
     story.end(FIRST, SUCCESS, stage="publish")
     story.end(SECOND, SUCCESS)
     assert judged(story.close()) is Ending.EQUAL
+
+
+def test_a_failure_that_hits_a_later_attempt_is_none() -> None:
+    """Without a lease its count is that of an attempt which is over: the task only goes back to its place."""
+    story = Story()
+    story.create(10.0, 0, FIRST)
+    slow = story.hold(10.1, FIRST, 1, 10.005 - 60)
+    again = story.hold(13.5, FIRST, 2, 13.2, crt_retry_num=1)
+    story.say(13.6, slow, PENDING, crt_retry_num=1, log=BROKEN, is_leased=False)
+    last = story.hold(13.7, FIRST, 3, 13.605 - 60, crt_retry_num=1, log=BROKEN)
+    story.say(13.8, last, SUCCESS, is_leased=False)
+    story.end(FIRST, SUCCESS, crt_retry_num=1, log=BROKEN)
+    assert judged(story.close(), "slow_worker") is Ending.INVISIBLE
+    assert again.lease == 2
 
 
 def test_pauses_double_or_are_all_the_same() -> None:

@@ -138,11 +138,11 @@ class Options:
     tasks: Tasks
     numbers: count[int] = field(default_factory=count)
 
-    async def prepare(self, **config: Any) -> Pair:
-        """Register two types."""
+    async def prepare(self, changes: Json, **config: Any) -> Pair:
+        """Register a type, and another one where a request is about that."""
         number = next(self.numbers)
         pair = Pair(self.tasks, f"o{number}", f"o{number}-other")
-        for name in (pair.type, pair.other):
+        for name in (pair.type, pair.other) if OTHER in changes.values() else (pair.type,):
             await pair.post("register_task_type", task_type_data={"task_type": name, **config})
         return pair
 
@@ -195,7 +195,7 @@ class Pair:
 
 async def create(options: Options, changes: Json) -> Any:
     """A task as it is told, and whether creating it again is the same."""
-    pair = await options.prepare()
+    pair = await options.prepare(changes)
     first, again = await pair.create(**changes), await pair.create(**changes)
     task = (await pair.get("get_task", task_id=first["task_id"]))["task_data"]
     ahead = round(again["task_id"] == first["task_id"])
@@ -205,7 +205,7 @@ async def create(options: Options, changes: Json) -> Any:
 
 async def configure(options: Options, changes: Json) -> Any:
     """What a type does: its listing, how much a hold gives, for how long, and what becomes of a failure."""
-    pair = await options.prepare(schedule_limit=3, max_retry_interval=-60)
+    pair = await options.prepare(changes, schedule_limit=3, max_retry_interval=-60)
     sent = {"task_type": None, **changes}
     await pair.post("register_task_type", task_type_data={name: pair.name(name, each) for name, each in sent.items()})
     for _ in range(3):
@@ -231,7 +231,7 @@ async def configure(options: Options, changes: Json) -> Any:
 
 async def hold(options: Options, changes: Json, *, in_query: bool = False) -> Any:
     """How many tasks a hold gives, two of which are there, or come while it waits."""
-    pair = await options.prepare()
+    pair = await options.prepare(changes)
     asked = {"task_type": None, **changes}
     later = "wait" in changes
     if not later:
@@ -252,7 +252,7 @@ async def hold_by_query(options: Options, changes: Json) -> Any:
 
 
 async def _two_held(options: Options) -> tuple[Pair, list[Json]]:
-    pair = await options.prepare(max_processing_time=600)
+    pair = await options.prepare({}, max_processing_time=600)
     for name in ("first", "second"):
         await pair.create(task_content=name)
     held = await pair.hold()
@@ -300,15 +300,16 @@ async def put_back(options: Options, changes: Json) -> Any:
     return answer["code"], [each[0] for each in await _shown(pair, held)]
 
 
-async def _listed(options: Options) -> Pair:
+async def _listed(options: Options, changes: Json) -> Pair:
     """Tasks over two lanes, of two stages, one of them done and archived; and one of the other type."""
-    pair = await options.prepare()
+    pair = await options.prepare(changes)
     await pair.create(task_content="done")
     [done] = await pair.hold()
     await pair.post("set_task", task_data={"task_id": done["task_id"], "lease": done["lease"], "status": SUCCESS})
     for number, stage in enumerate(("", "cut", "cut")):
         await pair.create(task_content=f"task {number}", task_stage=stage)
-    await pair.create(task_type=OTHER, task_content="of the other type")
+    if OTHER in changes.values():
+        await pair.create(task_type=OTHER, task_content="of the other type")
     return pair
 
 
@@ -324,27 +325,27 @@ async def _page(pair: Pair, route: str, name: str, query: Json) -> Any:
 
 async def list_tasks(options: Options, changes: Json) -> Any:
     """Which tasks are listed."""
-    pair = await _listed(options)
+    pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "get_task_list", "task_list", {"task_type": None, **changes}))
 
 
 async def browse(options: Options, changes: Json) -> Any:
     """Which tasks are on a page."""
-    pair = await _listed(options)
+    pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "browse_tasks", "task_list", {"task_type": None, **changes}))
 
 
 async def browse_types(options: Options, changes: Json) -> Any:
     """Which types are on a page."""
+    pair = await options.prepare({})
     for number in range(3):
-        await (await options.prepare()).post("register_task_type", task_type_data={"task_type": f"listed-{number}"})
-    pair = await options.prepare()
+        await pair.post("register_task_type", task_type_data={"task_type": f"listed-{number}"})
     return await _page(pair, "get_task_figures", "type_list", {"prefix": "listed-", **changes})
 
 
 async def browse_lanes(options: Options, changes: Json) -> Any:
     """Which lanes are on a page."""
-    pair = await _listed(options)
+    pair = await _listed(options, changes)
     return pair.plain(await _page(pair, "get_task_lanes", "lane_list", {"task_type": None, **changes}))
 
 

@@ -5,12 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from haulage.errors import HaulageError
 from haulage.tasks import HeldTask, Next, Outcome, Result, TaskFailed, Tasks, Worker
+from haulage.transport import RETRY_STATUSES, Transport
 from tests.worlds.tasks.seen import RUNNING, Asked, Holding, Seen
 from tests.worlds.tasks.working import Attempts, note_hold, note_saying, read_holding
 from tests.worlds.tasks.world import LAST_STAGE, Fate
+
+
+class NotedTransport(Transport):
+    """Counts requests that were sent and not answered; the client repeats them by itself."""
+
+    lost = 0
+
+    async def _once(self, method: str, path: str, options: dict[str, Any]) -> Any:
+        answer = await super()._once(method, path, options)
+        is_lost = isinstance(answer, Exception) or answer.status in RETRY_STATUSES
+        self.lost += is_lost
+        return answer
 
 
 class NotedTasks(Tasks):
@@ -18,6 +32,7 @@ class NotedTasks(Tasks):
 
     def __init__(self, base_url: str, key: str, seen: Seen) -> None:
         super().__init__(base_url, key)
+        self._transport = self._noted = NotedTransport(base_url, key, self._transport.patience_seconds)
         self._seen = seen
         self._holdings: dict[tuple[str, int], Holding] = {}
 
@@ -27,13 +42,15 @@ class NotedTasks(Tasks):
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
         """Hold."""
-        sent_at = time.time()
+        sent_at, before = time.time(), self._noted.lost
         try:
             tasks = await super().hold(task_type, limit=limit, wait_seconds=wait_seconds)
         except (HaulageError, asyncio.CancelledError):
             self._seen.asked.append(Asked(sent_at, time.time(), limit or 0, (), is_lost=True))
             raise
         received_at = time.time()
+        # Other requests may be among them: then one hold more is taken for lost than was.
+        self._seen.asked += [Asked(sent_at, received_at, 0, (), is_lost=True)] * (self._noted.lost - before)
         found = [read_holding(task.model_dump(), sent_at, received_at) for task in tasks]
         note_hold(self._seen, found, sent_at, received_at, limit or 0, {task.task_type for task in tasks})
         self._holdings |= {(each.task_id, each.lease): each for each in found}
@@ -41,10 +58,9 @@ class NotedTasks(Tasks):
 
     async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
         """Set."""
-        sent_at = time.time()
+        sent_at, before = time.time(), self._noted.lost
         outcomes = await super().set_many(results)
         for result, outcome in zip(results, outcomes, strict=True):
-            # Where parts are killed the client may have sent it before.
             note_saying(
                 self._seen,
                 self._holdings[result.task_id, result.lease or 0],
@@ -52,7 +68,7 @@ class NotedTasks(Tasks):
                 outcome.code,
                 sent_at,
                 time.time(),
-                lost=0 if self._seen.is_calm else 1,
+                lost=self._noted.lost - before + (not self._seen.is_calm),
                 crt_retry_num=result.crt_retry_num,
                 task_stage=result.task_stage,
                 task_content=result.task_content,

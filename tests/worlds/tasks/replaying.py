@@ -153,7 +153,7 @@ def _apply(state: State, said: Saying, history: History) -> Iterator[State]:
     )
     if said.status in (SUCCESS, FAILED):
         yield replace(written, status=said.status)
-    elif said.failed:
+    elif said.crt_retry_num is not None and said.crt_retry_num > state.retries:
         yield from _list_failures(written, history.rules, said.sent_at * 1_000, said.answered_at * 1_000)
     else:
         yield _wait(written, said.sent_at, said.answered_at, history.created.priority)

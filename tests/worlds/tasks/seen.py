@@ -73,7 +73,8 @@ class Saying:
     sent_at: float
     answered_at: float
     code: int
-    failed: bool = False
+    crt_retry_num: int | None = None
+    """With status 1, higher than the task's: the attempt failed."""
     stage: str | None = None
     text: str | None = None
     log: str | None = None
@@ -87,6 +88,11 @@ class Saying:
     def is_taken(self) -> bool:
         """Whether the answer was that all is well."""
         return self.code == 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was meant to say that the attempt failed."""
+        return self.status == PENDING and self.crt_retry_num is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ def note_saying(
             sent_at=sent_at,
             answered_at=answered_at,
             code=code,
-            failed=status == PENDING and crt_retry_num is not None,
+            crt_retry_num=crt_retry_num,
             stage=task_stage,
             text=task_content,
             log=schedule_log,
