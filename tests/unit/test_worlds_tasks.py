@@ -284,6 +284,12 @@ def test_a_refusal_needs_a_reason() -> None:
     Story(seen).say(10.5, seen.holdings[1], FAILED, code=TOO_LATE)
     assert judged(seen) is Ending.EQUAL, "it had said something else before"
 
+    for place, ending in ((0, Ending.EQUAL), (1, Ending.NEEDLESS)):
+        seen = tell_story()
+        _change("sayings", 0, lost=1, code=TOO_LATE)(seen)
+        seen.asked.append(Asked(10.25, 10.26, 0, (), is_lost=not place))
+        assert judged(seen) is ending, "a hold that was lost may have taken it in between, one that was empty has not"
+
     seen = tell_story()
     seen.refusals.append("set: 8020")
     assert judged(seen) is Ending.NEEDLESS

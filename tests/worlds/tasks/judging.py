@@ -303,9 +303,9 @@ class _Judging:
         # A word that is repeated is taken as often as it comes, until somebody else has the task.
         later = [each for each in self._holdings[said.task_id] if each.lease > said.lease]
         is_given_up = bool(said.lost or earlier)
-        return (is_given_up and any(each.sent_at < said.answered_at for each in later)) or any(
-            not each.is_leased for each in earlier
-        )
+        taken = [each.sent_at for each in later] + [each.sent_at for each in self.seen.asked if each.is_lost]
+        is_taken_again = any(sent_at < said.answered_at for sent_at in taken)
+        return (is_given_up and is_taken_again) or any(not each.is_leased for each in earlier)
 
 
 def _differs(one: Saying, other: Saying) -> bool:
