@@ -489,13 +489,14 @@ async def test_the_admin_finds_tasks_of_types_of_one_name(queue: Tasks) -> None:
     await neighbour.register()
     waiting, ended = await queue.create(user_id="a"), await neighbour.create(user_id="b")
     await neighbour.finish(await neighbour.hold())
+    theirs = await neighbour.create(user_id="c")
 
     async def look(task_id: str) -> Json:
         reply = await queue.api_client.as_admin("GET", "/v1/get_task", params={"task_id": task_id})
         task: Json = good(reply.body)["task_data"]
         return task
 
-    assert ((await look(waiting))["user_id"], (await look(ended))["user_id"]) == ("a", "b")
+    assert [(await look(task_id))["user_id"] for task_id in (waiting, ended, theirs)] == ["a", "b", "c"]
 
     async def is_archived() -> bool:
         return bool((await look(ended))["archived"])
