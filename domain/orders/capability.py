@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from domain.orders.jsonpath import Path, Reader
 from domain.orders.moments import Moments
@@ -186,6 +187,12 @@ class ErrorRule(Record):
     pattern: str = Field(default="", description="regular expression that the message holds")
     retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
 
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        _compile(pattern)
+        return pattern
+
     @model_validator(mode="after")
     def _narrow(self) -> Self:
         if not (self.statuses or self.codes or self.pattern):
@@ -200,6 +207,14 @@ class Errors(Record):
     message: JsonPath | None = None
     wait_pattern: str = Field(default="", description="its first group in a message is how many seconds to wait")
     rules: tuple[ErrorRule, ...] = ()
+
+    @field_validator("wait_pattern")
+    @classmethod
+    def _has_group(cls, pattern: str) -> str:
+        """Without a group nothing says which part of a message is the number."""
+        if pattern and not _compile(pattern).groups:
+            raise ValueError(f"{pattern!r} has no group; put the number of seconds in brackets, as in 'wait (\\d+) s'")
+        return pattern
 
 
 class Capability(Record):
@@ -314,6 +329,13 @@ def _parsed(wanted: Mapping[str, tuple[str | None, Any]]) -> Paths:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
 
 
 def _floor(moment: datetime, grain: timedelta) -> datetime:

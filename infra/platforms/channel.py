@@ -249,7 +249,10 @@ class Channel:
             return told
         pattern = self._capability.errors.wait_pattern
         found = re.search(pattern, message) if pattern else None
-        return float(found[1]) if found else None
+        try:
+            return max(0.0, float(found[1] or "")) if found else None
+        except ValueError:
+            return None
 
 
 def _fits(rule: ErrorRule, answer: Answer, code: str, message: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from domain.faults import bounded
+from domain.orders.retrying import WAIT_MAX_SECONDS
 
 
 class PlatformFailure(Exception):
@@ -23,12 +24,14 @@ class PlatformBusy(PlatformFailure):
     """The same request may succeed later: a rate or a quota is used up, or the platform is away.
 
     Args:
-        retry_after_seconds: How long it, or our limiter, asks us to wait.
+        retry_after_seconds: How long it, or our limiter, asks us to wait; never kept as more than a day.
     """
 
     def __init__(self, message: str, hint: str = "", *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message, hint, may_pass=True)
-        self.retry_after_seconds = retry_after_seconds
+        # A number of hundreds of digits is infinite, which JSON has no word for: a workflow could not read it.
+        wait = retry_after_seconds
+        self.retry_after_seconds = None if wait is None else min(wait, WAIT_MAX_SECONDS)
 
 
 class PlatformSlow(PlatformFailure):

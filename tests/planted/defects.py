@@ -522,6 +522,14 @@ DEFECTS = (
         ("tests/integration/test_order_credentials.py", "-k", "waits_for"),
     ),
     Defect(
+        "a-wait-without-end-cannot-be-told-to-a-workflow",
+        "orders",
+        "infra/platforms/failures.py",
+        "None if wait is None else min(wait, WAIT_MAX_SECONDS)",
+        "wait",
+        ("tests/unit/test_order_troubles.py", "-k", "reaches"),
+    ),
+    Defect(
         "a-backfill-that-failed-has-succeeded",
         "orders",
         "activities/orders/backfilling.py",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
+from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.orders import troubles
-from domain.orders.capability import PagingKind
-from domain.orders.retrying import Trouble
+from domain.orders.capability import Errors, PagingKind
+from domain.orders.retrying import WAIT_MAX_SECONDS, Setback, Trouble
 from infra.http import Answer
 from infra.platforms import (
     PlatformBusy,
@@ -104,3 +108,64 @@ async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does
         with pytest.raises(PlatformLied, match="paths of its record") as other:
             await here.read(here.window(600))
     assert (strange.value.may_pass, other.value.may_pass) == (True, False)
+
+
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def date(seconds: float) -> str:
+    """A moment before or after New Year, as headers tell it."""
+    return format_datetime(NEW_YEAR + timedelta(seconds=seconds), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "wait_seconds"),
+    [
+        ("45", 45),
+        ("9" * 400, WAIT_MAX_SECONDS),
+        (date(45), 45),
+        (date(-86_400), 0),
+        (date(400 * 86_400), WAIT_MAX_SECONDS),
+        ("Fri, 31 Dec 9999 23:59:59 -0100", None),
+        ("Wed, 31 Dec 2025 23:59:59 +99999999999999", None),
+        ("soon", None),
+        ("-5", None),
+    ],
+)
+async def test_a_wait_that_is_asked_for_reaches_the_workflow(
+    told: str, wait_seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock of who asks for it, at most a day; what cannot be read asks for no wait."""
+    headers = CIMultiDictProxy(CIMultiDict({"Retry-After": told, "Date": date(0)}))
+
+    async def get(*_: object, **__: object) -> Answer:
+        return Answer(429, headers, b"slow down")
+
+    async with running_connector(**ORDERS) as here:
+        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        monkeypatch.setattr(channel, "PATIENCE_SECONDS", -1)
+        with pytest.raises(PlatformBusy) as busy:
+            await here.read(here.window(600))
+    payloads = await pydantic_data_converter.encode([troubles.setback_of(busy.value)])
+    [setback] = await pydantic_data_converter.decode(payloads, [Setback])
+    told_to_wait = setback.wait_seconds if setback.trouble is Trouble.TOLD_TO_WAIT else None
+    assert told_to_wait == wait_seconds
+
+
+@pytest.mark.parametrize(
+    ("told", "wait_seconds"), [("45", 45), ("9" * 400, WAIT_MAX_SECONDS), ("many", None), ("", None), ("1.2.3", None)]
+)
+async def test_a_wait_that_is_told_in_words_is_a_number_of_seconds(
+    told: str, wait_seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other words ask for no wait; the platform is busy all the same."""
+    errors = Errors(message="$.error", wait_pattern=r"wait (\S*) s")
+
+    async def get(*_: object, **__: object) -> Answer:
+        return Answer(429, CIMultiDictProxy(CIMultiDict[str]()), json.dumps({"error": f"wait {told} s"}).encode())
+
+    async with running_connector(PLAIN.model_copy(update={"errors": errors}), **ORDERS) as here:
+        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        with pytest.raises(PlatformBusy) as busy:
+            await here.read(here.window(600))
+    assert busy.value.retry_after_seconds == wait_seconds

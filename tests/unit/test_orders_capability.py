@@ -121,6 +121,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rows": {**PLAIN.rows.model_dump(), "id": "id"}}, "is not understood"),
     ({"rows": {**PLAIN.rows.model_dump(), "list": "$.total"}}, "one place"),
     ({"errors": {"rules": [{"meaning": "busy"}]}}, "names statuses, codes or a pattern"),
+    ({"errors": {"wait_pattern": "wait a minute"}}, "has no group"),
+    ({"errors": {"wait_pattern": "wait (some"}}, "is no regular expression"),
+    ({"errors": {"rules": [{"meaning": "busy", "pattern": "*"}]}}, "is no regular expression"),
     ({"colour": "blue"}, "colour"),
 ]
 

@@ -49,6 +49,8 @@ class Bending:
     attempt: int
     dial: int
     passes: bool
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """By the clock of who answers, as its header Date tells it."""
 
     def place(self, length: int) -> int:
         """Where it is cut: what passes breaks off elsewhere each time."""
@@ -68,7 +70,7 @@ def _server_error(answer: Answer, how: Bending) -> None:
 
 def _too_often(answer: Answer, how: Bending) -> None:
     _refuse(answer, 429, b'{"error":"slow down"}')
-    past = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    past = format_datetime(how.now - timedelta(days=1), usegmt=True)
     value = (None, "0", "soon", past, "1", "-5", "2")[how.dial % 7]
     if value is not None:
         answer.headers["Retry-After"] = value
@@ -76,7 +78,7 @@ def _too_often(answer: Answer, how: Bending) -> None:
 
 def _too_often_for_long(answer: Answer, how: Bending) -> None:
     _refuse(answer, 429, b'{"error":"come back tomorrow"}')
-    far = format_datetime(datetime.now(UTC) + timedelta(days=30_000), usegmt=True)
+    far = format_datetime(how.now + timedelta(days=30_000), usegmt=True)
     answer.headers["Retry-After"] = ("86400", far, "9" * 400)[how.dial % 3]
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from email.utils import format_datetime
 from urllib.parse import urlencode
 
@@ -35,7 +36,7 @@ LATE_MAX = 3
 DOWN_TIMES = 2
 AHEAD_SECONDS = 30
 BACK_SECONDS = 100
-QUOTA_SECONDS = 3_600
+QUOTA = timedelta(days=1)
 SLOW_SECONDS = 1.2
 TOTAL_MAX = 6
 """A total that is capped says no more."""
@@ -380,11 +381,15 @@ class WorldPlatform:
             case "quota":
                 self.told_to_wait += 1
                 answer = refuse_with(429, "busy", "the quota of the day is used up")
-                answer.headers["Retry-After"] = str(QUOTA_SECONDS)
+                then = format_datetime(moment(self._told_now_us) + QUOTA, usegmt=True)
+                # Without the header Date a moment says nothing: the clock of a world is not that of the machine.
+                ways = [f"{QUOTA.total_seconds():.0f}", "9" * 400, *([] if self.world.has("date_missing") else [then])]
+                answer.headers["Retry-After"] = ways[flaw.dial % len(ways)]
             case "slow":
                 answer.pause_seconds = SLOW_SECONDS
             case name:
-                bending = Bending(self._questions, self.asked[question.name], flaw.dial, flaw.passes)
+                now = moment(self._told_now_us)
+                bending = Bending(self._questions, self.asked[question.name], flaw.dial, flaw.passes, now)
                 BENDS[name](answer, bending)
         self.fired.add(flaw.name)
         return answer
