@@ -19,7 +19,7 @@ from domain.tasks import attempts
 from domain.tasks.messages import Found, Group, Head, Hold, Search, Setting, Task
 from tests.support.lane_driver import LaneDriver
 
-KIND: Any = SimpleNamespace(type="video")
+KIND: Any = SimpleNamespace(type="prj_1/video", name="video")
 
 
 @dataclass
