@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -219,29 +217,30 @@ async def test_an_id_that_was_told_outlives_its_worker(scene: Scene, killer: Kil
     assert sent == dict.fromkeys(agents, 1)
 
 
-async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene) -> None:
+async def test_a_worker_that_hangs_sends_nothing_when_it_wakes(scene: Scene, killer: Killer) -> None:
     """Its shards are shipped by another; what it still believes to ship is not its own any more."""
     agents = [f"hung-{number}" for number in range(20)]
+    # So long that the shard is still under way when its worker has been found.
+    scene.deployment.world.set(SLOW.model_copy(update={"download_seconds": 4.0 * measure_pace()}))
     async with running_caller(scene.deployment) as caller:
         task_ids = await asyncio.gather(*(join(caller, agent_id, app_id=2) for agent_id in agents))
         # What GSE has heard and nobody has written down yet would be sent again, and rightly.
         await eventually(lambda: scene.has_written_down(agents))
-        pid = await _shipper(scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids})
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        worker = await _shipper(scene.deployment, {(await status(caller, task_id))["job_id"] for task_id in task_ids})
+        async with killer.hang(worker, under_way=lambda: not all(map(scene.delivered, agents))) as hit:
             ends = [await ended(caller, task_id) for task_id in task_ids]
-        finally:
-            os.kill(pid, signal.SIGCONT)
         woken = time.monotonic()
         await eventually(lambda: time.monotonic() > woken + 2)
 
-    assert {end["status"] for end in ends} == {"Success"}
     sent = Counter({spot.agent: count for spot, count in scene.deployment.world.sends.items() if spot.agent in agents})
+    killer.close(lost=sum(end["status"] != "Success" for end in ends), doubled=sum(sent.values()) - len(agents))
+    assert hit
+    assert {end["status"] for end in ends} == {"Success"}
     assert sent == dict.fromkeys(agents, 1)
 
 
-async def _shipper(deployment: Deployment, job_ids: Collection[str]) -> int:
-    """A worker process that ships a shard of one of these jobs."""
+async def _shipper(deployment: Deployment, job_ids: Collection[str]) -> str:
+    """Return the name of a worker that ships a shard of one of these jobs."""
     engine = await deployment.engine()
 
     async def look() -> str:
@@ -249,4 +248,5 @@ async def _shipper(deployment: Deployment, job_ids: Collection[str]) -> int:
         pending = [each for job in jobs for each in job.pending_activities]
         return next((each.last_worker_identity for each in pending if each.last_worker_identity), "")
 
-    return int((await eventually(look)).partition("@")[0])
+    pid = int((await eventually(look)).partition("@")[0])
+    return next(name for name, each in deployment.pids.items() if each == pid)
