@@ -66,7 +66,7 @@ class Repository:
                 if head.status in RETRY_STATUSES:
                     raise RepositoryBusy(f"the repository answered {head.status}")
                 if head.status != 200:
-                    raise _missing(f"The repository answered {head.status} for this file.")
+                    raise _refused(head.status)
                 await _write(path, pieces)
         except SourceFault as fault:
             if fault.transient:
@@ -91,9 +91,21 @@ def _filled(template: str, file: File, signature: str) -> str:
     return template.format(biz_id=file.biz_id, app_id=file.app_id, path=path, signature=signature)
 
 
+_UPLOAD = "Upload the file first, and send the signature of what was uploaded; see HAULAGE_TRANSFERS__REPOSITORY."
+_REMEDIES = {
+    **dict.fromkeys((404, 410), _UPLOAD),
+    **dict.fromkeys((401, 403), "See whether HAULAGE_TRANSFERS__REPOSITORY_AUTHORIZATION opens it."),
+    **dict.fromkeys(
+        (301, 302, 303, 307, 308),
+        "Redirects are not followed: name the address itself in HAULAGE_TRANSFERS__REPOSITORY.",
+    ),
+}
+
+
 def _missing(message: str) -> SourceFault:
-    return SourceFault(
-        "file_unavailable",
-        message,
-        "Upload the file first, and send the signature of what was uploaded; see HAULAGE_TRANSFERS__REPOSITORY.",
-    )
+    return SourceFault("file_unavailable", message, _UPLOAD)
+
+
+def _refused(status: int) -> SourceFault:
+    remedy = _REMEDIES.get(status, "Only 200 brings a file; see HAULAGE_TRANSFERS__REPOSITORY.")
+    return SourceFault("file_unavailable", f"The repository answered {status} for this file.", remedy)

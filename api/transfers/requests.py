@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field
 
 from api.models import Request
 from domain.transfers import request
-from domain.transfers.gse import bare_container
 from domain.transfers.request import (
     AGENT_ID_MAX_CHARACTERS,
     CONTAINER_ID_MAX_CHARACTERS,
@@ -25,12 +24,7 @@ Id = Annotated[int, Field(ge=0, le=ID_MAX)]
 Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(request.sound_path)]
 Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(request.sound_folder)]
 AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(request.sound_agent)]
-ContainerId = Annotated[
-    str,
-    Field(max_length=CONTAINER_ID_MAX_CHARACTERS),
-    AfterValidator(request.sound_agent),
-    AfterValidator(bare_container),
-]
+ContainerId = Annotated[str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(request.sound_container)]
 User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(request.sound_word)]
 FileName = Annotated[str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(request.sound_name)]
 Signature = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$"), AfterValidator(str.lower)]

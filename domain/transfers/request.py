@@ -7,6 +7,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from domain.transfers.gse import bare_container
+
 ID_MAX: Final = 2**32 - 1
 """Of a business or an app."""
 JOB_ID_MAX_BYTES: Final = 240
@@ -94,6 +96,18 @@ def sound_agent(agent_id: str) -> str:
             "it holds a blank, a quote, a backslash, or a character outside ASCII; send the id that GSE has."
         )
     return agent_id
+
+
+def sound_container(container_id: str) -> str:
+    """Return a container's id without the runtime before it: `docker://4f1a` is `4f1a`, and empty is the host.
+
+    Raises:
+        ValueError: It names a runtime and no container, with a sentence. Read as empty it would mean the host.
+    """
+    bare = bare_container(sound_agent(container_id))
+    if container_id and not bare:
+        raise ValueError("it names a runtime and no container; send the container's id, or nothing for the host.")
+    return bare
 
 
 def sound_folder(folder: str) -> str:

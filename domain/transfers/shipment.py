@@ -94,6 +94,7 @@ LATE = (
     "GSE had not told that it arrived when the job's time was over; it may still do so. "
     "See whether the agent runs, then ask again."
 )
+LOST_TASK = "GSE began to send it and then did not know its own task any more, so that it may have arrived."
 NEVER_TOLD = (
     "GSE took it and then answered without a readable word of this target, so that nobody knows whether it arrived. "
     "Look on the host, or send it again: the same file goes to the same place."
@@ -223,7 +224,7 @@ class Shipment:
         self._refusals[sending.number] = times + 1, since
         is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
         if is_lost and not sending.broken:
-            self._fail_all(sending, Reason.GSE_REFUSED, f"GSE lost its task: {message}", now)
+            self._fail_all(sending, Reason.GSE_REFUSED, f"{LOST_TASK} {message}", now)
 
     def unheard(self, sending: Sending, why: str) -> None:
         """GSE cannot be asked about this task right now: nothing is said of its targets."""

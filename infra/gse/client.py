@@ -108,10 +108,11 @@ class GseClient:
 
 def _task_id(answer: Answer) -> str:
     match answer.data():
-        case {"result": {"task_id": str(task_id)}} if task_id:
+        case {"result": {"task_id": str(task_id)}} if task_id and task_id.isprintable():
             return task_id
         case _:
-            raise answer.malformed("a task id")
+            # No table keeps NUL: a shard that could not write such an id down would try until the deadline.
+            raise answer.malformed("a readable task id")
 
 
 def _results(answer: Answer, file: Place | None) -> Results:

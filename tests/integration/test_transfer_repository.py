@@ -79,9 +79,17 @@ async def test_a_repository_that_is_busy_is_asked_again(settings: Settings) -> N
     assert len(repository.asked) == 4
 
 
-@pytest.mark.parametrize("status", [404, 403, 302])
-async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, status: int) -> None:
-    """Redirects are not followed."""
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (404, "Upload the file first"),
+        (403, "HAULAGE_TRANSFERS__REPOSITORY_AUTHORIZATION"),
+        (302, "Redirects are not followed"),
+        (204, "Only 200 brings a file"),
+    ],
+)
+async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, status: int, remedy: str) -> None:
+    """What is to be done depends on what it said."""
     repository = Repository([status, status])
     async with fetching(settings, repository) as transfers:
         end = await transfers.ended(await transfers.join("agent-1"))
@@ -89,6 +97,7 @@ async def test_a_repository_that_says_no_twice_is_believed(settings: Settings, s
 
     assert (end["status"], end["reason"], job["status"]) == ("Failed", "file_unavailable", "Failed")
     assert f"answered {status}" in end["message"]
+    assert remedy in end["message"]
     assert len(repository.asked) == 2
 
 

@@ -164,6 +164,7 @@ async def test_agent_states_come_in_pages() -> None:
         ({**OK, "data": {"task_id": "GSE:1"}}, "200 OK", GseUnknown),
         ({**OK, "data": {"result": {"task_id": ""}}}, "200 OK", GseUnknown),
         ({**OK, "data": {"result": {"task_id": 7}}}, "200 OK", GseUnknown),
+        ({**OK, "data": {"result": {"task_id": "GSE\0:1"}}}, "200 OK", GseUnknown),
         (OK, "500 Internal Server Error", GseUnknown),  # the original never looked at the status
         (OK, "302 Found", GseRefused),
         ({"code": 1650201, "message": "reset"}, "502 Bad Gateway", GseUnknown),

@@ -16,6 +16,7 @@ from domain.transfers.request import (
     Target,
     full_path,
     sound_agent,
+    sound_container,
     sound_folder,
     sound_name,
     sound_path,
@@ -191,6 +192,21 @@ def test_agent_ids_that_gse_cannot_have_are_refused(agent_id: str) -> None:
     """A blank in one made GSE refuse the call for all."""
     with pytest.raises(ValueError, match="it holds"):
         sound_agent(agent_id)
+
+
+@pytest.mark.parametrize(
+    ("written", "container_id"), [("", ""), ("4f1a", "4f1a"), ("docker://4f1a", "4f1a"), ("containerd://4f1a", "4f1a")]
+)
+def test_a_container_is_known_without_its_runtime(written: str, container_id: str) -> None:
+    """Nothing at all is the host itself."""
+    assert sound_container(written) == container_id
+
+
+@pytest.mark.parametrize("written", ["docker://", "://", "containerd://"])
+def test_a_runtime_without_a_container_is_not_the_host(written: str) -> None:
+    """Who names a container does not want the file on its host."""
+    with pytest.raises(ValueError, match="names a runtime and no container"):
+        sound_container(written)
 
 
 @pytest.mark.parametrize("agent_id", ["", "0200000000525400", "0:10.0.0.1", "docker://4f1a", "!#$%&'()~"[:1]])

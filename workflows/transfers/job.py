@@ -54,7 +54,8 @@ _LONGEST = timedelta(days=1)
 _NO_HOST = End(
     state=State.TIMEOUT,
     reason=Reason.DEADLINE,
-    message="The job's time was over before a host could send the file. See whether workers run, then ask again.",
+    message="The job's time was over and no worker had seen it to its end; if GSE was asked to send it, it may still "
+    "arrive. See whether workers run and what they log, then ask again.",
 )
 
 __all__ = ["FILE_QUEUE", "JOIN", "QUEUE", "ROOM", "TransferJob"]
