@@ -6,7 +6,8 @@ Where a target stands is written here and in `shards`, and a final state is over
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import TypeAlias
 
 import asyncpg
@@ -27,7 +28,7 @@ MESSAGE_MAX_CHARACTERS = 500
 FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"
 _COLUMNS = (
     *("job", "key", "shard", "agent_id", "container_id"),
-    *("state", "sending", "failures", "failed_in", "message", "progress", "speed"),
+    *("state", "sending", "failures", "failed_in", "message", "progress", "speed", "joined_at"),
 )
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -42,9 +43,11 @@ async def freeze(database: Database, order: JobOrder, shards: Sequence[Shard]) -
 async def _write_shards(connection: Connection, job: int, shards: Sequence[Shard]) -> None:
     for shard in shards:
         if await _insert_shard(connection, job, shard):
+            # A job that began under the version before does not know when its targets joined.
+            times = [datetime.fromtimestamp(each, UTC) for each in shard.joined_at] or repeat(None)
             rows = [
-                (job, key, shard.number, agent_id, container_id, State.PENDING, 0, 0, 0, "", 0, 0)
-                for key, agent_id, container_id in shard.targets
+                (job, key, shard.number, agent_id, container_id, State.PENDING, 0, 0, 0, "", 0, 0, joined_at)
+                for (key, agent_id, container_id), joined_at in zip(shard.targets, times, strict=False)
             ]
             await connection.copy_records_to_table("transfer_targets", records=rows, columns=_COLUMNS)
 
@@ -69,7 +72,7 @@ async def failed(database: Database, retry: Retry) -> list[Lot]:
 async def freeze_retry(database: Database, order: JobOrder, retry: Retry) -> list[ShardPlace]:
     """Write the failed targets of an earlier job as shards of this one, once; they belong to no other retry then."""
     roll = Roll(order)
-    roll.take(JoinGroup(lots=await failed(database, retry)))
+    roll.take(JoinGroup(lots=await failed(database, retry)), order.closes_at)
     shards = roll.shards()
     async with database.connection() as connection, connection.transaction():
         job = await _job(connection, order)
@@ -80,6 +83,7 @@ async def freeze_retry(database: Database, order: JobOrder, retry: Retry) -> lis
         taken = {row["key"] for row in await connection.fetch(_TAKE_FAILED, retry.job_id, keys)}
         for shard in shards:
             shard.targets = [target for target in shard.targets if target[0] in taken]
+            shard.joined_at = [order.closes_at.timestamp()] * len(shard.targets)
         shards = [shard for shard in shards if shard.targets]
         await _write_shards(connection, job, shards)
     return [ShardPlace.of(shard) for shard in shards]

@@ -45,6 +45,10 @@ class Standing(Answer):
     progress: int = Field(default=0, description="per cent")
     speed: int = Field(default=0, description="KB/s")
     cancelling: bool = Field(default=False, description="whether it was cancelled and has not ended yet")
+    joined_at: AwareDatetime | None = Field(
+        default=None,
+        description="when it joined the job, in a retry when that was asked for; null before the window ends",
+    )
     fetched_at: AwareDatetime | None = Field(
         default=None, description="when the host that sends it had the file; null where nothing was sent"
     )
@@ -60,6 +64,8 @@ class TaskStanding(Standing):
 
     target_agent_id: str | None = None
     target_container_id: str | None = None
+    target_user: str | None = None
+    target_file_dir: str | None = None
     signature: str | None = None
     file_name: str | None = None
     gse_task_id: str | None = Field(default=None, description="GSE's own id of the task that carries it, the last one")

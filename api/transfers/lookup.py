@@ -34,8 +34,8 @@ FOUND = """
     SELECT n.job_id, n.key, n.project_id, found.*
     FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
     CROSS JOIN LATERAL (
-        SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.ended_at,
-            s.signature, s.file_name, j.expires_at, sent.*,
+        SELECT t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
+            t.ended_at, s.signature, s.target_user, s.folder, s.file_name, j.expires_at, sent.*,
             t.ended_at IS NULL AND EXISTS (
                 SELECT FROM transfer_cancels c
                 WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
@@ -94,8 +94,8 @@ _COUNTS = """
     WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.state, t.reason, t.code
 """
 _TARGETS = """
-    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.ended_at,
-        s.signature, s.target_user, s.folder, s.file_name, sent.*,
+    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
+        t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*,
         t.ended_at IS NULL AND EXISTS (
             SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
             WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)

@@ -106,6 +106,8 @@ async def stand(call: Call, job: Job, key: int) -> TaskStanding:
     return TaskStanding(
         target_agent_id=row["agent_id"],
         target_container_id=row["container_id"],
+        target_user=row["target_user"],
+        target_file_dir=row["folder"],
         signature=row["signature"],
         file_name=row["file_name"],
         gse_task_id=row["gse_task_id"],
@@ -188,6 +190,7 @@ def _standing(row: asyncpg.Record) -> Standing:
         progress=row["progress"],
         speed=row["speed"],
         cancelling=row["cancelling"],
+        joined_at=row["joined_at"],
         fetched_at=row["fetched_at"],
         sent_at=row["sent_at"],
         uploaded_at=row["uploaded_at"],

@@ -90,6 +90,8 @@ class Shard(BaseModel):
     consignment: Consignment
     file_name: str
     targets: list[Target]
+    joined_at: list[float] = []
+    """When each of them joined, in seconds since 1970 by the engine's clock."""
 
 
 class Roll:
@@ -99,19 +101,20 @@ class Roll:
         self._order = order
         self._lots: dict[Consignment, dict[int, Target]] = {}
         self._file_names: dict[Consignment, str] = {}
+        self._joined_at: dict[int, float] = {}
         self._closed_to: set[str] = set()
         self.groups = 0
         self.targets = 0
 
-    def take(self, group: JoinGroup) -> JoinReply:
+    def take(self, group: JoinGroup, now: datetime) -> JoinReply:
         """Let each lot in that there is room for; a lot is in as a whole or not at all."""
         refused = list(range(len(group.lots)))
         if self.groups < self._order.groups_max:
-            refused = [place for place, lot in enumerate(group.lots) if not self._take_lot(lot)]
+            refused = [place for place, lot in enumerate(group.lots) if not self._take_lot(lot, now)]
             self.groups += 1
         return JoinReply(refused=refused, groups=self.groups, targets=self.targets)
 
-    def _take_lot(self, lot: Lot) -> bool:
+    def _take_lot(self, lot: Lot, now: datetime) -> bool:
         if not self._has_room_for(lot):
             return False
         known = self._lots.setdefault(lot.consignment, {})
@@ -119,6 +122,7 @@ class Roll:
         before = len(known)
         for target in lot.targets:
             known.setdefault(target[0], target)
+            self._joined_at.setdefault(target[0], now.timestamp())
         self.targets += len(known) - before
         return True
 
@@ -143,7 +147,13 @@ class Roll:
     def shards(self) -> list[Shard]:
         """All targets, cut for GSE: never two consignments in one task, and never more than so many targets."""
         return [
-            Shard(number=number, consignment=consignment, file_name=self._file_names[consignment], targets=targets)
+            Shard(
+                number=number,
+                consignment=consignment,
+                file_name=self._file_names[consignment],
+                targets=targets,
+                joined_at=[self._joined_at[key] for key, _, _ in targets],
+            )
             for number, (consignment, targets) in enumerate(self._cut(), start=1)
         ]
 

@@ -96,6 +96,8 @@ class TransferTarget(Row, table=True):
     # What GSE said when a try failed last: how it ends if the time is over before anything better is known.
     failed_code: int | None = None
     failed_message: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
+    # When it joined, by the engine's clock; when the retry was asked for in the job of a retry.
+    joined_at: datetime | None = Field(default=None, sa_type=UtcTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcTime)
     # Whether another job sends it again.
     is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))

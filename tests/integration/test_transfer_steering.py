@@ -240,12 +240,12 @@ async def test_each_step_of_a_task_has_its_time(settings: Settings) -> None:
         end = await transfers.ended(task_id)
         job = await transfers.job(job_of(end))
 
-    steps = ("fetched_at", "sent_at", "uploaded_at", "ended_at")
-    assert [waiting[step] for step in steps] == [None] * 4
+    steps = ("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at")
+    assert [waiting[step] for step in steps] == [None] * 5
     moments = [datetime.fromisoformat(end[step]) for step in steps]
     assert moments == sorted(moments)
     # The file is fetched while others still join.
-    assert moments[0] < datetime.fromisoformat(end["window_closes_at"]) < moments[1]
+    assert moments[1] < datetime.fromisoformat(end["window_closes_at"]) < moments[2]
     assert [[each[step] for step in steps] for each in job["targets"]] == [[end[step] for step in steps]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -44,7 +44,7 @@ def group(*targets: int, consignment: Consignment | None = None) -> JoinGroup:
 
 def joined(roll: Roll, some: JoinGroup) -> bool:
     """Whether all of a group are in."""
-    return not roll.take(some).refused
+    return not roll.take(some, NOW).refused
 
 
 groups = st.lists(st.tuples(st.sampled_from(["/data", "/etc"]), st.lists(st.integers(1, 40), max_size=12)), max_size=12)
@@ -95,9 +95,22 @@ def test_a_full_job_sends_lots_on(limits: dict[str, int], refused: JoinGroup) ->
     roll = Roll(order(**limits))
     assert joined(roll, group(1, 2))
 
-    reply = roll.take(refused)
+    reply = roll.take(refused, NOW)
 
     assert (reply.is_open, reply.refused, roll.targets) == (True, [0], 2)
+
+
+def test_a_target_joined_when_it_came_first() -> None:
+    """Asking again changes nothing; each shard tells it of each of its targets."""
+    roll, later = Roll(order(shard_targets=2)), NOW + timedelta(seconds=3)
+    roll.take(group(1, 2), NOW)
+    roll.take(group(2, 3), later)
+
+    joined_at = {
+        key: at for shard in roll.shards() for (key, _, _), at in zip(shard.targets, shard.joined_at, strict=True)
+    }
+
+    assert joined_at == {1: NOW.timestamp(), 2: NOW.timestamp(), 3: later.timestamp()}
 
 
 def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
@@ -105,7 +118,7 @@ def test_what_there_is_room_for_is_in_beside_what_is_refused() -> None:
     roll = Roll(order(targets_max=3))
     large, small = group(1, 2, 3, 4, consignment=wanted("/large")), group(5, consignment=wanted("/small"))
 
-    reply = roll.take(JoinGroup(lots=[*large.lots, *small.lots]))
+    reply = roll.take(JoinGroup(lots=[*large.lots, *small.lots]), NOW)
 
     assert (reply.refused, roll.targets) == ([0], 1)
 

@@ -93,7 +93,7 @@ class TransferJob:
         """Let a group in, if the window is open and there is room; else it goes into the next window."""
         if self._is_closed or workflow.now() >= self._order.closes_at:
             return JoinReply(is_open=False, groups=self._roll.groups, targets=self._roll.targets)
-        return self._roll.take(group)
+        return self._roll.take(group, workflow.now())
 
     @workflow.signal
     def close_to(self, project_id: str) -> None:
