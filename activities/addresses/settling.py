@@ -7,7 +7,7 @@ is looked at again as often as it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 import asyncpg
@@ -126,8 +126,10 @@ _LIST: Final = """
     WHERE listed.log_id <= excluded.log_id
     """
 _REVIVE: Final = """
-    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[]) AS told (address_id)
+    DELETE FROM addr_logical_deletes AS listed
+    USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS told (address_id, uprn, log_id)
     WHERE listed.address_id = told.address_id AND listed.purged_at IS NULL
+      AND (listed.uprn <> told.uprn OR listed.log_id <= told.log_id)
     """
 _WAKE: Final = """
     UPDATE im_infi_addr_sync_log SET next_attempt_at = now()
@@ -174,7 +176,7 @@ async def settle(
             ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
             superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
         await note_kept(connection, verdicts)
-        await _revive(connection, {row["id"] for row in done}, verdicts)
+        await _revive(connection, done, verdicts)
         await _wake(connection, settings, rows, verdicts)
         if order.phase is Phase.WRITE and done:
             await connection.execute(_REVIVE_SWAPS, [row["uprn_1"] for row in done], settings.retries)
@@ -245,14 +247,19 @@ async def note_kept(connection: Connection, verdicts: Sequence[Verdict]) -> None
         )
 
 
-async def _revive(connection: Connection, done: Set[int], verdicts: Iterable[Verdict]) -> None:
-    """Addresses that live again in all modules are not to be purged, whichever message had them put away.
+async def _revive(connection: Connection, done: Iterable[Row], verdicts: Iterable[Verdict]) -> None:
+    """Take addresses that live again in all modules off the list of logical deletes.
 
-    Ids say nothing here: messages of two UPRNs that name one address may be applied in either order.
+    Of one UPRN the younger message counts in every module: a delete that some have applied before the last of them had
+    this older createUpdate keeps its place. Of two UPRNs that name one address the ids say nothing, because their
+    messages may be applied in either order.
     """
-    revived = sorted({address_id for each in verdicts if each.id in done for address_id in each.revived})
+    uprns = {row["id"]: row["uprn_1"] for row in done}
+    revived = sorted(
+        (address_id, uprns[each.id], each.id) for each in verdicts if each.id in uprns for address_id in each.revived
+    )
     if revived:
-        await connection.execute(_REVIVE, revived)
+        await connection.execute(_REVIVE, *map(list, zip(*revived, strict=True)))
 
 
 async def _wake(

@@ -206,6 +206,27 @@ async def test_what_came_back_in_some_modules_only_stays_listed(world: World) ->
     assert [row["address_id"] for row in await world.fetch("SELECT * FROM addr_logical_deletes")] == [1_001]
 
 
+async def test_an_older_create_that_comes_late_to_one_module_unlists_no_younger_delete(world: World) -> None:
+    """The others have deleted the address after it, and one of them keeps it for its orders."""
+    tuned(world, retry_pause_seconds=3600.0)
+    world.modules.books[Module.WFM].busy = {1_001}
+    world.modules.broken = {(Module.OD, 1)}
+    await world.publish([create("a", 1)])
+    await world.cycle()
+    await world.publish([delete("gone", 1)])
+    await world.cycle()
+    world.modules.broken = set()
+    late = (await by_number(world))["a"]["id"]
+    assert await steering.retry(world.database, late, By("ann", "OD is back"))
+    await world.cycle()
+
+    rows = await by_number(world)
+    assert (rows["a"]["proc_flag"], rows["a"]["superseded_by"], rows["gone"]["proc_flag"]) == ("Y", None, "N")
+    assert set(world.modules.books[Module.WFM].logical) == {1_001}
+    [listed] = await world.fetch("SELECT * FROM addr_logical_deletes")
+    assert (listed["address_id"], listed["log_id"], listed["wfm_flag"]) == (1_001, rows["gone"]["id"], "Y")
+
+
 async def test_a_restored_log_gives_no_id_again_that_modules_know(world: World) -> None:
     """As operators are told to do it: what comes afterwards is applied, and not taken for what was."""
     page = Path(__file__).parents[2] / "docs" / "how-to" / "operate-addresses.md"
