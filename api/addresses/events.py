@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import binascii
+from typing import Annotated, Final
 
-from pydantic import Base64Bytes, Field
+from pydantic import Base64Encoder, EncodedBytes, Field
+from pydantic_core import PydanticCustomError
 
 from activities.addresses.inbox import Incoming
 from api.addresses.pushed import PUSHED
@@ -16,6 +18,21 @@ from infra.pubsub import Message
 
 PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
 """Pub/Sub's largest message is 10 MB, a third longer in base64, and may have attributes."""
+
+
+class StrictBase64Encoder(Base64Encoder):
+    """Base64 without any other character: pydantic's own leaves those out, and takes what is left for the message."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        try:
+            return binascii.a2b_base64(data, strict_mode=True)
+        except binascii.Error as error:
+            reason = f"it is no base64 ({error}): send the message in the standard alphabet, padded"
+            raise PydanticCustomError("base64_decode", "{reason}", {"reason": reason}) from error
+
+
+StrictBase64Bytes = Annotated[bytes, EncodedBytes(encoder=StrictBase64Encoder)]
 
 
 class TopicPath(Request):
@@ -38,7 +55,7 @@ class PushedMessage(Foreign):
     message_id: str = Field(
         alias="messageId", max_length=1_000, description="the same whenever the message is delivered again"
     )
-    data: Base64Bytes = Field(
+    data: StrictBase64Bytes = Field(
         default=b"", max_length=PUSH_MAX_BYTES, description="the message itself: JSON, see the reference of topics"
     )
     publish_time: str = Field(default="", alias="publishTime", max_length=100)

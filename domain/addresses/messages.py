@@ -92,7 +92,9 @@ def read(topic: Topic, raw: bytes) -> Message:
     except RecursionError:
         raise Unreadable(_TOO_DEEP) from None
     except ValueError as error:
-        raise Unreadable(f"The message is no JSON: {error}. It must be a JSON object in UTF-8.") from None
+        raise Unreadable(
+            f"The message is no JSON: {_malformation(raw, error)}. It must be a JSON object in UTF-8."
+        ) from None
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _depth(payload) > DEPTH_MAX:
         raise Unreadable(_TOO_DEEP)
     if _NUL in raw and _holds_nul(payload):
@@ -100,6 +102,25 @@ def read(topic: Topic, raw: bytes) -> Message:
     return parse(topic, payload)
 
 
+def _malformation(raw: bytes, error: ValueError) -> str:
+    """Say what keeps bytes from being JSON, where the decoder's own sentence would mislead.
+
+    It counts the place of what is no UTF-8 from the beginning of a string, and takes half a surrogate pair for the end.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as undecodable:
+        return f"byte {undecodable.start}, 0x{raw[undecodable.start]:02x}, is no UTF-8"
+    if text.startswith("\ufeff"):
+        return "it begins with a byte order mark, leave that out"
+    if _LONE_SURROGATE.search(text):
+        return "a \\u escape is half of a surrogate pair"
+    return str(error)
+
+
+_LONE_SURROGATE: Final = re.compile(
+    r"""\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"""
+)
 _TOO_DEEP: Final = f"The message is nested too deep. At most {DEPTH_MAX} levels are allowed."
 
 

@@ -10,6 +10,7 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
+from infra import log
 from infra.pubsub.tokens import Tokens
 from infra.pubsub_settings import PubSubSettings
 
@@ -18,6 +19,8 @@ ACKS_MAX: Final = 1_000
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
 EXCERPT_CHARACTERS: Final = 500
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class PubSubFailure(ConnectionError):
@@ -33,12 +36,17 @@ class Message(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def published_at(self) -> datetime | None:
-        """When, by Pub/Sub's clock; None where that cannot be read."""
+        """Return the time by Pub/Sub's clock; None where it cannot be read or is no time of our days.
+
+        It is information only: PostgreSQL rounds the last microsecond of the year 9999 to one that no driver can
+        read, and a list that shows such a row would fail for ever.
+        """
         try:
             moment = datetime.fromisoformat(self.publish_time)
         except ValueError:
             return None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment if EARLIEST <= moment <= LATEST else None
 
 
 class Received(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,10 +57,12 @@ class Received(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Pulled(msgspec.Struct, rename="camel"):
-    received_messages: list[Received] = []
+    received_messages: list[msgspec.Raw] = []
 
 
 _PULLED: Final = msgspec.json.Decoder(_Pulled)
+_RECEIVED: Final = msgspec.json.Decoder(Received)
+_log = log.get(__name__)
 
 
 class PubSub:
@@ -82,6 +92,9 @@ class PubSub:
     async def pull(self, subscription: str) -> list[Received]:
         """Messages as soon as there are some; none after a while without.
 
+        A message whose envelope cannot be read is logged and left to its deadline, so that Pub/Sub keeps it, if others
+        of the answer can be read.
+
         Raises:
             PubSubFailure: There was no answer, or not the right one.
         """
@@ -89,7 +102,7 @@ class PubSub:
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
-            return _PULLED.decode(body).received_messages
+            return _readable(subscription, _PULLED.decode(body).received_messages)
         except ValueError as error:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
@@ -132,6 +145,24 @@ class PubSub:
             f"Pub/Sub answered {answer.status} to {verb} of {subscription} in {settings.project!r}: {said} "
             "Check HAULAGE_ADDRESSES__PUBSUB__… and that the service account may subscribe."
         )
+
+
+def _readable(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Received]:
+    """Return the messages that can be read: one that cannot must not hold up those that came with it.
+
+    Raises:
+        ValueError: There are messages, and none can be read: that is another interface rather than a strange message.
+    """
+    received: list[Received] = []
+    for raw in pulled:
+        try:
+            received.append(_RECEIVED.decode(raw))
+        except ValueError as error:
+            if not received and raw is pulled[-1]:
+                raise
+            excerpt = bytes(raw)[:EXCERPT_CHARACTERS].decode(errors="replace")
+            _log.warning("pubsub_message_unreadable", subscription=subscription, error=str(error), excerpt=excerpt)
+    return received
 
 
 def _unreachable(verb: str, subscription: str, base_url: str, error: Exception) -> PubSubFailure:

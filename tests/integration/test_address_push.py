@@ -167,6 +167,10 @@ async def test_fields_that_google_may_add_are_no_hindrance(world: Pushed) -> Non
         ({"message": {}}, 422, "invalid_request"),
         (envelope(b"", 5), 422, "invalid_request"),  # type: ignore[arg-type]
         (envelope(b"", "1", data="abc"), 422, "invalid_request"),
+        (envelope(b"", "1", data="***"), 422, "invalid_request"),
+        (envelope(b"", "1", data="-_-_"), 422, "invalid_request"),
+        (envelope(b"", "1", data="e3\n0="), 422, "invalid_request"),
+        (envelope(b"", "1", data="e30=e30="), 422, "invalid_request"),
         (envelope(b"x" * PUSH_MAX_BYTES), 413, "body_too_large"),
     ],
 )

@@ -138,16 +138,48 @@ async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "unreadable",
+    [
+        pytest.param({"message": {"messageId": "2", "data": "***"}, "ackId": "a2"}, id="data-is-no-base64"),
+        pytest.param({"message": {"messageId": "2", "data": "e30"}, "ackId": "a2"}, id="data-is-cut"),
+        pytest.param({"message": {"messageId": 2}, "ackId": "a2"}, id="id-is-a-number"),
+        pytest.param({"message": {"messageId": "2", "publishTime": None}, "ackId": "a2"}, id="time-is-null"),
+        pytest.param({"message": {"messageId": "2"}}, id="nothing-to-acknowledge"),
+        pytest.param(None, id="null"),
+    ],
+)
+async def test_an_unreadable_message_does_not_hold_up_those_beside_it(unreadable: Any) -> None:
+    """It is left to Pub/Sub, and taken in by nobody."""
+    readable = [{"message": {"messageId": number, "data": "e30="}, "ackId": f"a{number}"} for number in "13"]
+    app = web.Application()
+
+    async def pull(_: web.Request) -> web.Response:
+        return web.json_response({"receivedMessages": [readable[0], unreadable, readable[1]]})
+
+    app.router.add_post("/{path:.*}", pull)
+    async with TestServer(app) as server, PubSub(settings(str(server.make_url("")))) as pubsub:
+        received = await pubsub.pull(NAME)
+
+    assert [(each.ack_id, each.message.message_id, each.message.data) for each in received] == [
+        ("a1", "1", b"{}"),
+        ("a3", "3", b"{}"),
+    ]
+
+
+@pytest.mark.parametrize(
     ("told", "moment"),
     [
         ("2026-11-20T12:00:00.123456789Z", datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)),
         ("2026-11-20T12:00:00", datetime(2026, 11, 20, 12, tzinfo=UTC)),
         ("yesterday", None),
+        ("9999-12-31T23:59:59.999999999Z", None),
+        ("9999-12-31T23:59:59-14:00", None),
+        ("0001-01-01T00:00:00+14:00", None),
         ("", None),
     ],
 )
 def test_the_time_of_publishing_is_read_where_it_can_be(told: str, moment: datetime | None) -> None:
-    """Nanoseconds included; what cannot be read holds nothing up."""
+    """Nanoseconds included; what cannot be read, or no database can keep, holds nothing up."""
     assert Message(publish_time=told).published_at == moment
 
 
