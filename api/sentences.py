@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ NAME_MAX_CHARACTERS = 100
 
 Schema = dict[str, Any]
 
+# How pydantic shows a choice of some members of an enumeration: `<State.FAILED: 'failed'>`.
+_MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
 _ZONED = "2026-01-01T00:00:00Z"
 
 # What a value should have been, by the first word of pydantic's error type (`int_type`, `int_parsing`).
@@ -80,7 +83,8 @@ def _sentence(detail: ErrorDetails, schema: Schema) -> str:
         case "timezone_aware":
             return f"{shown(value)} does not say its time zone; send a time with its zone, e.g. {_ZONED}."
         case "literal_error" | "enum":
-            return f"{shown(value)} is not one of {context['expected']}; choose one of them."
+            expected = _MEMBER.sub(r"\1", context["expected"])
+            return f"{shown(value)} is not one of {expected}; choose one of them."
         case "value_error":
             return str(context["error"])
         case _:
@@ -148,6 +152,8 @@ def _counted(value: Any) -> tuple[str, str]:
 
 def _range(field: Schema, lowest: str, highest: str) -> str:
     low, high = field.get(lowest), field.get(highest)
+    if low is None and (above := field.get("exclusiveMinimum")) is not None:
+        return f"the numbers above {above}" if high is None else f"{above}–{high} without {above}"
     if low is not None and high is not None:
         return f"{low}–{high}"
     return f"{low} or more" if high is None else f"{high} or less"

@@ -36,6 +36,9 @@ class Sample(Request):
     retries: Annotated[int, Field(ge=0, le=9)] | None = None
     attempts: int = Field(default=1, ge=1)
     ratio: float = 1.0
+    share: float = Field(default=1.0, gt=0, le=3600)
+    weight: float = Field(default=1.0, gt=0)
+    some: Literal[Colour.RED, Colour.BLUE] = Colour.RED
     name: str = Field(default="x", max_length=3)
     code: str = Field(default="ab", pattern="^[a-z]+$")
     colour: Colour = Colour.RED
@@ -65,6 +68,10 @@ CASES = [
     ('{"page_size": 5000}', "page_size", "5000 is outside 100–1000; choose a value in that range."),
     ('{"retries": 10}', "retries", "10 is outside 0–9; choose a value in that range."),
     ('{"attempts": 0}', "attempts", "0 is outside 1 or more; choose a value in that range."),
+    ('{"share": 0}', "share", "0 is outside 0–3600 without 0; choose a value in that range."),
+    ('{"share": 3601}', "share", "3601 is outside 0–3600 without 0; choose a value in that range."),
+    ('{"weight": 0}', "weight", "0 is outside the numbers above 0; choose a value in that range."),
+    ('{"some": "green"}', "some", "“green” is not one of 'red' or 'blue'; choose one of them."),
     ('{"page_size": "250"}', "page_size", "“250” is a string; send an integer, without quotes."),
     ('{"page_size": 2.5}', "page_size", "2.5 is not an integer; send an integer."),
     ('{"page_size": true}', "page_size", "true is not an integer; send an integer."),
