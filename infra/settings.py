@@ -196,7 +196,9 @@ class WebhookSettings(BaseModel):
 class GseSettings(BaseModel):
     """GSE behind its API gateway, and this worker's host as the source of files."""
 
-    base_url: str = Field(default="", description="root of the gateway's stage, like https://gse.example.com/prod")
+    base_url: str = Field(
+        "", pattern=r"^(https?://[^\s/?#][^\s?#]*)?$", description="gateway's stage, like https://gse.example.com/prod"
+    )
     app_code: str = ""
     app_secret: SecretStr = SecretStr("")
     username: str = Field(default="admin", description="in whose name GSE is asked; may be empty")

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from domain.faults import Invalid
-from infra.settings import DatabaseSettings, load
+from infra.settings import DatabaseSettings, GseSettings, load
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])
@@ -22,6 +22,19 @@ def test_anything_else_is_refused_by_a_sentence(url: str) -> None:
     """It says how an address is written."""
     with pytest.raises(ValidationError, match=r"write postgresql://user:password@host:5432/database"):
         DatabaseSettings(url=SecretStr(url))
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:1", "https://gse.example.com/prod", "https://[::1]:8080/prod/"])
+def test_the_root_of_a_stage_is_where_gse_is(url: str) -> None:
+    """Nothing at all is an installation without transfers."""
+    assert GseSettings(base_url=url).base_url == url
+
+
+@pytest.mark.parametrize("url", ["gse.example.com/prod", "ftp://gse", "https://", "https:///prod", "https://gse/p?x=1"])
+def test_an_address_that_no_call_could_reach_is_refused(url: str) -> None:
+    """At the start, not as an outage in the middle of a transfer."""
+    with pytest.raises(ValidationError, match="should match pattern"):
+        GseSettings(base_url=url)
 
 
 def test_what_is_wrong_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
