@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import asyncpg
 from sqlalchemy import NullPool, event, func, select
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
@@ -145,6 +146,7 @@ def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         **pool,
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _forget_values(context.original_exception))
+    event.listen(engine.sync_engine, "handle_error", _as_outage, retval=True)
     return engine
 
 
@@ -155,6 +157,19 @@ def _check_open(connection: Any, _record: object, _borrower: object) -> None:
     """
     if connection.driver_connection.is_closed():
         raise DisconnectionError
+
+
+def _as_outage(context: ExceptionContext) -> OperationalError | None:
+    """Report a server that starts or stops as an OperationalError, as other drivers do.
+
+    The dialect knows it as a plain DBAPIError, which callers take for a mistake in a statement.
+    """
+    original = context.original_exception
+    if not isinstance(original.__cause__, CONNECTION_LOST) or isinstance(context.sqlalchemy_exception, OUTAGES):
+        return None
+    return OperationalError(
+        context.statement, None, original, hide_parameters=True, connection_invalidated=context.is_disconnect
+    )
 
 
 def _forget_values(error: BaseException | None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
+
 import asyncpg
 import pytest
 from asyncpg.exceptions import ConnectionDoesNotExistError, UniqueViolationError
@@ -9,6 +12,10 @@ from asyncpg.exceptions._base import DataError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api import problems
+from infra.database import OUTAGES, Database
+from infra.settings import DatabaseSettings
+
+SSL_REQUEST = 80_877_103
 
 
 @pytest.mark.parametrize(
@@ -29,3 +36,28 @@ from api import problems
 def test_an_outage_says_so(error: Exception, status: int) -> None:
     """A part that cannot be reached is 503, whoever says it; a mistake of ours is 500."""
     assert problems.of(error, "r-1").status == status
+
+
+async def test_a_server_that_is_starting_up_is_an_outage() -> None:
+    """PostgreSQL accepts connections after a crash before it serves them, and says so to whoever connects."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            (length,) = struct.unpack("!I", await reader.readexactly(4))
+            message = await reader.readexactly(length - 4)
+            if struct.unpack("!I", message[:4]) != (SSL_REQUEST,):
+                break
+            writer.write(b"N")
+        fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+        writer.write(b"E" + struct.pack("!I", 4 + len(fields)) + fields)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        database = Database(DatabaseSettings(url=f"postgresql+asyncpg://me:secret@127.0.0.1:{port}/house"))
+        with pytest.raises(OUTAGES, match="starting up") as caught:
+            await database.ping()
+        await database.close()
+
+    assert problems.of(caught.value, "r-1").status == 503
