@@ -254,13 +254,15 @@ def total_of(raw: bytes) -> int | None:
     text = raw.decode().strip('"')
     if text == "null":
         return None
-    if not re.fullmatch(r"[0-9]{1,15}", text):
+    # Languages whose only number is a float write 1000.0.
+    number = re.fullmatch(r"([0-9]{1,15})(?:\.0+)?", text)
+    if number is None:
         raise SourceFault(
             "source_bad_total",
             f"The source's `total` is {_excerpt(raw)}, not a whole number of rows.",
             "Answer the number of all rows that match, from 0 up.",
         )
-    return int(text)
+    return int(number[1])
 
 
 def _excerpt(body: bytes, limit: int = 80) -> str:

@@ -24,6 +24,12 @@ def test_cells_keep_their_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("total", ["9", '"9"', "9.0", '"9.00"'])
+def test_a_whole_number_is_a_total_however_it_is_written(total: str) -> None:
+    """Languages whose only number is a float write 9.0."""
+    assert first_look(b'{"total": %b, "data": []}' % total.encode()).total == 9
+
+
 def test_columns_are_the_keys_in_order_of_appearance() -> None:
     """A key that only a later row of the page has comes after those of the first."""
     look = first_look(b'{"total": 9, "data": [{"b": 1, "a": 2}, {"a": 1, "c": 2}]}')
