@@ -18,7 +18,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import places, plan, story
-    from domain.downloads.asking import Wait
+    from domain.downloads.asking import Wait, merge_tries
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import FetchProgress, Outcome, Phase, State, Status, StoredFile, Trouble
@@ -230,7 +230,7 @@ class DownloadWorkflow:
                 return looked.opening
             if looked.wait is not None:
                 await self._come_back(looked.wait)
-                ask = ask.model_copy(update={"tries": looked.wait.tries})
+                ask = ask.model_copy(update={"tries": merge_tries(ask.tries, looked.wait.tries)})
 
     def _fetchers_of(self, probe: Probe) -> int:
         return 1 if self._course.one_fetcher else plan.fetchers(probe.extent.total, probe.extent.page_size)

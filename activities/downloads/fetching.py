@@ -34,6 +34,7 @@ class Fetching:
         self._fetch = fetch
         self._pages = fetch.pages
         self._extent = fetch.probe.extent
+        self._tries = [] if fetch.tries is None else [fetch.tries]
         # Workflows import the steps for their signatures, and must not pay for Arrow.
         from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
 
@@ -136,7 +137,7 @@ class Fetching:
             return []
 
         try:
-            again = await self._source.read(end, self._extent.page_size, parse, self._fetch.tries)
+            again = await self._source.read(end, self._extent.page_size, parse, self._tries)
             if end == 1 and not self._fetch.order.allow_repeats:
                 await self._require_pages(again)
         except NewColumns as found:
@@ -157,7 +158,7 @@ class Fetching:
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
-        if first != second and await self._source.read(1, half, row_texts, self._fetch.tries) == first:
+        if first != second and await self._source.read(1, half, row_texts, self._tries) == first:
             raise repeats.fault(self._extent.named(0), self._extent.named(1), len(rows))
 
     async def _survey(self, found: NewColumns) -> list[str]:
@@ -216,7 +217,7 @@ class Fetching:
             return page
 
         async def ask() -> EncodedPage:
-            page = await self._source.read(number, self._extent.page_size, parse, self._fetch.tries)
+            page = await self._source.read(number, self._extent.page_size, parse, self._tries)
             self._seen.add(named, repeats.mark(page.rows, page.digest))
             return page
 

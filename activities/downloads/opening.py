@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +43,7 @@ async def look(
     order: DownloadOrder,
     drawing: TableDrawing | None,
     more_columns: list[str],
-    tries: Tries | None = None,
+    tries: Sequence[Tries] = (),
     page_size_max: int | None = None,
 ) -> Look:
     """Learn what a source has, and how its table is to look.
@@ -52,7 +53,7 @@ async def look(
         order: For the table.
         drawing: What the request says of how it looks, if it is for a book; what the source answers goes before it.
         more_columns: Columns that rows were seen to have beyond those of the first page.
-        tries: What came of the tries before a wait.
+        tries: What came of the tries before a wait, for each question that failed.
         page_size_max: How many rows a page may have, where larger ones took too long.
     """
     with source.at_work():
@@ -96,7 +97,7 @@ class _First:
     """
 
     def __init__(
-        self, source: Source, order: DownloadOrder, tries: Tries | None, page_size_max: int | None = None
+        self, source: Source, order: DownloadOrder, tries: Sequence[Tries], page_size_max: int | None = None
     ) -> None:
         self._source = source
         self._order = order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -112,7 +112,7 @@ class Source:
         page: int,
         page_size: int,
         parse: Callable[[bytes], T],
-        tries: Tries | None = None,
+        tries: Sequence[Tries] = (),
         timeouts_max: int = TIMEOUTS_MAX,
     ) -> T:
         """Fetch a page and parse it; where that fails, again after a pause.
@@ -121,7 +121,7 @@ class Source:
             page: Counted from 0.
             page_size: How many rows it may hold.
             parse: Makes something of the answer, or says what is wrong with it.
-            tries: What came of earlier tries, perhaps at another page.
+            tries: What came of earlier tries, at this page and at others.
             timeouts_max: How often it may take too long.
 
         Raises:
@@ -129,23 +129,23 @@ class Source:
             ComeBack: It may be right, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
-        if tries is None or (tries.table, tries.page, tries.page_size) != (self._table, number, page_size):
-            tries = Tries(table=self._table, page=number, page_size=page_size)
-        tries = tries.model_copy(update={"timeouts": max(tries.timeouts, TIMEOUTS_MAX - timeouts_max)})
+        none_yet = Tries(table=self._table, page=number, page_size=page_size)
+        asked = next((each for each in tries if each.question == none_yet.question), none_yet)
+        asked = asked.model_copy(update={"timeouts": max(asked.timeouts, TIMEOUTS_MAX - timeouts_max)})
         while True:
             try:
                 result = await self._once(number, page_size, parse)
             except SourceFault as fault:
                 metrics.PAGES.labels("fault").inc()
-                pause = tries.pause_after(fault, self._rules)
+                pause = asked.pause_after(fault, self._rules)
                 if pause is None:
-                    raise tries.given_up(fault) from None
-                tries = tries.after(fault)
+                    raise asked.given_up(fault) from None
+                asked = asked.after(fault)
                 log.get(__name__).info(
-                    "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=tries.made
+                    "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=asked.made
                 )
                 if time.monotonic() - began + pause > KEPT_PLACE_SECONDS:
-                    raise ComeBack(Wait(tries=tries, seconds=pause)) from None
+                    raise ComeBack(Wait(tries=asked, seconds=pause)) from None
                 await asyncio.sleep(pause)
             else:
                 metrics.PAGES.labels("done").inc()

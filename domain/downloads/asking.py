@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -45,6 +46,11 @@ class Tries(BaseModel):
     """How often its answer took too long."""
     fault: FaultRecord | None = None
     """What was wrong with the last one."""
+
+    @property
+    def question(self) -> tuple[int, int, int]:
+        """Which table, page and page size was asked for: tries of one question say nothing of another."""
+        return self.table, self.page, self.page_size
 
     @property
     def made(self) -> int:
@@ -92,6 +98,15 @@ class Tries(BaseModel):
         return SourceFault(
             record.code, f"Page {self.page}{times}: {record.message}", record.hint, transient=fault.transient
         )
+
+
+def merge_tries(known: Sequence[Tries], newer: Tries) -> list[Tries]:
+    """Return the tries of all questions, with those of one replaced.
+
+    A probe asks several questions anew after each wait. If it kept the tries of the last one only, two questions that
+    fail in turns would reset each other's counts without end.
+    """
+    return [tries for tries in known if tries.question != newer.question] + [newer]
 
 
 class Wait(BaseModel):

@@ -97,8 +97,8 @@ class ProbeOrder(BaseModel):
     """Whether a single range has all rows."""
     page_size_max: int | None = None
     """How many rows a page may have, where larger ones took too long."""
-    tries: Tries | None = None
-    """What came of the tries before a wait."""
+    tries: list[Tries] = []
+    """What came of the tries before a wait, for each question that failed."""
 
 
 class Looked(BaseModel):

@@ -162,3 +162,29 @@ async def _trouble_during(downloads: Downloads, task_id: str, is_now: Any) -> di
     was = is_now()
     trouble: dict[str, Any] | None = (await downloads.status(task_id))["trouble"]
     return trouble or {} if was else {}
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+async def test_questions_that_fail_in_turns_do_not_reset_each_others_tries(settings: Settings, tables: int) -> None:
+    """The first look asks all tables anew after each wait; it gives up after the retries of any question."""
+    answered: Counter[int] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any] | int:
+        # One table: one row is refused, then the first page. Two: one row of the first, then one row of the second.
+        if tables == 1 or size == 1:
+            answered.update([1])
+            if answered[1] % 3 != 2:
+                return 500
+        return {"total": len(TRUTH), "data": part(TRUTH, page, size)}
+
+    once = settings.downloads.model_copy(update={"page_retries": 1})
+    settings = settings.model_copy(update={"downloads": once})
+    # Longer than a place is kept: each retry is a new look.
+    async with asking(settings, answer, retry_pause_seconds=1.5 * source.KEPT_PLACE_SECONDS) as (downloads, url):
+        sheets = {"sheets": [{"source_url": url}] * tables, "type": "excel", "page_size": 100, "max_exec_time": 60}
+        reply = await downloads.api_client.ask("POST", "/v1/downloads", key=downloads.key, json=sheets)
+        ended = await downloads.ended(reply.body["task_id"])
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_status")
+    assert "Page 0 failed twice" in ended["fault"]["message"]
+    assert answered[1] == 4
