@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -111,11 +111,36 @@ class Fetching:
         """Where no total is told, an empty page is the end, unless it says that more follows."""
         if self._pages.end is not None:
             return False
-        if not page.rows and not page.goes_on:
+        if self._is_empty_end(page):
             return True
         number = self._stager.next_page
         plan.require_an_end(number, self._extent.named(number), self._stager.marks)
         return False
+
+    def _is_empty_end(self, page: EncodedPage) -> bool:
+        return self._pages.end is None and not page.rows and not page.goes_on
+
+    async def _confirm_end(self, number: int, parse: Callable[[bytes], EncodedPage]) -> EncodedPage:
+        """Ask for an empty page once more, and for the page behind it: no total says that rows are missing.
+
+        Returns the page of the second answer, which may have rows.
+
+        Raises:
+            SourceFault: The page behind it has rows, so that the empty page is not the end.
+        """
+        size = self._extent.page_size
+        page = await self._source.read(number, size, parse, self._tries)
+        if not self._is_empty_end(page):
+            return page
+        try:
+            behind = await self._source.read(number + 1, size, row_texts, self._tries)
+        except SourceFault as fault:
+            if says_nothing_is_there(fault):
+                return page
+            raise
+        if behind:
+            raise _rows_behind_empty_page(self._extent.named(number), len(behind))
+        return page
 
     async def _look_beyond(self) -> None:
         """Behind the last page of a source that tells a total, unless that page shows by itself that it is the last.
@@ -218,7 +243,18 @@ class Fetching:
 
         async def ask() -> EncodedPage:
             page = await self._source.read(number, self._extent.page_size, parse, self._tries)
+            if self._is_empty_end(page):
+                page = await self._confirm_end(number, parse)
             self._seen.add(named, repeats.mark(page.rows, page.digest))
             return page
 
         return asyncio.create_task(ask())
+
+
+def _rows_behind_empty_page(page: int, rows: int) -> SourceFault:
+    return SourceFault(
+        "source_empty_page",
+        f"Page {page} of the source has no rows twice in a row, and page {page + 1} has {rows}.",
+        "Answer a total, or `force_continue`: true on each page that may be empty although more follows; where the "
+        "source failed for a moment, retry.",
+    )

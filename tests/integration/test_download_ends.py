@@ -1,0 +1,64 @@
+"""Sources without a total: an empty page is the end only where nothing stands behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.settings import Settings
+from tests.support.downloads import parse_csv
+from tests.support.pages import asking, part
+
+TRUTH = [{"id": number} for number in range(480)]
+EMPTY_PAGE = 2
+
+pytestmark = pytest.mark.stack
+
+
+async def test_a_page_that_is_empty_once_does_not_end_the_data(settings: Settings) -> None:
+    """A source that fails with an empty list for a moment would cut the file short without a word."""
+    is_first = True
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        nonlocal is_first
+        if page == EMPTY_PAGE and is_first:
+            is_first = False
+            return {"data": [], "message": "rate limited"}
+        return {"data": part(TRUTH, page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+        rows = parse_csv(await downloads.file(ended["task_id"]))
+
+    assert not is_first
+    assert rows[1:] == [[str(row["id"])] for row in TRUTH]
+
+
+async def test_an_empty_page_with_rows_behind_it_is_a_fault(settings: Settings) -> None:
+    """The fault names both pages, and how the source says that more follows."""
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        return {"data": [] if page == EMPTY_PAGE else part(TRUTH, page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    fault = ended["fault"]
+    assert (ended["state"], fault["code"]) == ("failed", "source_empty_page")
+    assert "Page 2 of the source has no rows twice in a row, and page 3 has 100" in fault["message"]
+    assert "force_continue" in fault["hint"]
+
+
+async def test_an_error_behind_the_empty_page_is_the_end(settings: Settings) -> None:
+    """Some sources refuse pages that are far behind their last row."""
+
+    def answer(page: int, size: int) -> dict[str, Any] | int:
+        return 404 if page > 5 else {"data": part(TRUTH, page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+        rows = parse_csv(await downloads.file(ended["task_id"]))
+
+    assert (ended["state"], ended["warnings"]) == ("succeeded", [])
+    assert rows[1:] == [[str(row["id"])] for row in TRUTH]
