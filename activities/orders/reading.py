@@ -12,11 +12,13 @@ from activities.orders.storing import DIGEST_BYTES, Copy
 from domain.orders.capability import Order, QueryField
 from domain.orders.confirming import Pass, Passes, Verdict
 from domain.orders.windows import Window, floor
-from infra.platforms import Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
+from infra.platforms import Asked, Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
 
 DETAILS_AT_ONCE: Final = 8
 ZONE_LOOKS: Final = 3
 """Orders that are asked for by their own second before a filter is said to go by other times: one may have moved."""
+ZONE_STEP: Final = timedelta(minutes=15)
+ZONES_APART_MAX: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,14 @@ class Reading:
         capability, connector = self._connector.capability, self._connector
         if capability.query.field is QueryField.CREATED:
             return False
-        first, now = connector.bounds(self._window).first, datetime.now(UTC) + connector.skew
-        # An order without a time counts as old as the window; one from the future shows nothing of the filter.
-        told = [copy.order for copy in self.harvest.copies.values() if first < copy.order.modified_at <= now]
+        asked, now = connector.bounds(self._window), datetime.now(UTC) + connector.skew
+        orders = [copy.order for copy in self.harvest.copies.values()]
+        # An order without a time counts as old as the window; one from the future cannot be asked for.
+        told = [order for order in orders if asked.first < order.modified_at <= now]
+        if not told and _is_of_another_zone(shifted := [o for o in orders if o.modified_at != asked.first], asked):
+            told = [order for order in shifted if order.modified_at <= now]
+            if not told:
+                raise self._differing(shifted[0])
         least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
         for order in told[:ZONE_LOOKS]:
             start = floor(order.modified_at)
@@ -204,6 +211,16 @@ class Reading:
             hint,
             may_pass=not is_short,
         )
+
+
+def _is_of_another_zone(orders: list[Order], asked: Asked) -> bool:
+    """Whether all lie outside of what was asked for, and inside of it if it is moved by the distance of two zones."""
+    if len(orders) < ZONE_LOOKS:
+        return False
+    times = [order.modified_at for order in orders]
+    nearest, farthest = max(times) - asked.last, min(times) - asked.first
+    shift = -(-nearest // ZONE_STEP) * ZONE_STEP
+    return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX
 
 
 def _rank(order: Order) -> tuple[datetime, int]:

@@ -19,6 +19,9 @@ _STEP = re.compile(
 )
 
 _NULL = msgspec.Raw(b"null")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HIGH, _LOW = rb"u[dD][89abAB][0-9a-fA-F]{2}", rb"u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rb"\\(?:" + _HIGH + rb"\\" + _LOW + rb"|(?P<half>" + _HIGH + rb"|" + _LOW + rb")|.)", re.DOTALL)
 
 Step = str | int
 Pick = Callable[[Any], Any]
@@ -63,6 +66,22 @@ class Path:
                 "Write $ for the whole answer, then .name, ['any name'] or [0] for each step."
             )
         return cls(tuple(steps))
+
+
+def repair(text: bytes) -> tuple[bytes, bool]:
+    """Remove a byte order mark, and replace each half of a surrogate pair by U+FFFD; say whether there was a half.
+
+    Platforms that cut texts by UTF-16 units leave half an emoji at the end, which no database can hold as text.
+    """
+    halves = 0
+
+    def replace(escape: re.Match[bytes]) -> bytes:
+        nonlocal halves
+        halves += escape["half"] is not None
+        return rb"\ufffd" if escape["half"] else escape[0]
+
+    repaired = _ESCAPE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK))
+    return repaired, halves > 0
 
 
 class Reader:

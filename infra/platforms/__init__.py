@@ -15,11 +15,12 @@ from infra.platforms.failures import (
 from infra.platforms.pace import Pace
 from infra.platforms.permits import Permits, PlatformGate, day_bucket, rate_bucket
 from infra.platforms.platforms import Platforms
-from infra.platforms.reading import Page
+from infra.platforms.reading import Asked, Page
 from infra.platforms.tape import Tape
 
 __all__ = [
     "Account",
+    "Asked",
     "Connector",
     "Credentials",
     "Keyring",

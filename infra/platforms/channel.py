@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from domain.faults import SourceFault
 from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning, Signing
-from domain.orders.jsonpath import Reader, Unreadable
+from domain.orders.jsonpath import Reader, Unreadable, repair
 from infra import log
 from infra.http import Answer, GuardedClient
 from infra.platforms.access import Account, Credentials, Keyring, sign
-from infra.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds
+from infra.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds, utf8_of
 from infra.platforms.failures import (
     PlatformBusy,
     PlatformFailure,
@@ -203,7 +203,7 @@ class Channel:
         if answer.status != 200:
             raise self._failure(answer, self._read_error(answer))
         try:
-            values = reader.read(answer.body)
+            values = self._read(answer, reader)
         except Unreadable as error:
             raise PlatformLied(
                 f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)}",
@@ -215,6 +215,20 @@ class Channel:
         if values.get(CODE) not in (None, 0, "", "0"):
             raise self._failure(answer, values)
         return Told(answer, values, asked_at)
+
+    def _read(self, answer: Answer, reader: Reader) -> Mapping[str, Any]:
+        text, is_whole = utf8_of(answer)
+        try:
+            values = reader.read(text)
+        except Unreadable as error:
+            # Looked for only now: nearly all answers have neither mark nor half a pair.
+            repaired, is_cut = repair(text)
+            if error.is_json or repaired == text:
+                raise
+            values, is_whole = reader.read(repaired), is_whole and not is_cut
+        if not is_whole:
+            log.get(__name__).warning("platform_text_lossy", platform=self._account.platform)
+        return values
 
     def _read_error(self, answer: Answer) -> Mapping[str, Any]:
         try:

@@ -16,6 +16,8 @@ from infra.platforms.access import Account
 from infra.platforms.failures import PlatformLied
 
 _TRUE: Final = (True, 1, "true", "1")
+_LOST: Final = frozenset("\0\ufffd")
+"""No database holds the first as text; the second stands for others, so that two ids would become one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class Rows:
         order_id, account = self._id(root), self._account
         if order_id is None or order_id == "":
             raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
+        if not _LOST.isdisjoint(str(order_id)):
+            raise self._unreadable(text, "its id holds a NUL character or one that was lost")
         version = self._version(root) or 0
         return Order(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.orders.reading import Harvest, Reading
 from domain.orders.capability import QueryField
-from infra.platforms import PlatformLied, ZoneDiffers
+from infra.platforms import Connector, PlatformLied, ZoneDiffers
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.market import Range
@@ -126,6 +129,45 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
         await reading.confirmed()
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
+
+
+@asynccontextmanager
+async def reading_short_window(hours: int) -> AsyncIterator[Reading]:
+    """Ten minutes, twelve hours ago, of a platform whose filter is off by some hours."""
+    async with running_connector(orders=4_000, span_seconds=24 * 3_600) as here:
+        market, right = here.platform.market, here.platform.market.range
+        shift_us = hours * 3_600 * MICRO
+        market.range = lambda first_us, last_us: right(first_us + shift_us, last_us + shift_us)  # type: ignore[method-assign]
+        reading = Reading(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
+        await reading.confirmed()
+        assert len(reading.harvest.copies) >= 3
+        yield reading
+
+
+@pytest.mark.parametrize("hours", [-8, 8])
+async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) -> None:
+    """All that is told lies before the window, or all of it after."""
+    async with reading_short_window(hours) as reading:
+        with pytest.raises(ZoneDiffers, match="zone_minutes"):
+            await reading.check_zone()
+
+
+async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders of the present, told as of a zone before UTC, cannot be asked for: that they are told shows enough."""
+    async with reading_short_window(8) as reading:
+        skew = Connector.skew.fget
+        monkeypatch.setattr(Connector, "skew", property(lambda self: skew(self) - timedelta(hours=6)))
+        with pytest.raises(ZoneDiffers, match="zone_minutes"):
+            await reading.check_zone()
+
+
+async def test_orders_of_other_times_are_no_other_zone() -> None:
+    """A platform that heeds no filter tells orders that are as far apart as they like: they are kept, as before."""
+    async with running_connector(orders=4_000, span_seconds=24 * 3_600, faults=Faults(ignore_filter=True)) as here:
+        reading = Reading(here.connector, here.window(600, until_seconds_ago=-7_200), None)
+        await reading.confirmed()
+        assert reading.harvest.outside
+        assert not await reading.check_zone()
 
 
 async def test_a_filter_by_creation_is_not_asked_for_modifications() -> None:
