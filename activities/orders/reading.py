@@ -166,7 +166,7 @@ class Reading:
             f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
             "that second is asked for: the platform's filter goes by other times than its orders tell.",
             "Correct `zone_minutes` of `query.moments` or `rows.moments` in its record, or the platform's own setting; "
-            "nothing is complete before that.",
+            "or `paging.first`, if its pages begin with another number. Nothing is complete before that.",
             may_pass=True,
         )
 
@@ -196,21 +196,29 @@ class Reading:
         return told
 
     def _restless(self, done: list[Pass]) -> PlatformLied:
-        told = "; ".join(f"{each.before} before, {each.distinct} told, {each.after} after" for each in done)
+        window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
         asked, largest = self._connector.capability.paging.size, self.harvest.largest_page
+        last, is_short = done[-1], 0 < largest < asked
+        sentence = f"{window} does not come to rest: " + "; ".join(
+            f"{each.before} before, {each.distinct} told, {each.after} after" for each in done
+        )
         hint = "A longer settle_lag or a shorter interval may help; else redo or skip the slice."
-        is_short = 0 < largest < asked
+        if all(each.before == each.after == last.after for each in done):
+            sentence = (
+                f"{window} is counted as {last.after} orders each time, and does not come to rest: {len(done)} passes "
+                f"told {', '.join(f'{each.rows} rows of {each.distinct} orders' for each in done)}"
+            )
+            hint = (
+                "Nothing moves there, so that waiting does not help. Compare its record with the platform's documents: "
+                "`total` may count other orders, `paging.first` may be another page, pages may need a parameter that "
+                "sorts them, or `rows.id` may not tell orders apart."
+            )
         if is_short:
             hint = (
                 f"No page held more than {largest} orders, and {asked} were asked for: if that is all that the "
                 "platform tells on a page, say so in its record (`paging.size`)."
             )
-        return PlatformLied(
-            f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()} does not come to rest: "
-            f"{told}.",
-            hint,
-            may_pass=not is_short,
-        )
+        return PlatformLied(f"{sentence}.", hint, may_pass=not is_short)
 
 
 def _is_of_another_zone(orders: list[Order], asked: Asked) -> bool:

@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.orders import configuration, ledger
 from activities.orders.configuration import UNSET, Standing
-from api import paging
+from api import paging, sentences
 from api.models import Request
 from api.orders import answers
 from api.orders.answers import ListedPlatform, ShownPlatform, SliceState
@@ -175,7 +175,7 @@ def _read(capability: Mapping[str, JsonValue]) -> Capability:
     try:
         return Capability.model_validate(capability)
     except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
+        wrong = [f"{each.path or 'the record'}: {each.message.rstrip('.')}" for each in sentences.of(error, Capability)]
     raise ValueError(f"{'; '.join(wrong[:5])}. Compare it with the reference of platform records.")
 
 

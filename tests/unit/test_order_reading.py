@@ -66,8 +66,10 @@ async def test_totals_that_are_never_reached_are_a_lie() -> None:
     """Read three times, and not for ever."""
     async with running_connector(faults=Faults(total_off=2), **CROWDED) as here:
         window = here.window(1_200)
-        with pytest.raises(PlatformLied, match="does not come to rest"):
+        with pytest.raises(PlatformLied, match="orders each time, and does not come to rest: 3 passes") as lie:
             await Reading(here.connector, window, None).confirmed()
+        assert "settle_lag" not in lie.value.hint, "waiting does not help where nothing moves"
+        assert "`paging.first`" in lie.value.hint
         pages = len(here.truth(window)) // 100 + 1
         assert here.platform.calls["told"] <= 3 * pages + 4
 
@@ -132,7 +134,7 @@ async def test_a_filter_of_another_zone_is_found(hours: int) -> None:
 
 
 @asynccontextmanager
-async def reading_short_window(hours: int) -> AsyncIterator[Reading]:
+async def reading_short_window(hours: int) -> AsyncIterator[tuple[Reading, Connector]]:
     """Ten minutes, twelve hours ago, of a platform whose filter is off by some hours."""
     async with running_connector(orders=4_000, span_seconds=24 * 3_600) as here:
         market, right = here.platform.market, here.platform.market.range
@@ -141,22 +143,21 @@ async def reading_short_window(hours: int) -> AsyncIterator[Reading]:
         reading = Reading(here.connector, here.window(600, until_seconds_ago=12 * 3_600), None)
         await reading.confirmed()
         assert len(reading.harvest.copies) >= 3
-        yield reading
+        yield reading, here.connector
 
 
 @pytest.mark.parametrize("hours", [-8, 8])
 async def test_a_filter_of_another_zone_is_found_in_short_windows(hours: int) -> None:
     """All that is told lies before the window, or all of it after."""
-    async with reading_short_window(hours) as reading:
+    async with reading_short_window(hours) as (reading, _):
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 
 
 async def test_a_filter_of_another_zone_is_found_in_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders of the present, told as of a zone before UTC, cannot be asked for: that they are told shows enough."""
-    async with reading_short_window(8) as reading:
-        skew = Connector.skew.fget
-        monkeypatch.setattr(Connector, "skew", property(lambda self: skew(self) - timedelta(hours=6)))
+    async with reading_short_window(8) as (reading, connector):
+        monkeypatch.setattr(Connector, "skew", connector.skew - timedelta(hours=6))
         with pytest.raises(ZoneDiffers, match="zone_minutes"):
             await reading.check_zone()
 

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from api import sentences
+from api.orders.platforms import Setup
 from domain.orders.capability import Capability
 from domain.orders.moments import Form, Moments, Resolution
 from domain.orders.platforms import KNOWN, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
@@ -133,3 +135,21 @@ def test_a_record_that_makes_no_sense_is_refused(change: dict[str, Any], words: 
     """With a sentence that says why."""
     with pytest.raises(ValidationError, match=words):
         Capability.model_validate({**PLAIN.model_dump(), **change})
+
+
+def test_what_is_wrong_with_a_record_is_said_as_of_any_request() -> None:
+    """Each fault with its place in the record, what was sent and what is allowed."""
+    record = PLAIN.model_dump(mode="json", exclude_none=True)
+    record["rate"]["per_second"] = 0
+    record["rows"]["modified"] = "$.id.x"
+    record["rows"]["id"] = "$.id"
+    record["query"]["feild"] = "modified"
+    setup = {"project_id": "p", "kind": "plain", "shop": "s", "base_url": "https://example.com", "capability": record}
+    with pytest.raises(ValidationError) as refusal:
+        Setup.model_validate(setup)
+    [problem] = sentences.of(refusal.value, Setup)
+    assert problem.path == "capability"
+    assert "rate.per_second: 0 is outside the numbers above 0" in problem.message
+    assert "query.feild: there is no such field; did you mean field?" in problem.message
+    assert "Value error" not in problem.message
+    assert ".." not in problem.message
