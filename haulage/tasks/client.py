@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -26,8 +28,12 @@ from haulage.transport import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Transp
 
 UNAVAILABLE = 8036
 """A part behind the API does not answer for the moment."""
+UNUSABLE = frozenset({8020, 8021, 8044})
+"""A batch is refused as a whole because of an entry or of its size."""
 BATCH_MAX = 1_000
-"""What the API takes in one request."""
+"""Entries that the API takes in one request."""
+BATCH_BYTES_MAX = 900_000
+"""Bytes of the entries of one request; the API takes 1 MiB by default, `HAULAGE_API__BODY_MAX_BYTES`."""
 
 
 class Tasks:
@@ -76,7 +82,10 @@ class Tasks:
         return task_id
 
     async def create_many(self, tasks: Sequence[NewTask]) -> list[Outcome]:
-        """Create tasks, a thousand in a request; what became of each."""
+        """Create tasks, many in a request; return the outcome of each.
+
+        A task that is refused does not keep the others from being created.
+        """
         return await self._each("create_tasks", [_named(task).body() for task in tasks])
 
     async def hold(self, task_type: str, *, limit: int | None = None, wait_seconds: float = 0.0) -> list[HeldTask]:
@@ -90,7 +99,10 @@ class Tasks:
         await self._post("set_task", task_data=result.body())
 
     async def set_many(self, results: Sequence[Result]) -> list[Outcome]:
-        """Say what became of held tasks, a thousand in a request; what became of each word."""
+        """Say what became of held tasks, many in a request; return the outcome of each result.
+
+        A result that is refused does not keep the others from being taken.
+        """
         return await self._each("set_tasks", [result.body() for result in results])
 
     async def heartbeat(self, held: Sequence[HeldTask]) -> list[Outcome]:
@@ -130,22 +142,38 @@ class Tasks:
         await self._post("resume_task_type", task_type=task_type)
 
     async def _each(self, route: str, bodies: Sequence[dict[str, Any]]) -> list[Outcome]:
-        """Send each; those that a part which fails for a moment did not take are sent again."""
+        """Send entries in batches and return the outcome of each.
+
+        An entry that a part behind the API did not take for the moment is sent again. A batch that is refused as a
+        whole is halved until the entry that is at fault is alone: only that one is refused then.
+        """
         deadline = time.monotonic() + self._transport.patience_seconds
         pause = FIRST_PAUSE_SECONDS
         found: dict[int, Outcome] = {}
-        left = list(range(len(bodies)))
+        left = deque(_batches(bodies))
         while left:
-            group = left[:BATCH_MAX]
-            told = await self._told("POST", route, {"json": {"task_list": [bodies[at] for at in group]}}, whole=False)
-            found |= zip(group, map(Outcome.model_validate, told["results"]), strict=True)
-            again = [at for at in group if found[at].code == UNAVAILABLE]
-            left = left[BATCH_MAX:]
+            batch = left.popleft()
+            try:
+                outcomes = await self._send_batch(route, [bodies[at] for at in batch])
+            except TaskRefused as refused:
+                if refused.code not in UNUSABLE:
+                    raise
+                if len(batch) > 1:
+                    half = len(batch) // 2
+                    left.extendleft([batch[half:], batch[:half]])
+                    continue
+                outcomes = [Outcome(code=refused.code, msg=str(refused))]
+            found |= zip(batch, outcomes, strict=True)
+            again = [at for at in batch if found[at].code == UNAVAILABLE]
             if again and time.monotonic() + pause <= deadline:
-                left += again
+                left.append(again)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         return [found[at] for at in range(len(bodies))]
+
+    async def _send_batch(self, route: str, entries: list[dict[str, Any]]) -> list[Outcome]:
+        told = await self._told("POST", route, {"json": {"task_list": entries}}, whole=False)
+        return [Outcome.model_validate(each) for each in told["results"]]
 
     async def _get(self, route: str, **query: Any) -> dict[str, Any]:
         params = {name: str(value) for name, value in query.items() if value is not None}
@@ -168,6 +196,21 @@ class Tasks:
                 raise TaskRefused(code, told.get("msg", ""))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+def _batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[int]]:
+    """Yield the positions of the entries of each request, in order."""
+    batch: list[int] = []
+    size = 0
+    for at, body in enumerate(bodies):
+        entry_bytes = len(json.dumps(body)) + 2
+        if batch and (len(batch) == BATCH_MAX or size + entry_bytes > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(at)
+        size += entry_bytes
+    if batch:
+        yield batch
 
 
 def _named(task: NewTask) -> NewTask:

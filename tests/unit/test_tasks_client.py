@@ -133,6 +133,45 @@ async def test_a_batch_of_more_than_a_thousand_goes_in_several(peer: ApiPeer, ta
     assert [len(seen.body["task_list"]) for seen in peer.seen] == [1_000, 1]
 
 
+async def test_a_batch_of_long_texts_goes_in_several(peer: ApiPeer, tasks: Tasks) -> None:
+    """The API takes 1 MiB in one request. Results of that size were all refused, and all of their tasks timed out."""
+    results = [Result(task_id=str(at), status=Status.PENDING, task_content="文" * 16_384) for at in range(20)]
+    for count in (9, 9, 2):
+        peer.says(200, {**GOOD, "results": [GOOD] * count})
+
+    outcomes = await tasks.set_many(results)
+
+    assert [outcome.good for outcome in outcomes] == [True] * 20
+    assert all(int(seen.headers["Content-Length"]) < 2**20 for seen in peer.seen)
+    assert [each["task_id"] for seen in peer.seen for each in seen.body["task_list"]] == [str(at) for at in range(20)]
+
+
+async def test_an_entry_that_has_its_batch_refused_is_refused_alone(peer: ApiPeer, tasks: Tasks) -> None:
+    """The API refuses the request: it is halved until what is at fault is alone, and all others are taken."""
+    refusal = {"code": 8020, "msg": "FAIL_REASON::task_list[1].task_stage: it has 40 characters; send 32 or less."}
+    peer.says(200, refusal)
+    peer.says(200, refusal)
+    peer.says(200, {**GOOD, "results": [GOOD | {"task_id": "a"}]})
+    peer.says(200, refusal)
+    peer.says(200, {**GOOD, "results": [GOOD | {"task_id": name} for name in "cd"]})
+
+    outcomes = await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "abcd"])
+
+    assert [(outcome.code, outcome.task_id) for outcome in outcomes] == [(0, "a"), (8020, ""), (0, "c"), (0, "d")]
+    assert "send 32 or less" in outcomes[1].msg
+    sent = ["".join(each["task_id"] for each in seen.body["task_list"]) for seen in peer.seen]
+    assert sent == ["abcd", "ab", "a", "b", "cd"]
+
+
+async def test_a_batch_that_is_refused_for_another_reason_raises(peer: ApiPeer, tasks: Tasks) -> None:
+    """It is not the entries that are at fault: to send fewer of them would not help."""
+    peer.says(200, {"code": 8045, "msg": "FAIL_REASON::There is no type."})
+
+    with pytest.raises(TaskRefused):
+        await tasks.set_many([Result(task_id=name, status=Status.SUCCESS) for name in "ab"])
+    assert len(peer.seen) == 1
+
+
 async def test_an_empty_batch_asks_nobody(peer: ApiPeer, tasks: Tasks) -> None:
     """The API refuses one."""
     nothing: list[HeldTask] = []
