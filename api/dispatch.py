@@ -57,7 +57,9 @@ async def _inputs(route: Route, request: web.Request, caller: Caller, limits: Ap
         reading.query(request, Nothing, besides)
     if route.headers:
         inputs["headers"] = reading.headers(request, route.headers)
-    if route.body:
+    if route.body and route.body_optional and not request.body_exists:
+        inputs["body"] = route.body()
+    elif route.body:
         # What has no length yet, or more than is read elsewhere, is read by a request that may be so large.
         if route.body_max_bytes and not 0 < (request.content_length or 0) <= request.client_max_size:
             request = request.clone(client_max_size=route.body_max_bytes)

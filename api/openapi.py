@@ -191,7 +191,7 @@ def _operation(route: Route, schemas: Schemas) -> Json:
         operation["description"] = route.description
     if route.body:
         content = {JSON: {"schema": schemas[route.body, "validation"]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": not route.body_optional, "content": content}
     return operation
 
 

@@ -121,6 +121,7 @@ class Options(TypedDict, total=False):
     slashes: str  # the one variable of the path that may hold slashes, raw or percent-encoded
     media_type: str  # of answers that are no model
     body_max_bytes: int  # where bodies are larger than the setting allows everywhere else
+    body_optional: bool  # whether no body is the same as {}
     also: Mapping[HTTPStatus, str]  # what else it may answer when all is well, and in which media type
     problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
 
@@ -146,6 +147,7 @@ class Route:
     slashes: str = ""
     media_type: str = JSON
     body_max_bytes: int = 0
+    body_optional: bool = False
     headerless: bool = False
     also: Mapping[HTTPStatus, str] = field(default_factory=dict)
     problems: Mapping[str, type[Fault]] = field(default_factory=dict)

@@ -31,7 +31,7 @@ class ScheduleAnswer(Answer):
     next_runs: list[AwareDatetime]
 
 
-@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, problems={"not_found": Missing})
+@routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing})
 async def pause(call: Call, path: PlatformPath, body: Pause) -> ScheduleAnswer:
     """Pause a platform, its running cycle too: no slice is claimed or begun; those that are being read are finished.
 

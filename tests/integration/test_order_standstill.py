@@ -34,6 +34,23 @@ async def begun(orders: Orders, scenario: Scenario, **options: Any) -> None:
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), **options)
 
 
+async def test_a_pause_needs_no_body(settings: Settings) -> None:
+    """As the other two that steer a schedule need none; a body that is sent is still read, and its faults told."""
+    async with running_orders(settings) as orders:
+        await begun(orders, Scenario(orders=1, span_seconds=SPAN_SECONDS))
+        address = f"/v1/platforms/{NUMBER}/pause"
+        await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
+        paused = await orders.ask("POST", address)
+        assert (paused.status, paused.body["paused"]) == (200, True)
+        assert paused.body["note"] == "paused through the API"
+        named = await orders.ask("POST", address, json={"note": "stocktaking"})
+        assert named.body["note"] == "stocktaking"
+        assert (await orders.ask("POST", address, json={"reason": "none such"})).status == 422
+        document = await orders.ask("GET", "/openapi.json")
+        operation = document.body["paths"]["/v1/platforms/{platform}/pause"]["post"]
+        assert operation["requestBody"]["required"] is False
+
+
 async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
     slow = Scenario(orders=300, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=100))
