@@ -146,6 +146,9 @@ class OrderSteps:
                     row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
                     row.sweep_holder = None
                     session.add(row)
+                log.get(__name__).warning(
+                    "order_sweep_failed", platform=order.platform, window=str(order.window), code=order.fault.code
+                )
                 return Alarms()
             if order.purpose is Purpose.AGAIN:
                 await ledger.fail_reread(session, order.platform, order.window, order.fault)

@@ -250,3 +250,23 @@ def test_a_platform_answers_the_same_for_a_seed() -> None:
     told = [WorldPlatform(world, "").ask("/orders", query, {"Authorization": "Bearer token-1"}).body for _ in range(2)]
     assert told[0] == told[1]
     assert b'"orders":[{' in told[0]
+
+
+@pytest.mark.parametrize(
+    ("flaws", "code", "ending"),
+    [
+        (("too_late", "detail_other"), "platform_failed", Ending.FAILED),
+        (("too_late", "detail_other"), "", Ending.SILENT),
+        (("detail_other",), "platform_failed", Ending.SILENT),
+        (("too_late",), "platform_failed", Ending.NEEDLESS),
+    ],
+)
+def test_orders_that_come_later_may_wait_for_a_sweep_whose_fault_is_told(
+    flaws: tuple[str, ...], code: str, ending: Ending
+) -> None:
+    """What was there when the slice was read must be stored, and a sweep fails for a cause, too."""
+    seen = make_seen(*flaws)
+    seen.stored = seen.stored[1:]
+    seen.slices = [replace(seen.slices[0], code=code, message="It is not as asked for."), *seen.slices[1:]]
+    world = make_world(*flaws, detail="call", sweep="yes")
+    assert judge_world(world, seen, make_truth()).ending is ending

@@ -98,7 +98,7 @@ def judge_world(world: World, seen: Seen, truth: Sequence[OrderTruth]) -> Verdic
 def _compare(world: World, seen: Seen, truth: Sequence[OrderTruth]) -> str:
     """Say what differs in the time that is said to be complete; nothing where all is as it is true."""
     stored = {order.order_id: order for order in seen.stored}
-    covered = _list_covered(seen)
+    covered = _list_covered(seen, shows_later=world.has("too_late", "late_while_read"))
     found = dict[str, list[str]]()
     for order in truth:
         if not any(start <= order.found_at < end for start, end in covered):
@@ -119,14 +119,20 @@ def _compare(world: World, seen: Seen, truth: Sequence[OrderTruth]) -> str:
     return "; ".join(f"{len(orders)} {word}, e.g. {orders[0]}" for word, orders in found.items())
 
 
-def _list_covered(seen: Seen) -> list[tuple[datetime, datetime]]:
-    """List the times whose orders must all be there: below the mark and not given up, and each slice that is done."""
-    covered = [(each.start, each.end) for each in seen.slices if each.state == "done"]
+def _list_covered(seen: Seen, *, shows_later: bool) -> list[tuple[datetime, datetime]]:
+    """List the times whose orders must all be there: below the mark and not given up, and each slice that is done.
+
+    Args:
+        seen: What was seen of a world.
+        shows_later: Whether orders show up after their slice was read: where the sweep has failed, its fault says so.
+    """
+    unswept = {each.name for each in seen.slices if shows_later and each.state == "done" and each.code}
+    covered = [(each.start, each.end) for each in seen.slices if each.state == "done" and each.name not in unswept]
     last = seen.marks[-1] if seen.marks else {}
     starts_at, complete_to = last.get("starts_at"), last.get("complete_to")
     if starts_at is None or complete_to is None:
         return covered
-    skipped = sorted((each.start, each.end) for each in seen.slices if each.state == "skipped")
+    skipped = sorted((each.start, each.end) for each in seen.slices if each.state == "skipped" or each.name in unswept)
     begin = starts_at
     for start, end in [*skipped, (complete_to, complete_to)]:
         if begin < min(start, complete_to):
@@ -150,7 +156,7 @@ def _list_causes(world: World, seen: Seen) -> Iterator[tuple[str, str]]:
     """List why something is not complete, each with a sentence."""
     yield from seen.troubles.items()
     for each in seen.slices:
-        if each.state == "failed":
+        if each.state == "failed" or (each.state == "done" and each.code):
             yield each.code, f"{each.name}: {each.message}"
         elif each.state == "open" and not seen.troubles:
             yield "open", f"{each.name} is open, and nobody reads it"
