@@ -129,20 +129,21 @@ async def test_who_waits_is_woken_by_what_it_waits_for(world: World) -> None:
 
 
 async def test_only_modules_that_have_not_acknowledged_are_called_again(world: World) -> None:
-    """A5: with the same id; what came later and is newer makes it needless."""
+    """A5: with the same id; that one answered nothing is no try, because another could not be asked."""
     await world.publish([create("a", 1, n=1)])
     world.modules.faults = [None, Fault.LOST, None, Fault.AWAY]
     await world.cycle()
     row = (await by_number(world))["a"]
-    assert (row["proc_flag"], row["retry_times"]) == ("N", 1)
+    assert (row["proc_flag"], row["retry_times"]) == ("N", 0)
     assert acks(row) == {Module.ED: "Y", Module.IM: "N", Module.WFM: "Y", Module.OD: "N"}
     assert row["im_stack_trace"] == "There is no answer."
     world.modules.calls.clear()
 
+    await world.time_passes()
     await world.cycle()
 
     row = (await by_number(world))["a"]
-    assert (row["proc_flag"], row["retry_times"], acks(row), row["im_stack_trace"]) == ("Y", 1, ALL_ACKS, None)
+    assert (row["proc_flag"], row["retry_times"], acks(row), row["im_stack_trace"]) == ("Y", 0, ALL_ACKS, None)
     assert world.modules.calls == [(module, (str(row["id"]),)) for module in (Module.IM, Module.OD)]
 
 

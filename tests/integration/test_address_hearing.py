@@ -105,6 +105,7 @@ async def test_a_delete_that_other_modules_find_stale_is_heard_of(world: World) 
     world.settings = world.settings.model_copy(update={"retries": 5})
     await cycle(world, delete("gone"), faults=[Fault.AWAY, None, Fault.LOST, None])
     world.modules.books[Module.ED].record_seq[1] = 1_000
+    await world.time_passes()
     await cycle(world, faults=[None, Fault.AWAY, Fault.AWAY])
     assert (await unheard(world), await listed(world)) == (["gone"], [])
 
