@@ -610,6 +610,14 @@ DEFECTS = (
         ("tests/integration/test_address_retries.py",),
     ),
     Defect(
+        "a-late-create-unlists-a-younger-delete",
+        "addresses",
+        "activities/addresses/settling.py",
+        "AND (listed.uprn <> told.uprn OR listed.log_id <= told.log_id)",
+        "AND (listed.uprn <> told.uprn OR listed.log_id <> told.log_id)",
+        ("tests/integration/test_address_cycle.py",),
+    ),
+    Defect(
         "queueing-costs-a-try",
         "addresses",
         "activities/addresses/settling.py",
