@@ -144,7 +144,7 @@ async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bo
     """Say whether all API processes must know by now in which lane the most urgent task is: lanes tell it in turns."""
     first = """
         SELECT pos, now() - updated_at > interval '1 second' AS is_known FROM task_heads
-        WHERE type = $1 AND next_order_time IS NOT NULL ORDER BY next_order_time LIMIT 1
+        WHERE split_part(type, '/', 2) = $1 AND next_order_time IS NOT NULL ORDER BY next_order_time LIMIT 1
         """
     [row] = await deployment.fetch(first, queued.type)
     return bool(row["is_known"] and row["pos"] == int(urgent.rpartition("_")[2]))
