@@ -38,8 +38,8 @@ async def create(call: Call, body: Create) -> Created | web.Response:
     """Create a task.
 
     It is durable when this answers. With a `task_id` of your own the call may be repeated: the same id is the same
-    task, however often it is sent and whatever became of it; with another user, priority, content or
-    start it is an error.
+    task, however often it is sent and whatever became of it; with another user, priority, content,
+    stage or start it is an error.
     """
     return succeeded(task_id=await _create(call, body.task_data))
 
@@ -93,7 +93,9 @@ async def create_again(here: Desk, kind: TaskType, task_id: str, ended: Task) ->
 
 
 async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
-    said = [new.user_id, new.priority, new.task_content, *([new.start_ms] if new.start_time else [])]
+    said: list[str | int] = [new.user_id, new.priority, new.task_content]
+    said += [new.start_ms] if new.start_time else []
+    said += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(said)).digest()
     mark = Mark(str(TaskId(tokens.token(), kind.name, kind.end_pos)), digest)
     mark = await here.keys.claim(kind.type, new.task_id, mark)
@@ -126,7 +128,8 @@ async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:
         return False
     content, _ = await here.contents.texts(new.task_id, task)
     is_touched = task.lease > 0 or task.crt_retry_num > 0 or task.modify_time > task.create_time
-    if (task.user_id, task.priority) != (new.user_id, new.priority) or not (is_touched or content == new.task_content):
+    is_same = is_touched or (content, task.stage) == (new.task_content, new.task_stage)
+    if (task.user_id, task.priority) != (new.user_id, new.priority) or not is_same:
         raise _differs(new.task_id)
     return True
 
@@ -151,6 +154,6 @@ async def _put(here: Desk, kind: TaskType, named: TaskId, new: NewTask, refs: in
 def _differs(task_id: str) -> Conflict:
     return Conflict(
         TASK_DIFFERS,
-        f"There is a task under the id {task_id!r} with another user, priority, content or start.",
+        f"There is a task under the id {task_id!r} with another user, priority, content, stage or start.",
         "Send what was sent first, or choose another id.",
     )

@@ -84,7 +84,7 @@ async def put_back(call: Call, body: PutBack) -> Outcomes:
 
     One that is held is taken from its holder and goes to the queue's tail, without counting as failed. One that has
     ended stays as it is, for good: a new task is created that is the same as it, with the content and the stage that it
-    had last. Putting it back again answers that one.
+    had last. Putting it back again answers that one. With a `lease` a task that has ended is refused.
     """
     return await each_of(body.task_list, lambda task: _put_back(call, task))
 
@@ -109,6 +109,9 @@ async def _put_back(call: Call, wanted: Back) -> str:
     if task.status == Status.PENDING:
         raise Conflict(SET_REFUSED, f"The task {wanted.task_id} waits in its queue.", "There is nothing to put back.")
     if task.status != Status.RUNNING:
+        # Who names a lease gives back a task that they held: somebody has ended it since, and it is not done again.
+        if wanted.lease is not None:
+            _check(Code.FINAL, wanted.task_id)
         return await creating.create_again(here, kind, wanted.task_id, task)
     thrown_back = Setting(named.key, Status.PENDING, wanted.lease)
     _check(await _change(here, kind, named, thrown_back), wanted.task_id)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from haulage.errors import HaulageError
-from haulage.tasks.handlers import Handler, TaskFailed
+from haulage.tasks.handlers import Handler, Next, TaskFailed
 from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
 from haulage.tasks.prefetch import Prefetch
 from haulage.tasks.reports import Receiver, Reports
@@ -29,6 +29,10 @@ REPORTS_MAX = 1_000
 """Results that may be under way before no more tasks are held."""
 LOG_ENTRIES = 3
 LOG_ERROR_CHARACTERS = 256
+LOG_CHARACTERS = 4_096
+"""Of a whole log, as the API takes it."""
+UNUSABLE = 8020
+"""A result has a field that the API does not take, as a stage of more than 32 bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +68,9 @@ class Worker:
             waiting at the queue.
         stop_seconds: How long `stop` lets running tasks go on; what is not done then goes back to the queue.
         jitter_seconds: By how much that interval varies, so that many workers do not ask at once.
+
+    Raises:
+        ValueError: There is no handler, or a number with which no task would ever be done.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Worker:
         stop_seconds: float = 30.0,
         jitter_seconds: float = JITTER_SECONDS,
     ) -> None:
+        _check_options(handlers, concurrency, backlog, stop_seconds)
         self._tasks = tasks
         self._type = task_type
         self._handlers = handlers
@@ -92,6 +100,8 @@ class Worker:
         self._has_room = asyncio.Event()
         self._held: dict[asyncio.Task[None], HeldTask] = {}
         self._begun: set[asyncio.Task[None]] = set()
+        self._leased_until: dict[asyncio.Task[None], float] = {}
+        """Until when, by this process's monotonic clock, the lease of each task lasts at least."""
         self._reported: set[asyncio.Task[None]] = set()
         """Those whose handlers are over and whose results are on their way."""
         self._lost: set[asyncio.Task[None]] = set()
@@ -142,6 +152,7 @@ class Worker:
         for task in held:
             doing = asyncio.create_task(self._do(task))
             self._held[doing] = task
+            self._leased_until[doing] = time.monotonic() + config.max_processing_time
             doing.add_done_callback(self._ended)
         if self._keeps_interval:
             return self._interval_seconds()
@@ -162,7 +173,7 @@ class Worker:
             await asyncio.gather(asking, stopping, return_exceptions=True)
 
     def _ended(self, doing: asyncio.Task[None]) -> None:
-        del self._held[doing]
+        del self._held[doing], self._leased_until[doing]
         for marked in (self._lost, self._begun, self._reported):
             marked.discard(doing)
         self._has_room.set()
@@ -188,6 +199,8 @@ class Worker:
         assert doing  # noqa: S101 - this is one
         try:
             async with self._turns:
+                if not await self._is_leased(doing, task):
+                    return
                 self._begun.add(doing)
                 result = await self._attempt(task)
         except asyncio.CancelledError:
@@ -198,18 +211,37 @@ class Worker:
         self._reported.add(doing)
         self._prefetch.note_done()
         self._has_room.set()
-        await self._tell(task, result)
+        if refusal := await self._tell(task, result):
+            await self._tell(task, _failed(task, ValueError(f"the API did not take its result: {refusal}"), 0.0))
+
+    async def _is_leased(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
+        """Whether a task that has waited here may begin.
+
+        A process that was stopped or starved for longer than a lease must not begin what others have by now: the
+        lease is renewed first.
+        """
+        if time.monotonic() < self._leased_until[doing]:
+            return True
+        try:
+            [outcome] = await self._tasks.heartbeat([task])
+        except HaulageError as error:
+            _log.warning("task %s is lost: its lease ran out before it could begin: %s", task.task_id, error)
+            return False
+        if not outcome.good:
+            _log.warning("task %s is lost: %s", task.task_id, outcome.msg)
+        return outcome.good
 
     async def _attempt(self, task: HeldTask) -> Result:
         began = time.monotonic()
         try:
             next_ = await self._handler(task)(task)
+            if next_ is not None and not isinstance(next_, Next):
+                raise TypeError(f"the handler returned {next_!r:.100}; let it return None or Next(stage, content)")
         except TaskFailed as error:
-            return _said(task, Status.FAILED, schedule_log=_logged(task, error, began))
+            return _said(task, Status.FAILED, schedule_log=_logged(task, error, time.monotonic() - began))
         except Exception as error:  # noqa: BLE001 - whatever it was, the task is retried as its type says
-            _log.warning("task %s failed: %r", task.task_id, error)
-            log = _logged(task, error, began)
-            return _said(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
+            _log.warning("task %s failed: %s", task.task_id, _described(error)[:LOG_ERROR_CHARACTERS])
+            return _failed(task, error, time.monotonic() - began)
         if next_ is None:
             return _said(task, Status.SUCCESS)
         return _said(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
@@ -220,7 +252,8 @@ class Worker:
             raise LookupError(f"no handler for the stage {task.stage!r}; this worker has {known}")
         return self._handlers[task.stage]
 
-    async def _tell(self, task: HeldTask, result: Result) -> None:
+    async def _tell(self, task: HeldTask, result: Result) -> str:
+        """Send a result; return why the API can never take it, or an empty text."""
         try:
             outcome = await self._reports.send(result)
         except HaulageError as error:
@@ -228,6 +261,8 @@ class Worker:
         else:
             if not outcome.good:
                 _log.warning("task %s: %s was not taken: %s", task.task_id, result.status.name, outcome.msg)
+                return outcome.msg if outcome.code == UNUSABLE else ""
+        return ""
 
     async def _beat(self) -> None:
         """Renew all leases, several times in each; what is lost is given up."""
@@ -237,12 +272,15 @@ class Worker:
             held = list(self._held.items())
             if not held:
                 continue
+            began = time.monotonic()
             try:
                 outcomes = await self._tasks.heartbeat([task for _, task in held])
             except HaulageError as error:
                 _log.warning("no heartbeat for %d tasks of %s: %s", len(held), self._type, error)
                 continue
             for (doing, task), outcome in zip(held, outcomes, strict=True):
+                if outcome.good and doing in self._held:
+                    self._leased_until[doing] = began + seconds
                 # What was done meanwhile is its holder's no more because it was done: the answer to its result counts.
                 if not outcome.good and doing in self._held and doing not in self._reported:
                     _log.warning("task %s is lost: %s", task.task_id, outcome.msg)
@@ -272,8 +310,14 @@ def _said(task: HeldTask, status: Status, **more: Any) -> Result:
     return Result(task_id=task.task_id, lease=task.lease, status=status, **more)
 
 
-def _logged(task: HeldTask, error: Exception, began: float) -> str:
-    """The task's log with this attempt, the last few kept."""
+def _failed(task: HeldTask, error: Exception, seconds: float) -> Result:
+    """A failed attempt, with the error in the task's log."""
+    log = _logged(task, error, seconds)
+    return _said(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
+
+
+def _logged(task: HeldTask, error: Exception, seconds: float) -> str:
+    """The task's log with this attempt; the last few are kept, as far as they fit."""
     try:
         before = json.loads(task.schedule_log)
     except ValueError:
@@ -281,7 +325,29 @@ def _logged(task: HeldTask, error: Exception, began: float) -> str:
     entry = {
         "attempt": task.crt_retry_num + 1,
         "stage": task.stage,
-        "error": f"{type(error).__name__}: {error}"[:LOG_ERROR_CHARACTERS],
-        "seconds": round(time.monotonic() - began, 3),
+        "error": _described(error)[:LOG_ERROR_CHARACTERS],
+        "seconds": round(seconds, 3),
     }
-    return json.dumps([*(before if isinstance(before, list) else []), entry][-LOG_ENTRIES:], ensure_ascii=False)
+    entries = [*(before if isinstance(before, list) else []), entry][-LOG_ENTRIES:]
+    while len(entries) > 1 and len(json.dumps(entries, ensure_ascii=False)) > LOG_CHARACTERS:
+        del entries[0]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def _described(error: Exception) -> str:
+    """An error as text that the API takes: without NUL and halves of surrogate pairs."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error of a handler may be unable to say what it is
+        text = type(error).__name__
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _check_options(handlers: Mapping[str, Handler], concurrency: int, backlog: int | None, stop_seconds: float) -> None:
+    if not handlers:
+        raise ValueError("A worker without handlers would fail every task. Give one for each stage, as {'': handler}.")
+    for name, value, least in (("concurrency", concurrency, 1), ("backlog", backlog, 0)):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise ValueError(f"{name} is {value!r}. Give a whole number from {least}.")
+    if not stop_seconds >= 0:
+        raise ValueError(f"stop_seconds is {stop_seconds!r}. Give a number from 0.")

@@ -165,7 +165,10 @@ async def test_an_ended_task_is_put_back_as_a_new_one(queue: Tasks, database: Da
     again = good(await queue.post("put_back_tasks", task_list=body))["results"][0]["task_id"]
     new, old = await queue.task(first), await queue.task(held["task_id"])
 
+    late = await queue.post("put_back_tasks", task_list=[{"task_id": held["task_id"], "lease": held["lease"]}])
+
     assert (again, first != held["task_id"]) == (first, True)
+    assert (late["code"], "has ended already" in late["msg"]) == (8041, True)
     assert [new[name] for name in ("status", "stage", "user_id", "task_priority")] == [PENDING, "cut", "u1", 5]
     assert new["task_content"] == "x" * 2_000
     assert old["status"] == FAILED

@@ -272,7 +272,7 @@ async def test_the_same_task_id_is_the_same_task(queue: Tasks) -> None:
         assert await other.create(task_id=task_id, task_content="a") == task_id
         for changed in ({"task_content": "b"}, {"task_content": "a", "task_priority": 1}):
             answer = await other.post("create_task", task_data={"task_type": "video", "task_id": "order-17", **changed})
-            assert (answer["code"], "another user, priority, content or start" in answer["msg"]) == (8037, True)
+            assert (answer["code"], "another user, priority, content, stage or start" in answer["msg"]) == (8037, True)
     assert (await queue.counts())["task_count"] == 26
 
 

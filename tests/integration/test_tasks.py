@@ -269,6 +269,17 @@ async def test_a_task_starts_at_its_time(queue: Tasks) -> None:
         assert (answer["code"], answer["errors"][0]["path"]) == (8020, "task_data.start_time"), answer
 
 
+async def test_a_name_with_another_stage_is_another_task(queue: Tasks) -> None:
+    """It was answered with 0 and the id of the first task, whose stage is none that was asked for."""
+    said = {"task_type": queue.type, "task_id": "staged", "task_stage": "cut"}
+    task_id = good(await queue.post("create_task", task_data=said))["task_id"]
+
+    assert good(await queue.post("create_task", task_data=said))["task_id"] == task_id
+    for stage in ("publish", ""):
+        answer = await queue.post("create_task", task_data=said | {"task_stage": stage})
+        assert (answer["code"], "stage" in answer["msg"]) == (8037, True)
+
+
 async def test_a_type_may_demand_leases(queue: Tasks) -> None:
     """Then a result without one is refused, from the answer on; operators may put tasks back all the same."""
     await queue.create()

@@ -1,0 +1,124 @@
+"""The worker's care: outcomes that no queue can take, leases that ran out unseen, and options that do nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from haulage.tasks import HeldTask, Next, Outcome, Status, Worker
+from tests.support.waiting import eventually
+from tests.unit.test_task_worker import Queue, held, running
+
+
+class Speechless(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (ValueError("a\0b"), "ValueError: a\ufffdb"),
+        (ValueError("a\ud800b"), "ValueError: a?b"),
+        (Speechless(), "Speechless"),
+    ],
+)
+async def test_an_error_is_logged_as_the_api_takes_it(error: Exception, logged: str) -> None:
+    """A NUL or half a surrogate pair had the result refused, and the task timed out instead."""
+    queue = Queue([held(1)])
+
+    async def fail(task: HeldTask) -> None:
+        raise error
+
+    async with running(queue, {"": fail}):
+        await eventually(lambda: queue.results)
+
+    [result] = queue.results
+    assert (result.status, result.crt_retry_num) == (Status.PENDING, 1)
+    assert json.loads(result.schedule_log or "")[0]["error"] == logged
+
+
+async def test_a_handler_that_returns_something_else_has_failed() -> None:
+    """The text of a stage is no `Next`: nothing was told, and the task timed out."""
+    queue = Queue([held(1)])
+
+    async def name_a_stage(task: HeldTask) -> Any:
+        return "publish"
+
+    async with running(queue, {"": name_a_stage}):
+        await eventually(lambda: queue.results)
+
+    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert "returned 'publish'" in (queue.results[0].schedule_log or "")
+
+
+async def test_a_result_that_the_api_cannot_take_is_a_failed_attempt() -> None:
+    """With the reason in the log, at once, instead of a time-out without one."""
+    queue = Queue([held(1)], refusals=[Outcome(code=8020, msg="task_stage: it has 40 characters")])
+
+    async def go_on(task: HeldTask) -> Next:
+        return Next("x" * 40)
+
+    async with running(queue, {"": go_on}):
+        await eventually(lambda: queue.results)
+
+    assert queue.told("status", "crt_retry_num", "task_stage") == [(Status.PENDING, 1, None)]
+    assert "it has 40 characters" in (queue.results[0].schedule_log or "")
+
+
+async def test_a_long_log_of_somebody_else_is_cut() -> None:
+    """The API takes 4,096 characters."""
+    queue = Queue([held(1, schedule_log=json.dumps(["x" * 2_000, "y" * 2_000]))])
+
+    async def fail(task: HeldTask) -> None:
+        raise ValueError("z" * 500)
+
+    async with running(queue, {"": fail}):
+        await eventually(lambda: queue.results)
+
+    log = queue.results[0].schedule_log or ""
+    assert len(log) <= 4_096
+    assert json.loads(log)[0] == "y" * 2_000
+    assert json.loads(log)[1]["error"].startswith("ValueError: zzz")
+
+
+async def test_a_task_whose_lease_ran_out_while_it_waited_is_not_begun() -> None:
+    """A process that was stopped for longer than a lease began what other workers had by then."""
+    queue = Queue([held(1), held(2), held(3)], lease_seconds=0.3, gone={held(2).task_id})
+    begun: list[str] = []
+
+    async def block(task: HeldTask) -> None:
+        begun.append(task.task_id)
+        await asyncio.sleep(0)
+        if len(begun) == 1:
+            time.sleep(0.5)  # noqa: ASYNC251 - the whole process stands still, as if stopped by a signal
+
+    async with running(queue, {"": block}, concurrency=1, backlog=2):
+        await eventually(lambda: len(queue.results) == 2)
+
+    assert begun == [held(1).task_id, held(3).task_id]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"concurrency": 1.5}, "concurrency is 1.5"),
+        ({"backlog": -1}, "backlog is -1"),
+        ({"stop_seconds": -1}, "stop_seconds is -1"),
+        ({"handlers": {}}, "without handlers"),
+    ],
+)
+async def test_options_with_which_nothing_is_done_are_refused(options: dict[str, Any], named: str) -> None:
+    """A concurrency of 0 held nothing and said nothing."""
+
+    async def do(task: HeldTask) -> None: ...
+
+    with pytest.raises(ValueError, match=named):
+        Worker(Queue(), "video", **{"handlers": {"": do}} | options)
