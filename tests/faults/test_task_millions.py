@@ -146,8 +146,8 @@ async def _knows_first(deployment: Deployment, queued: Queue, urgent: str) -> bo
         SELECT pos, now() - updated_at > interval '1 second' AS is_known FROM task_heads
         WHERE split_part(type, '/', 2) = $1 AND next_order_time IS NOT NULL ORDER BY next_order_time LIMIT 1
         """
-    [row] = await deployment.fetch(first, queued.type)
-    return bool(row["is_known"] and row["pos"] == int(urgent.rpartition("_")[2]))
+    rows = await deployment.fetch(first, queued.type)
+    return any(row["is_known"] and row["pos"] == int(urgent.rpartition("_")[2]) for row in rows)
 
 
 async def _lanes(queued: Queue, expected: int) -> bool:
