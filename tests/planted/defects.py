@@ -86,7 +86,7 @@ DEFECTS = (
         "a-short-page-ends",
         "downloads",
         "activities/downloads/fetching.py",
-        "if not page.rows and not page.goes_on:\n            return True",
+        "if self._is_empty_end(page):\n            return True",
         "if page.rows < self._extent.page_size and not page.goes_on:\n            return True",
         ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and ends"),
     ),
@@ -102,9 +102,9 @@ DEFECTS = (
         "a-cut-off-first-page-ends-it",
         "downloads",
         "activities/downloads/source.py",
-        "                pause = tries.pause_after(fault, self._rules)\n",
-        "                is_first = page <= 0 and fault.record.code == 'source_cut_off'\n"
-        "                pause = None if is_first else tries.pause_after(fault, self._rules)\n",
+        "                pause = asked.pause_after(fault, self._rules)\n",
+        "                is_first = number <= 0 and fault.record.code == 'source_cut_off'\n"
+        "                pause = None if is_first else asked.pause_after(fault, self._rules)\n",
         ("tests/worlds/test_downloads.py", "-m", "soak", "-k", "family and cuts"),
     ),
     Defect(
