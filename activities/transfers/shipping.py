@@ -183,9 +183,10 @@ class Shipping:
         try:
             results = await self._gse.results(sending.task_id, [*agents, sending.source], self._target_file)
         except GseRefused as error:
-            self._shipment.unheard(sending, str(error))
+            # The advice of a refusal is for what was asked; its targets are sent again, or may be.
+            self._shipment.unheard(sending, error.answered)
             if not isinstance(error, GseForbidden):
-                self._shipment.refused(sending, str(error), time.time())
+                self._shipment.refused(sending, error.answered, time.time(), error.code)
         except GseFailure as error:
             self._shipment.unheard(sending, str(error))  # it is down; the next poll asks again
         else:

@@ -74,6 +74,7 @@ async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
     access=Access.PROJECT,
     slashes="job_id",
     status=HTTPStatus.ACCEPTED,
+    body_optional=True,
     problems=_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden},
 )
 async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:

@@ -55,11 +55,9 @@ def sound_path(path: str) -> str:
     Raises:
         ValueError: It does not, with a sentence.
     """
-    if _UNPRINTABLE.search(path):
-        raise ValueError("it holds control characters or line breaks; remove them.")
     if any(step in (".", "..") for step in path.split("/")):
         raise ValueError("it holds a step `.` or `..`; send the path without them.")
-    return path
+    return sound_word(path)
 
 
 def full_path(path: str, file_name: str) -> str:

@@ -214,17 +214,16 @@ class Shipment:
             self.sendings[sending.number] = sending.model_copy(update={"uploaded_at": now})
             self.has_new_times = True
         if upload is not None and upload.verdict in (Verdict.FATAL, Verdict.RETRYABLE) and not sending.broken:
-            self._fail_all(
-                sending, Reason.UPLOAD_FAILED, f"The source could not send: {upload.message}", now, upload=upload
-            )
+            message = f"The source could not send: {upload.message}"
+            self._fail_all(sending, Reason.UPLOAD_FAILED, message, now, code=upload.error_code, upload=upload)
 
-    def refused(self, sending: Sending, message: str, now: float) -> None:
+    def refused(self, sending: Sending, message: str, now: float, code: int | None = None) -> None:
         """GSE does not know this task, or says so; when it keeps saying so for a while, the task is lost."""
         times, since = self._refusals.get(sending.number, (0, now))
         self._refusals[sending.number] = times + 1, since
         is_lost = times + 1 >= REFUSALS_MAX and now - since >= self.rules.silence_seconds
         if is_lost and not sending.broken:
-            self._fail_all(sending, Reason.GSE_REFUSED, f"{LOST_TASK} {message}", now)
+            self._fail_all(sending, Reason.GSE_REFUSED, f"{LOST_TASK} {message}", now, code=code)
 
     def unheard(self, sending: Sending, why: str) -> None:
         """GSE cannot be asked about this task right now: nothing is said of its targets."""
@@ -326,10 +325,16 @@ class Shipment:
             self._note(item)
 
     def _fail_all(
-        self, sending: Sending, reason: Reason, message: str, now: float, *, upload: Record | None = None
+        self,
+        sending: Sending,
+        reason: Reason,
+        message: str,
+        now: float,
+        *,
+        code: int | None = None,
+        upload: Record | None = None,
     ) -> None:
         self._break(sending)
-        code = upload.error_code if upload else None
         for item in self.unfinished_in(sending):
             if upload is not None and upload.verdict is Verdict.FATAL and not item.is_cancelling:
                 self._end(item, State.FAILED, reason, code, message)

@@ -92,7 +92,7 @@ class Answer:
             return GseForbidden(f"{told} Check the app code, its secret and its permission for GSE's API.", code=code)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return GseUnknown(f"{told} {_LOOK}", code=code)
-        return GseRefused(f"{told} Asking again will not help: mend what it names.", code=code)
+        return GseRefused(f"{told} Asking again will not help: mend what it names.", code=code, answered=told)
 
     def _wait_seconds(self) -> float | None:
         for name in WAIT_HEADERS:

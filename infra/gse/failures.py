@@ -17,7 +17,15 @@ class GseFailure(Exception):
 
 
 class GseRefused(GseFailure):
-    """It was understood and refused: nothing came of it, and nothing would if it were asked again."""
+    """It was understood and refused: nothing came of it, and nothing would if it were asked again.
+
+    Args:
+        answered: What was asked and what came back, without what to do next; by default the message.
+    """
+
+    def __init__(self, message: str, *, code: int | None = None, answered: str = "") -> None:
+        super().__init__(message, code=code)
+        self.answered = answered or message
 
 
 class GseForbidden(GseRefused):

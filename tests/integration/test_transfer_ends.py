@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-TRANSFER_BROKE, TERMINATED = 701, 126
+TRANSFER_BROKE, TERMINATED, NO_TASK = 701, 126, 1000003
 WISHES_MAX = 10
 """Different wishes that a window takes here: with 300 of them a test would take minutes."""
 
@@ -44,6 +44,18 @@ async def test_the_last_failure_is_told_when_the_time_is_over(settings: Settings
     assert (end["status"], end["reason"], end["code"]) == ("Timeout", "deadline", TRANSFER_BROKE)
     assert "time was over" in end["message"]
     assert "peer went away" in end["message"]
+
+
+async def test_a_task_that_gse_lost_is_told_with_its_code(settings: Settings) -> None:
+    """The advice of a refusal, not to ask again, is for the call: the target may well be sent again."""
+    forgets = Rule(action=Action.FORGET, calls=frozenset({Call.RESULTS}))
+    async with running_transfers(settings, playing(forgets), silence_seconds=1, retries=0) as transfers:
+        end = await transfers.ended(await transfers.join("agent-1"))
+
+    assert (end["status"], end["reason"], end["code"]) == ("Failed", "gse_refused", NO_TASK)
+    assert "did not know its own task any more" in end["message"]
+    assert "there is no task" in end["message"]
+    assert "Asking again" not in end["message"]
 
 
 async def test_a_target_that_gse_tells_nothing_of_has_failed_for_that(settings: Settings) -> None:

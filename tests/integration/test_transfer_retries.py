@@ -83,6 +83,16 @@ async def test_a_retry_may_be_of_one_reason_and_is_made_once(settings: Settings)
     assert transfers.sends[("nouser-1", "")] in {2, 3}
 
 
+async def test_a_retry_needs_no_body(settings: Settings) -> None:
+    """All of its fields are optional."""
+    scenario = QUICK.model_copy(update={"rules": RULES})
+    async with running_transfers(settings, scenario, window_seconds=2) as transfers:
+        job_id = await ended_job(transfers, ["nouser-1"])
+        reply = await transfers.ask("POST", f"/v1/transfers/jobs/{quote(job_id)}/retry")
+
+    assert (reply.status, reply.body["targets"]) == (202, 1)
+
+
 async def test_of_those_who_retry_at_once_each_is_told_of_a_job_that_is_there(settings: Settings) -> None:
     """One job sends the targets again; who came beside is told so."""
     scenario = QUICK.model_copy(update={"rules": RULES})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domain.downloads.asking import Rules, Tries
+from domain.downloads.plan import Extent
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 
@@ -42,6 +43,18 @@ def test_the_same_wrong_answer_twice_is_believed() -> None:
     """A cache or a proxy may have been wrong once; who is wrong in another way each time is asked three times."""
     assert pauses(wrong(), wrong()) == [0.5, None]
     assert pauses(wrong("a"), wrong("b"), wrong("c")) == [0.5, 0.5, None]
+
+
+def test_a_changed_total_is_asked_for_twice_or_three_times() -> None:
+    """Twice where the page tells the same total again, three times where it tells another one each time."""
+
+    def changed(total: int) -> SourceFault:
+        with pytest.raises(SourceFault) as caught:
+            Extent(total=100, page_size=10).check(1, 10, total)
+        return caught.value
+
+    assert pauses(changed(101), changed(101)) == [0.5, None]
+    assert pauses(changed(101), changed(102), changed(103)) == [0.5, 0.5, None]
 
 
 def test_what_asking_cannot_help_is_not_asked_for_again() -> None:

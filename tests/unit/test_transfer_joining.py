@@ -158,7 +158,9 @@ def test_a_crowd_is_gathered_a_little_longer() -> None:
     assert pauses == pytest.approx([0.01, 0.01, 0.01, 0.03, 0.04])
 
 
-@pytest.mark.parametrize("path", ["a/../b", "./a", "a\nb", "a\u2028b"])
+@pytest.mark.parametrize(
+    "path", ["a/../b", "./a", "a\nb", "a\u2028b", " /etc/app.conf", "/etc/app.conf ", "/etc\u3000"]
+)
 def test_paths_that_could_mean_another_file_are_refused(path: str) -> None:
     """They become parts of URLs and ids."""
     with pytest.raises(ValueError, match="it "):
