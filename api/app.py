@@ -34,9 +34,10 @@ from api.pushers import PUSHERS, Pushers
 from api.routes import Routes
 from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
-from infra import log, migrate, services
+from infra import log, services
 from infra.services import Services
 from infra.settings import Settings
+from stores import migrate
 
 GARBAGE = (50_000, 20, 50)
 """How many objects more than before bring the collector, and how often it looks at older ones."""

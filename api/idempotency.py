@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from domain.faults import Invalid
 from infra.database import Database
-from infra.tables.idempotency import IdempotencyKey
+from stores.tables.idempotency import IdempotencyKey
 
 HEADER = "Idempotency-Key"
 FORM = "1 to 255 visible ASCII characters, without spaces"

@@ -18,7 +18,7 @@ from api.routes import Access, Call, Routes
 from domain import projects as rules
 from domain.faults import Conflict, Invalid
 from infra import log
-from infra.tables.projects import ApiKey, Project
+from stores.tables.projects import ApiKey, Project
 
 LIVE_KEYS_MAX = 20
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600

@@ -9,8 +9,9 @@ from typing import Final
 from api.routes import Call
 from domain.downloads.request import DownloadOrder
 from domain.faults import Exhausted
-from infra import log, quotas
-from infra.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Quota, Scope
+from infra import log
+from stores.downloads import quotas
+from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Quota, Scope
 
 CODE: Final = "quota_exceeded"
 ACTIVE_RETRY_SECONDS: Final = 5

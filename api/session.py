@@ -12,7 +12,7 @@ from api.auth import GATE
 from api.models import Answer, Request
 from api.routes import JSON, Access, Call, Caller, Routes
 from domain.faults import Denied
-from infra.tables.projects import Project
+from stores.tables.projects import Project
 
 routes = Routes("session", "Who is signed in to the console.")
 

@@ -11,7 +11,6 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.webhooks import signing
 from api import paging
 from api.auth import not_here
 from api.models import Answer, Request
@@ -23,9 +22,10 @@ from domain.faults import Conflict, Invalid
 from domain.sealed import Sealed
 from domain.webhooks import DeliveryState, WebhookEvent, WebhookOrder
 from infra import log
-from infra.tables.downloads import Download
-from infra.tables.projects import Project
-from infra.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
+from stores.tables.downloads import Download
+from stores.tables.projects import Project
+from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
+from stores.webhooks import signing
 from workflows import downloads, webhooks
 
 ATTEMPTS_SHOWN = 10

@@ -15,10 +15,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
-from infra import migrate, temporal
+from infra import temporal
 from infra.database import Database
 from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
+from stores import migrate
 
 PROBE_KEY = ".doctor"
 FREE_BYTES_MIN = 2 * 1024**3

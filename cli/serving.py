@@ -15,10 +15,11 @@ import worker
 from activities.addresses import configuration
 from cli.process import stop_signal
 from domain.faults import Invalid
-from infra import log, memory, metrics, migrate, services, temporal
+from infra import log, memory, metrics, services, temporal
 from infra.database import Database
 from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
+from stores import migrate
 from workflows import schedules
 
 KEEPALIVE_SECONDS = 30.0

@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import asyncpg
 import msgspec
 
-from activities.addresses import settling
-from activities.addresses.loading import OWNED, TOUCHED
 from domain.addresses import messages, sides, waiting
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
@@ -25,6 +23,8 @@ from domain.addresses.waiting import Asking, Neighbour, Reason
 from infra.database import Database
 from infra.modules import ModuleFailure
 from infra.settings import AddressSettings
+from stores.addresses import settling
+from stores.addresses.loading import OWNED, TOUCHED
 
 Row: TypeAlias = "asyncpg.Record"
 Answers: TypeAlias = dict[int, dict[Module, OperationResult]]

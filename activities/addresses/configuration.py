@@ -13,7 +13,7 @@ from domain.addresses.operations import AddressPage, Lookup, Module, Operation, 
 from infra.database import Database, Session
 from infra.modules import Modules
 from infra.settings import AddressSettings, ModulesSettings
-from infra.tables.addresses import AddressSetting
+from stores.tables.addresses import AddressSetting
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.addresses import applying, archiving, hearing, loading, reviving
+from activities.addresses import applying, hearing, reviving
 from activities.addresses.configuration import Configuration
 from domain.addresses import places
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
 from infra import log, metrics
 from infra.database import Database
 from infra.heartbeats import beating
+from stores.addresses import archiving, loading
 
 
 class CycleSteps:

@@ -13,7 +13,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from activities.addresses import applying, settling
+from activities.addresses import applying
 from activities.addresses.applying import Calls, Message
 from domain.addresses import queues
 from domain.addresses.messages import Topic
@@ -22,6 +22,7 @@ from domain.addresses.queues import Pair
 from domain.addresses.verdicts import judge
 from infra.database import Database
 from infra.modules import ModuleFailure
+from stores.addresses import settling
 
 Told: TypeAlias = dict[int, OperationResult | None]
 """What a module says of messages: None of one that has not taken effect there."""

@@ -9,7 +9,6 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.addresses.inbox import Inbox, Incoming
 from activities.addresses.waking import Waker
 from domain.addresses.intake import PullOrder, PullReport, Taken
 from domain.addresses.messages import Topic
@@ -18,6 +17,7 @@ from infra.heartbeats import beating
 from infra.pubsub import PubSub, PubSubFailure, Received
 from infra.services import Services
 from infra.settings import AddressSettings
+from stores.addresses.inbox import Inbox, Incoming
 
 IDLE_SECONDS: Final = 0.2
 """After an answer without messages that came at once, which the real service never gives."""

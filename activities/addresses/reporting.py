@@ -18,11 +18,11 @@ from domain.addresses import drift, places
 from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
+from domain.addresses.places import CONTENT_TYPE
 from infra.database import Database
 from infra.heartbeats import beating
 from infra.objects import ObjectStore
 
-CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 SHOWN_MAX: Final = 50_000
 """Differences that are kept and written down; more are counted."""
 SECOND_LOOKS: Final = 100

@@ -19,7 +19,7 @@ from domain.addresses.waiting import Kind
 from infra import log
 from infra.database import Database
 from infra.modules import ModuleFailure
-from infra.tables.addresses import unfinished
+from stores.tables.addresses import unfinished
 
 PAGE: Final = 500
 

@@ -10,7 +10,6 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.downloads import catalogue
 from domain.downloads import places
 from domain.downloads.housekeeping import Kept, Swept
 from domain.downloads.request import DownloadOrder
@@ -19,7 +18,8 @@ from infra import log
 from infra.limits import Limiter
 from infra.objects import Listed
 from infra.services import Services
-from infra.tables.downloads import Download
+from stores.downloads import catalogue
+from stores.tables.downloads import Download
 
 BATCH = 200
 ABANDONED_AFTER = timedelta(hours=24)

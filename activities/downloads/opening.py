@@ -14,17 +14,14 @@ from domain.downloads import repeats, sinks
 from domain.downloads.asking import Tries, is_timeout
 from domain.downloads.excel import checking
 from domain.downloads.excel.drawing import TableDrawing
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.template import ROW_HEAD_NAMES
 from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent, smaller_page_size
 from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.shape import Shape
+from domain.downloads.shape import require_usable as _require_usable
+from domain.downloads.shape import shape_of
 from domain.downloads.steps import Probe
 from domain.faults import SourceFault
 
-COLUMNS_MAX = 2_000
-COLUMN_NAMES_MAX_CHARACTERS = 100_000
 PAGE_GOAL_BYTES = 4 * 1024 * 1024
 """Heavier pages are asked for in smaller ones, so that many fetchers can have some in memory."""
 
@@ -301,48 +298,3 @@ def _merged(drawing: TableDrawing, first: FirstLook) -> TableDrawing:
             "Mend what the source, or the request, says of it; POST /v1/templates/preview shows what that draws.",
         )
     return merged
-
-
-def shape_of(kind: FileType, first: FirstLook, drawing: TableDrawing | None) -> Shape:
-    """Which keys become cells.
-
-    Raises:
-        SourceFault: The rows are not what the kind of file, or the template, can show.
-    """
-    template = None if drawing is None or drawing.template is None else read_template(drawing.template)
-    if first.grouped and (template is None or not template.rows):
-        raise SourceFault(
-            "source_grouped",
-            "The source's `data` is an object of lists, which only Excel shows, under the row heads of a template."
-            if kind is not FileType.EXCEL
-            else "The source's `data` is an object of lists, and the template has no row heads to put them under.",
-            "Answer `data` as a list of rows, or give a template with `row`.",
-        )
-    if template is None:
-        return Shape(columns=first.columns)
-    columns, row_head = list(template.keys), None
-    if template.rows:
-        told = next((name for name in ROW_HEAD_NAMES if name in first.columns), None)
-        if first.grouped:
-            row_head = told = ROW_HEAD_NAMES[-1]
-        elif told is None and first.rows:
-            raise SourceFault(
-                "source_no_row_head",
-                f"The template has row heads, but no row of the first page has one of the keys "
-                f"{', '.join(ROW_HEAD_NAMES)}; they have: {', '.join(first.columns)[:1_000]}.",
-                "Answer with each row the name of the row head that it belongs to, or `data` as an object of lists.",
-            )
-        told = told or ROW_HEAD_NAMES[-1]
-        columns = [*(name for name in columns if name != told), told]
-    left_out = [name for name in first.columns if name not in columns]
-    return Shape(columns=columns, left_out=left_out, keys=first.columns, row_head=row_head)
-
-
-def _require_usable(columns: list[str]) -> None:
-    if len(columns) > COLUMNS_MAX or sum(map(len, columns)) > COLUMN_NAMES_MAX_CHARACTERS:
-        raise SourceFault(
-            "source_too_many_columns",
-            f"The source's rows have {len(columns)} keys; at most {COLUMNS_MAX} are allowed, "
-            f"{COLUMN_NAMES_MAX_CHARACTERS:,} characters in all.",
-            "Answer only the fields that the file needs.",
-        )

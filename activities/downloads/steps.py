@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.downloads import assembly, binding, books, catalogue, opening
+from activities.downloads import assembly, binding, books, opening
 from activities.downloads.fetching import Fetching
 from activities.downloads.source import ComeBack, Source, source_of
 from activities.downloads.stager import BookStager, Stager, resumed
@@ -34,10 +34,10 @@ from domain.downloads.steps import (
     RecordOrder,
     RenderOrder,
 )
-from infra import quotas
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
 from infra.services import Services
+from stores.downloads import catalogue, quotas
 
 # Slices that begin together must not end together, or whoever waits for a place waits for a whole one.
 SLICE_SHARE_MIN = 0.2

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import update
-from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col, select
+from sqlmodel import select
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.orders import ledger
-from activities.orders.steps import alarm
-from domain.faults import FaultRecord
 from domain.orders import backfills
 from domain.orders.backfills import (
     BackfillBatch,
@@ -19,13 +14,14 @@ from domain.orders.backfills import (
     BackfillOrder,
     BackfillState,
     BackfillStep,
-    Progress,
 )
 from domain.orders.steps import Alarm, Alarms
-from infra import log, metrics
-from infra.database import Session
 from infra.services import Services
-from infra.tables.orders import OrderBackfill, OrderPlatform
+from stores.orders import ledger
+from stores.orders.backfills import close as _close
+from stores.orders.backfills import enter
+from stores.orders.backfills import note as _note
+from stores.tables.orders import OrderBackfill
 
 
 class OrderBackfills:
@@ -74,60 +70,6 @@ class OrderBackfills:
                 if told := await _close(session, backfill_id, backfills.ENDED_BY_HAND):
                     alarms.append(told)
         return alarms
-
-
-async def enter(session: Session, order: BackfillOrder, workflow_id: str) -> None:
-    """Write the record of a backfill that has been started; a second time it changes nothing."""
-    window = order.window
-    values = {
-        "backfill_id": order.backfill_id,
-        "platform": order.platform,
-        "workflow_id": workflow_id,
-        "asked_by": order.asked_by,
-        "asked_at": order.asked_at,
-        "start_at": window.start,
-        "end_at": window.end,
-        "state": BackfillState.RUNNING,
-        "slices": await ledger.count_rereadable(session, order.platform, window.start, window.end),
-        "read": 0,
-        "failed": 0,
-    }
-    await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
-
-
-async def _note(session: Session, backfill_id: str, progress: Progress) -> None:
-    """Write down how far a backfill is, as long as its record is open."""
-    await session.exec(
-        update(OrderBackfill)
-        .where(col(OrderBackfill.backfill_id) == backfill_id, col(OrderBackfill.state) == BackfillState.RUNNING)
-        .values(read=progress.read, failed=progress.failed, read_to=progress.read_to)
-    )
-
-
-async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
-    """End a record that is open; what is told of it, if it has failed and somebody is to be told."""
-    row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
-    if row.state != BackfillState.RUNNING:
-        return None
-    row.state = BackfillState.SUCCEEDED if fault is None else BackfillState.FAILED
-    row.fault = None if fault is None else fault.model_dump()
-    row.finished_at = await ledger.database_now(session)
-    session.add(row)
-    metrics.BACKFILLS.labels(row.platform, row.state).inc()
-    if fault is None:
-        return None
-    log.get(__name__).error(
-        "order_backfill_failed", platform=row.platform, backfill_id=backfill_id, code=fault.code, failed=row.failed
-    )
-    platform = await session.get_one(OrderPlatform, row.platform)
-    if platform.notify is None:
-        return None
-    message = (
-        f"The backfill of {row.start_at.isoformat()} to {row.end_at.isoformat()}, which {row.asked_by} asked for, has "
-        f"failed: {fault.sentence} What it read is kept, and no mark has moved. "
-        f"GET /v1/platforms/{row.platform}/backfills/{backfill_id} shows it."
-    )
-    return alarm(platform, platform.notify, "orders.backfill_failed", message)
 
 
 async def is_running(engine: Client, workflow_id: str) -> bool:

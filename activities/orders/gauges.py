@@ -14,7 +14,7 @@ from domain.orders import places
 from infra import log, metrics
 from infra.limits.pool import OUTAGES
 from infra.services import Services
-from infra.tables.orders import OrderPlatform, OrderSlice
+from stores.tables.orders import OrderPlatform, OrderSlice
 
 _SINCE: Final = {
     "unserved_since": metrics.PLATFORMS_UNSERVED,

@@ -12,7 +12,7 @@ from temporalio import activity
 from domain.orders import places
 from infra import log
 from infra.services import Services
-from infra.tables.orders import OrderCopy
+from stores.tables.orders import OrderCopy
 
 BATCH: Final = 10_000
 STAGED_DAYS: Final = 7

@@ -16,20 +16,21 @@ import msgspec
 from sqlmodel import col, select
 from temporalio import activity
 
-from activities.orders import configuration, ledger, troubles
-from activities.orders.configuration import Standing
+from activities.orders import troubles
 from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
 from domain.orders import days, places, windows
 from domain.orders.capability import QueryField
+from domain.orders.places import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from domain.orders.windows import Window
 from infra.heartbeats import beating
 from infra.platforms import Pace
 from infra.services import Services
-from infra.tables.orders import Order
+from stores.orders import configuration, ledger
+from stores.orders.configuration import Standing
+from stores.tables.orders import Order
 
-CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 SHEET_ROWS: Final = 1_000_000
 """A sheet holds hardly more; what is beyond stands on the next."""
 IDS_AT_ONCE: Final = 10_000

@@ -9,14 +9,14 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 from temporalio import activity
 
-from activities.orders import ledger
 from activities.orders.backfilling import OrderBackfills, is_running
-from activities.orders.steps import alarm
 from domain.orders import backfills, places
 from domain.orders.steps import Alarm, Alarms
 from infra import log, schedules
 from infra.services import Services
-from infra.tables.orders import OrderPlatform, OrderSlice
+from stores.orders import ledger
+from stores.orders.alarms import alarm
+from stores.tables.orders import OrderPlatform, OrderSlice
 
 SLICES_AT_ONCE: Final = 100
 """Slices that one scan reports at most; the next one is soon."""

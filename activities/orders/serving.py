@@ -22,8 +22,6 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
-from activities.orders import configuration
-from activities.orders.configuration import UNSET
 from activities.orders.reporting import OrderReporting
 from activities.orders.steps import PlatformSteps
 from domain.orders import places
@@ -31,7 +29,9 @@ from domain.orders.config import DEFAULT
 from infra import log
 from infra.limits.pool import OUTAGES
 from infra.services import Services
-from infra.tables.orders import OrderPlatform
+from stores.orders import configuration
+from stores.orders.configuration import UNSET
+from stores.tables.orders import OrderPlatform
 
 DESK_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5

@@ -7,12 +7,9 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.orders import configuration, ledger, raw, staging, storing, troubles
-from activities.orders.configuration import Standing
+from activities.orders import raw, staging, troubles
 from activities.orders.credentials import keyring
-from activities.orders.ledger import Taken
 from activities.orders.reading import Harvest, Reading, TooLarge
-from activities.orders.storing import Change, Copy
 from domain.faults import FaultRecord
 from domain.orders import lateness, places
 from domain.orders.capability import Capability
@@ -20,7 +17,6 @@ from domain.orders.config import Effective
 from domain.orders.marks import Track
 from domain.orders.retrying import EXPIRED_WAIT_MAX_SECONDS, Setback, Trouble
 from domain.orders.steps import (
-    Alarm,
     Alarms,
     Claimed,
     ClaimOrder,
@@ -35,14 +31,18 @@ from domain.orders.steps import (
     ReadOrder,
 )
 from domain.orders.windows import Window
-from domain.sealed import Sealed
 from infra import log, metrics, schedules
 from infra.database import Session
 from infra.heartbeats import beating
 from infra.limits import Limiter
 from infra.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from infra.services import Services
-from infra.tables.orders import OrderPlatform, OrderSlice
+from stores.orders import configuration, ledger, storing
+from stores.orders.alarms import alarm
+from stores.orders.configuration import Standing
+from stores.orders.ledger import Taken
+from stores.orders.storing import Change, Copy
+from stores.tables.orders import OrderPlatform, OrderSlice
 
 CLOCK_PATIENCE: Final = timedelta(minutes=3)
 """So long a clock may not be read before somebody is told."""
@@ -327,13 +327,6 @@ class PlatformSteps:
         metrics.ORDERS.labels(order.platform).inc(len(changes))
         metrics.ORDERS_MISSED.labels(order.platform).inc(result.missed)
         return result
-
-
-def alarm(row: OrderPlatform, notify: str, kind: str, message: str) -> Alarm:
-    """What the administrator of a platform is told."""
-    return Alarm(
-        platform=row.platform, project_id=row.project_id, notify=Sealed(token=notify), type=kind, message=message
-    )
 
 
 def _reread(order: ClaimOrder, row: OrderPlatform) -> datetime | None:

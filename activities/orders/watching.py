@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlmodel import col, select
 from temporalio import activity
 
-from activities.orders import ledger
-from activities.orders.steps import alarm
 from domain.orders import places
 from domain.orders.steps import Alarms, Presence, Watched
 from infra import log
 from infra.services import Services
-from infra.tables.orders import OrderPlatform
+from stores.orders import ledger
+from stores.orders.alarms import alarm
+from stores.tables.orders import OrderPlatform
 
 
 class OrderWatching:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from activities.tasks import archive, heads
 from domain.tasks.carrying import CloseOrder, KeepOrder, Kept
 from infra.services import Services
-from infra.tables.tasks import HEADS_CHANNEL
+from stores.tables.tasks import HEADS_CHANNEL
+from stores.tasks import archive, heads
 
 
 class TaskSteps:

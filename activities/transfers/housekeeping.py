@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.transfers import ledger
 from infra import log
 from infra.services import Services
+from stores.transfers import ledger
 
 BATCH = 10
 """A large job has 100,000 targets."""

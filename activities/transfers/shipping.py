@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.journal import Entry, Journal
-from activities.transfers.shards import ShardLedger
 from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
@@ -21,6 +20,7 @@ from domain.transfers.states import End, Reason, State
 from infra import log
 from infra.database import OUTAGES
 from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
+from stores.transfers.shards import ShardLedger
 
 AGAIN_SECONDS = 2.0
 """Pause before GSE is asked again to begin a task that it did not begin, or not for sure."""

@@ -11,10 +11,8 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.transfers import ledger
 from activities.transfers.journal import Journal
 from activities.transfers.repository import Repository
-from activities.transfers.shards import ShardLedger
 from activities.transfers.shipping import Shipping, Voyage
 from domain.transfers.gse import absence
 from domain.transfers.joining import JobOrder
@@ -35,6 +33,8 @@ from infra.gse import GseFailure
 from infra.heartbeats import beating
 from infra.services import Services
 from infra.settings import GseSettings
+from stores.transfers import ledger
+from stores.transfers.shards import ShardLedger
 
 HOST_QUEUE = "transfers-host-"
 JOURNAL = ".gse-tasks"

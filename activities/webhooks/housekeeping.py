@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.webhooks import ledger
 from infra import log
 from infra.services import Services
+from stores.webhooks import ledger
 
 BATCH = 1_000
 

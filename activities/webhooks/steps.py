@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from activities.webhooks import ledger, signing
 from domain import webhooks
 from domain.faults import SourceFault
 from domain.sealed import Sealed
@@ -18,7 +17,8 @@ from infra.database import Database
 from infra.http import GuardedClient
 from infra.sealing import Sealer
 from infra.settings import WebhookSettings
-from infra.tables.webhooks import Delivery
+from stores.tables.webhooks import Delivery
+from stores.webhooks import ledger, signing
 
 ANSWER_EXCERPT_BYTES = 4096
 

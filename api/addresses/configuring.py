@@ -23,7 +23,7 @@ from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.database import Session
 from infra.settings import AddressSettings
-from infra.tables.addresses import AddressSetting
+from stores.tables.addresses import AddressSetting
 from workflows.addresses import schedules
 
 # Two changes at a time would each keep what the other one replaced.

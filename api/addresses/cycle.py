@@ -16,13 +16,13 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
-from activities.addresses import steering
-from activities.addresses.steering import By
 from api.addresses.answers import Signed
 from api.addresses.room import WAKER, in_force, routes
 from api.models import Answer
 from api.routes import Access, Call
 from domain.addresses.cycle import Phase
+from stores.addresses import steering
+from stores.addresses.steering import By
 from workflows.addresses import AddressCycle, schedules
 
 PATIENCE: Final = timedelta(seconds=2)

@@ -12,7 +12,6 @@ from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from activities.addresses.reporting import CONTENT_TYPE
 from api.addresses import orders
 from api.addresses.orders import Progress
 from api.addresses.room import routes
@@ -21,6 +20,7 @@ from api.routes import Access, Call
 from domain.addresses import places
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.operations import Module
+from domain.addresses.places import CONTENT_TYPE
 from domain.faults import Missing
 from infra.objects import ObjectMissing
 from workflows.addresses import AddressDrift

@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from pydantic import Base64Encoder, EncodedBytes, Field
 from pydantic_core import PydanticCustomError
 
-from activities.addresses.inbox import Incoming
 from api.addresses.pushed import PUSHED
 from api.addresses.room import routes
 from api.models import Foreign, Request
 from api.routes import Access, Call
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
-from infra.pubsub import Message
+from stores.addresses.inbox import Incoming
 
 PUSH_MAX_BYTES: Final = 16 * 1024 * 1024
 """Pub/Sub's largest message is 10 MB, a third longer in base64, and may have attributes."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime, Field
 
-from activities.addresses import counting
-from activities.addresses.counting import Counts
 from api.addresses.room import in_force, routes
 from api.models import Answer
 from api.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
+from stores.addresses import counting
+from stores.addresses.counting import Counts
 
 
 class Figure(Answer):

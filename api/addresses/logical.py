@@ -23,7 +23,7 @@ from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from domain.faults import Invalid, Missing
-from infra.tables.addresses import LogicalDelete
+from stores.tables.addresses import LogicalDelete
 from workflows.addresses import AddressPurge, schedules
 
 _ID: Final = r"^[0-9a-f]{24}$"

@@ -6,8 +6,6 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from activities.addresses import searching
-from activities.addresses.searching import Filter, Search
 from api import paging
 from api.addresses import answers
 from api.addresses.answers import LARGEST, ListedMessage, ShownMessage
@@ -21,6 +19,8 @@ from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
 from domain.faults import Invalid, Missing
+from stores.addresses import searching
+from stores.addresses.searching import Filter, Search
 
 
 class MessagePath(Request):

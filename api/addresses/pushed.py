@@ -7,10 +7,10 @@ from typing import Final
 
 from aiohttp import web
 
-from activities.addresses.inbox import Inbox, Incoming
 from activities.addresses.waking import Waker
 from api.together import Gathered
 from infra.services import Services
+from stores.addresses.inbox import Inbox, Incoming
 
 GROUP_MAX: Final = 500
 

@@ -11,10 +11,6 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy.orm import defer
 from sqlmodel import col, func, select, tuple_
 
-from activities.addresses import mending, steering
-from activities.addresses.inbox import RAW_MAX_BYTES, Inbox
-from activities.addresses.mending import Mending
-from activities.addresses.steering import By
 from api import paging
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
@@ -24,7 +20,11 @@ from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.faults import Conflict, Invalid, Missing
-from infra.tables.addresses import QuarantinedMessage
+from stores.addresses import mending, steering
+from stores.addresses.inbox import RAW_MAX_BYTES, Inbox
+from stores.addresses.mending import Mending
+from stores.addresses.steering import By
+from stores.tables.addresses import QuarantinedMessage
 
 DISCARDED_MAX: Final = 1_000
 SHOWN_MAX_BYTES: Final = 1024 * 1024

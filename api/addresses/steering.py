@@ -6,9 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from activities.addresses import steering
-from activities.addresses.searching import Filter
-from activities.addresses.steering import RETRIED_MAX, By
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.messages import MessagePath
@@ -21,6 +18,9 @@ from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
 from domain.faults import Conflict, Missing
+from stores.addresses import steering
+from stores.addresses.searching import Filter
+from stores.addresses.steering import RETRIED_MAX, By
 
 MessageId = Annotated[int, Field(ge=1, le=LARGEST)]
 _PROBLEMS = {"not_found": Missing, "message_done": Conflict, "message_being_processed": Conflict}

@@ -9,8 +9,8 @@ from pydantic import Field
 from api.downloads.room import routes
 from api.models import Answer, Request
 from api.routes import Access, Call
-from infra import quotas
-from infra.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Scope
+from stores.downloads import quotas
+from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Scope
 
 WINDOW_SECONDS = {Kind.SUBMISSIONS: MINUTE_SECONDS, Kind.BYTES: DAY_SECONDS}
 

@@ -11,7 +11,7 @@ from domain.downloads import places
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import Phase, State, Status, StoredFile, Trouble
 from domain.faults import FaultRecord
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 
 
 class ListedDownload(Answer):

@@ -18,7 +18,7 @@ from domain.downloads.status import FetchProgress, Phase, State, Status, with_pr
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
 from infra.services import Services
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from workflows import downloads
 
 LOOK_SECONDS = 0.5

@@ -25,7 +25,7 @@ from domain.downloads import places
 from domain.downloads.request import DownloadOrder, FileType, TableSource, clean_file_name
 from domain.downloads.status import State, Status
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
-from infra.quotas import release_active
+from stores.downloads.quotas import release_active
 
 WAIT_MAX_SECONDS = 60
 

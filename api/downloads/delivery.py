@@ -24,8 +24,8 @@ from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import State, StoredFile
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
 from infra.objects import content_disposition
-from infra.tables.downloads import Download
-from infra.tables.projects import Project
+from stores.tables.downloads import Download
+from stores.tables.projects import Project
 
 PRESIGNED_SECONDS = 300
 LINK_MIN_SECONDS = 60

@@ -11,7 +11,7 @@ from domain.downloads import places
 from domain.downloads.status import State
 from infra import temporal
 from infra.services import Services
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 
 LOOKED_THROUGH_MAX = 1_000
 """However many a project has waiting, a list looks no further: quotas keep far fewer active."""

@@ -10,7 +10,6 @@ import msgspec
 from aiohttp import web
 from pydantic import Field
 
-from activities.downloads.opening import COLUMNS_MAX, shape_of
 from api import reading
 from api.downloads import drawings, inline, press
 from api.downloads.drawings import REGIONS
@@ -27,7 +26,7 @@ from domain.downloads.excel.rows import UncoveredRows
 from domain.downloads.excel.template import Template
 from domain.downloads.pages import first_look
 from domain.downloads.request import FileType
-from domain.downloads.shape import ShapedReader
+from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
 from domain.faults import Exhausted, SourceFault
 from infra.objects import content_disposition
 

@@ -19,7 +19,7 @@ from api.routes import Access, Call
 from domain.downloads.request import FileType
 from domain.downloads.status import State
 from domain.faults import Invalid, Missing
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 
 
 class Wanted(PageQuery):

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.downloads import catalogue
 from api import quotas
 from api.downloads import answers, starting
 from api.downloads.answers import DownloadAnswer
@@ -18,7 +17,8 @@ from api.routes import Access, Call
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import Phase, State
 from domain.faults import Conflict, Exhausted
-from infra.tables.downloads import Download
+from stores.downloads import catalogue
+from stores.tables.downloads import Download
 from workflows import downloads
 from workflows.downloads import DownloadWorkflow
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from aiohttp import web
 from sqlmodel import col, func, or_, select
 
-from activities.downloads.catalogue import CHANNEL
 from api.downloads.board import BOARD, Board, Key
 from api.downloads.poller import Poller
 from api.downloads.subscription import Ending, Subscription
@@ -21,7 +20,8 @@ from domain.faults import Exhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from infra.services import Services
-from infra.tables.downloads import Download
+from stores.downloads.catalogue import CHANNEL
+from stores.tables.downloads import Download
 
 FOLLOWED_MAX = 50
 """So many running downloads of a project are looked at for its watchers; of the others they hear the ends."""

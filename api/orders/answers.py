@@ -14,7 +14,7 @@ from api.orders.backfills import ShownBackfill
 from domain.faults import FaultRecord
 from domain.orders import places
 from domain.orders.windows import Window
-from infra.tables.orders import OrderPlatform, OrderSlice
+from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 class SliceState(StrEnum):

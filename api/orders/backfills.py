@@ -12,7 +12,6 @@ from sqlmodel import col, select, tuple_
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.orders import backfilling, configuration, ledger
 from api import moments, paging
 from api.models import Answer, Request
 from api.moments import BodyMoment
@@ -24,7 +23,8 @@ from domain.orders import places, windows
 from domain.orders.backfills import BackfillOrder, BackfillState
 from domain.orders.windows import Window
 from infra.database import Session
-from infra.tables.orders import OrderBackfill
+from stores.orders import backfills, configuration, ledger
+from stores.tables.orders import OrderBackfill
 from workflows.orders import OrderBackfill as OrderBackfillWorkflow
 from workflows.orders.attributes import attributes
 
@@ -135,7 +135,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
         return await _running(call, workflow_id)
     # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.
     async with call.services.database.session() as session:
-        await backfilling.enter(session, order, workflow_id)
+        await backfills.enter(session, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
 

@@ -21,7 +21,7 @@ from api.paging import Page, PageQuery
 from api.routes import JSON, Access, Call
 from domain.faults import Invalid
 from domain.orders import places
-from infra.tables.orders import Order, OrderPlatform
+from stores.tables.orders import Order, OrderPlatform
 
 
 class Wanted(PageQuery):

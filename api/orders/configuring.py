@@ -11,8 +11,6 @@ from pydantic import Field, JsonValue
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from activities.orders import configuration
-from activities.orders.configuration import UNSET, Standing, Version
 from api.models import Answer
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
@@ -20,7 +18,9 @@ from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN, DEFAULT, Options, Origin
 from infra.database import Session
-from infra.tables.orders import OrderPlatform, OrderSetting
+from stores.orders import configuration
+from stores.orders.configuration import UNSET, Standing, Version
+from stores.tables.orders import OrderPlatform, OrderSetting
 
 # Two changes at a time, one of each level, could be right alone and wrong together.
 _ONE_AT_A_TIME: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")

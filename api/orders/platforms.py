@@ -13,8 +13,6 @@ from sqlmodel import col, func, select, tuple_
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.orders import configuration, ledger
-from activities.orders.configuration import UNSET, Standing
 from api import paging, sentences
 from api.models import Request
 from api.orders import answers
@@ -30,8 +28,10 @@ from domain.orders.config import DEFAULT
 from infra.database import Session
 from infra.limits import Limiter
 from infra.platforms import day_bucket, rate_bucket
-from infra.tables.orders import OrderPlatform, OrderSlice
-from infra.tables.projects import Project
+from stores.orders import configuration, ledger
+from stores.orders.configuration import UNSET, Standing
+from stores.tables.orders import OrderPlatform, OrderSlice
+from stores.tables.projects import Project
 from workflows.orders import schedules
 
 HOLES_SHOWN = 100

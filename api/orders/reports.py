@@ -9,17 +9,17 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from activities.orders import configuration, ledger
-from activities.orders.reporting import CONTENT_TYPE
 from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
 from domain.orders import days, places
+from domain.orders.places import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder
 from domain.orders.windows import Window
 from infra.objects import ObjectMissing
-from infra.tables.orders import OrderPlatform
+from stores.orders import configuration, ledger
+from stores.tables.orders import OrderPlatform
 from workflows.orders import OrderReport
 from workflows.orders.attributes import attributes
 

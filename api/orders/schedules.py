@@ -7,12 +7,12 @@ from http import HTTPStatus
 from pydantic import AwareDatetime, Field
 from temporalio.client import ScheduleHandle
 
-from activities.orders import configuration
 from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Conflict, Missing
-from infra.tables.orders import OrderPlatform
+from stores.orders import configuration
+from stores.tables.orders import OrderPlatform
 from workflows.orders import schedules
 
 

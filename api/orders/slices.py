@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, select, tuple_
 
-from activities.orders import configuration, ledger
 from api import paging
 from api.moments import Moment
 from api.orders import answers
@@ -21,7 +20,8 @@ from domain.faults import Invalid, Missing
 from domain.orders import windows
 from domain.orders.windows import Window
 from infra.database import Session
-from infra.tables.orders import OrderSlice
+from stores.orders import configuration, ledger
+from stores.tables.orders import OrderSlice
 
 
 def _named(name: object) -> object:

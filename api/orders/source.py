@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
-from activities.orders import configuration
 from api.models import Answer, Request
 from api.moments import Moment
 from api.orders.frozen import FROZEN, Excerpt
@@ -22,7 +21,8 @@ from api.orders.room import routes
 from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
 from domain.orders import places
-from infra.tables.orders import OrderPlatform
+from stores.orders import configuration
+from stores.tables.orders import OrderPlatform
 
 PAGE_SIZE_MAX: Final = 10_000
 CLOCKS_APART_SECONDS: Final = 60

@@ -12,7 +12,6 @@ from sqlmodel import col, select, tuple_
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.orders import configuration, ledger
 from api.models import Answer, Request
 from api.moments import BodyMoment
 from api.orders import answers
@@ -26,7 +25,8 @@ from domain.orders.marks import Track
 from domain.orders.steps import Job, Purpose, SliceOrder
 from domain.orders.windows import Window
 from infra.database import Session
-from infra.tables.orders import OrderPlatform, OrderSlice
+from stores.orders import configuration, ledger
+from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import OrderSlice as OrderSliceWorkflow
 from workflows.orders import schedules
 from workflows.orders.attributes import attributes

@@ -7,14 +7,14 @@ from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from activities.orders import configuration, ledger
 from api import moments
 from api.models import Answer, Request
 from api.moments import Moment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
-from infra.tables.orders import OrderPlatform
+from stores.orders import configuration, ledger
+from stores.tables.orders import OrderPlatform
 
 UNBEGUN_SHOWN: Final = timedelta(hours=1)
 """How much time is shown of a platform that has claimed nothing yet."""

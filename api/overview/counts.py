@@ -9,13 +9,14 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from activities.addresses import configuration, counting
+from activities.addresses import configuration
 from api.overview.answers import Trouble
 from api.overview.standing import Pile, Standing, Standings, merged, together
 from domain.addresses.states import State
 from domain.tasks.messages import Status
 from infra.database import Database
 from infra.settings import AddressSettings
+from stores.addresses import counting
 
 FAILED_WITHIN: Final = timedelta(days=1)
 """Of rooms where what failed is over: nobody wants to hear of it for ever."""

@@ -14,7 +14,7 @@ import msgspec
 from domain.tasks.messages import Head
 from infra import log
 from infra.database import Database
-from infra.tables.tasks import HEADS_CHANNEL
+from stores.tables.tasks import HEADS_CHANNEL
 
 SPACING_SECONDS = 0.05
 """From one transaction of announcements to the next: a queue that is emptied and filled all the time costs no more."""

@@ -23,7 +23,7 @@ from domain.tasks.ids import split_type
 from domain.tasks.messages import Head
 from infra import log
 from infra.database import LISTENING, Database
-from infra.tables.tasks import HEADS_CHANNEL
+from stores.tables.tasks import HEADS_CHANNEL
 
 FRESH_SECONDS = 0.4
 SHOWN_SECONDS = 5.0

@@ -18,7 +18,7 @@ from api.together import Gathered
 from api.transfers.kept import Kept
 from domain.transfers.states import Reason, State
 from infra.services import Services
-from infra.tables.transfers import ALL_TARGETS
+from stores.tables.transfers import ALL_TARGETS
 from workflows.transfers import TransferJob
 
 Wanted: TypeAlias = tuple[str, int, str]

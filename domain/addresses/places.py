@@ -6,6 +6,8 @@ from typing import Final
 
 from domain.addresses.messages import Topic
 
+CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
 QUEUE: Final = "addresses"
 """Cycles, and what operators order."""
 INTAKE_QUEUE: Final = "addresses-intake"

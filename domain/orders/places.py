@@ -10,6 +10,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from domain.orders import windows
 from domain.orders.windows import Window
 
+CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
 PLATFORM_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 
 QUEUE: Final = "orders"

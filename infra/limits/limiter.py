@@ -16,8 +16,8 @@ from domain.quotas import Booking, Held, Rate, Slot, Spent, Verdict, returns_at
 from domain.sharing import Claim, Share, Table
 from infra.database import Database, Session
 from infra.limits import writing
-from infra.tables.limits import Lease, Spending
-from infra.tables.limits import Share as ShareRow
+from infra.limits.tables import Lease, Spending
+from infra.limits.tables import Share as ShareRow
 
 HELD_UP_SECONDS = 2.0
 """A process that stops between two statements must not hold up the others for longer than that."""

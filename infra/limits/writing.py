@@ -12,7 +12,7 @@ from sqlmodel import col, select
 from domain.quotas import Booking, Rate, Slot, returns_at
 from domain.sharing import Claim
 from infra.database import Session
-from infra.tables.limits import Lease, Share, Spending
+from infra.limits.tables import Lease, Share, Spending
 
 
 async def spend(session: Session, rates: Sequence[Rate | Booking], now: datetime) -> None:

@@ -1,6 +1,5 @@
 """Order platforms: one connector for all, led by the record of what each kind can do."""
 
-from infra.platforms.access import Account, Credentials, Keyring
 from infra.platforms.connector import Connector, Span
 from infra.platforms.failures import (
     PlatformBusy,
@@ -19,11 +18,8 @@ from infra.platforms.reading import Asked, Page
 from infra.platforms.tape import Tape
 
 __all__ = [
-    "Account",
     "Asked",
     "Connector",
-    "Credentials",
-    "Keyring",
     "Pace",
     "Page",
     "Permits",

@@ -11,11 +11,11 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from domain.faults import SourceFault
+from domain.orders.access import Account, Credentials, Keyring, sign
 from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning, Signing
 from domain.orders.jsonpath import Reader, Unreadable, repair
 from infra import log
 from infra.http import Answer, GuardedClient
-from infra.platforms.access import Account, Credentials, Keyring, sign
 from infra.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds, utf8_of
 from infra.platforms.failures import (
     PlatformBusy,

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from domain.orders.access import Account
 from domain.orders.capability import NEXT, TOTAL, Capability, Order, PagingKind
 from domain.orders.jsonpath import Path, Reader
 from domain.orders.requests import Detail
 from infra.platforms import walks
-from infra.platforms.access import Account
 from infra.platforms.answers import date_of
 from infra.platforms.channel import Channel, Told
 from infra.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows

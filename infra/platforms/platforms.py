@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from domain.orders.access import Account, Keyring
 from domain.orders.capability import Capability
 from domain.orders.requests import Detail, RateLimit
 from infra.http import GuardedClient
 from infra.limits import Limiter
-from infra.platforms.access import Account, Keyring
 from infra.platforms.channel import Channel
 from infra.platforms.connector import Connector
 from infra.platforms.pace import Pace

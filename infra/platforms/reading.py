@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from domain.orders.access import Account
 from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, Order
 from domain.orders.jsonpath import Reader, Unreadable
 from infra.http import Answer
-from infra.platforms.access import Account
 from infra.platforms.failures import PlatformLied
 
 _TRUE: Final = (True, 1, "true", "1")

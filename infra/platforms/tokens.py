@@ -12,10 +12,10 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 
 from domain.faults import SourceFault
+from domain.orders.access import Credentials
 from domain.orders.requests import ClientShown, Renewal
 from infra import log
 from infra.http import Answer, GuardedClient
-from infra.platforms.access import Credentials
 from infra.platforms.answers import BUSY_STATUSES, retry_after_seconds
 from infra.platforms.failures import PlatformBusy, PlatformFailure, TokenExpired
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
+from domain.orders.access import Account, Credentials, Keyring
 from domain.orders.requests import Renewal
 from infra.http import GuardedClient
-from infra.platforms.access import Account, Credentials, Keyring
 from infra.platforms.failures import TokenExpired
 from infra.platforms.tokens import AccessTokens, TokenEndPoint
 

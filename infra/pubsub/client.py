@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
 import msgspec
 
+from domain.addresses.intake import Message
 from infra import log
 from infra.pubsub.tokens import Tokens
 from infra.pubsub_settings import PubSubSettings
@@ -19,34 +19,10 @@ ACKS_MAX: Final = 1_000
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 CALL_TIMEOUT_SECONDS: Final = 30.0
 EXCERPT_CHARACTERS: Final = 500
-EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class PubSubFailure(ConnectionError):
     """Pub/Sub did not do what was asked; the same may be asked again, and what it delivered comes again."""
-
-
-class Message(msgspec.Struct, frozen=True, rename="camel"):
-    """A message as it was published."""
-
-    message_id: str = ""
-    data: bytes = b""
-    publish_time: str = ""
-
-    @property
-    def published_at(self) -> datetime | None:
-        """Return the time by Pub/Sub's clock; None where it cannot be read or is no time of our days.
-
-        It is information only: PostgreSQL rounds the last microsecond of the year 9999 to one that no driver can
-        read, and a list that shows such a row would fail for ever.
-        """
-        try:
-            moment = datetime.fromisoformat(self.publish_time)
-        except ValueError:
-            return None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return moment if EARLIEST <= moment <= LATEST else None
 
 
 class Received(msgspec.Struct, frozen=True, rename="camel"):

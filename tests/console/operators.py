@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.addresses.inbox import Inbox, Incoming
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from infra.database import Database
-from infra.pubsub import Message
 from sims.oss.scenario import Action, Rule, Scenario
+from stores.addresses.inbox import Inbox, Incoming
 from tests.console.house import Console
 from tests.support.waiting import eventually
 

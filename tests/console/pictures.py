@@ -13,8 +13,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
-from infra import log, migrate
+from infra import log
 from infra.embedded import embedded
+from stores import migrate
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in, visiting
 from tests.console.house import Console

@@ -10,8 +10,8 @@ from playwright.async_api import Locator, Page
 from sqlalchemy import update
 from sqlmodel import col
 
-from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import Orders, since
 from tests.support.waiting import eventually
 

@@ -16,9 +16,9 @@ from playwright.async_api import Page, expect
 
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.tables.addresses import AddressMessage, LogicalDelete
 from sims.gse.scenario import Action, Rule, Scenario
 from sims.platforms import scenario as platforms
+from stores.tables.addresses import AddressMessage, LogicalDelete
 from tests.console.house import Console, Project
 from tests.console.operators import Operators
 from tests.support import transfers

@@ -9,8 +9,8 @@ import pytest
 from playwright.async_api import Page, expect
 from sqlmodel import col, update
 
-from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults
+from stores.tables.orders import OrderSlice
 from tests.console.browsing import Troubles
 from tests.console.house import Console, Project
 from tests.console.shops import Shop, confirm, facts, make_shop, write_ledger

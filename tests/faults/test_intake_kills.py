@@ -12,12 +12,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.addresses.inbox import LOCK
 from cli.house import worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.pubsub.broker import Broker, Subscription
 from sims.pubsub.scenario import Scenario
+from stores.addresses.inbox import LOCK
 from tests.support.address_log import PATIENCE_SECONDS, AddressLog
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer

@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from temporalio.client import Client
 
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from infra.database import Database
-from infra.pubsub import Message
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss, running_oss
+from stores.addresses.inbox import Inbox, Incoming
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from activities.addresses import applying, hearing, loading, steering
-from activities.addresses.steering import By
+from activities.addresses import applying, hearing
 from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.operations import Module, Operation, OperationResult, Outcome
+from stores.addresses import loading, steering
+from stores.addresses.steering import By
 from tests.support.address_said import acks, create, delete, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
 

@@ -18,8 +18,8 @@ from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
 from infra.modules import ModuleFailure, Modules
 from infra.objects import ObjectStore
-from infra.tables.addresses import AddressMessage, ArchivedMessage
 from sims.oss.scenario import Action
+from stores.tables.addresses import AddressMessage, ArchivedMessage
 from tests.support.module_tables import swap, upsert
 from tests.support.modules import call_fault, running_modules
 

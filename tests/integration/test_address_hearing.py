@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from activities.addresses import hearing, steering
-from activities.addresses.steering import By
+from activities.addresses import hearing
 from domain.addresses import places
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.messages import Topic
@@ -19,6 +18,8 @@ from infra.embedded import Stack
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import running_oss
+from stores.addresses import steering
+from stores.addresses.steering import By
 from tests.support import modules as module_peers
 from tests.support.address_world import Fault, World
 from tests.support.modules import call_fault

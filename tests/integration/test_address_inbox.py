@@ -11,14 +11,13 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from activities.addresses import inbox
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import messages
-from domain.addresses.intake import Taken
+from domain.addresses.intake import Message, Taken
 from domain.addresses.messages import Topic
 from infra.database import Database
-from infra.pubsub import Message
-from infra.tables.addresses import AddressMessage, MessageKey, QuarantinedMessage
+from stores.addresses import inbox
+from stores.addresses.inbox import Inbox, Incoming
+from stores.tables.addresses import AddressMessage, MessageKey, QuarantinedMessage
 from tests.support.pubsub import create_update, delete, many, swap
 from tests.support.waiting import eventually
 

@@ -9,7 +9,6 @@ import pytest
 from sqlmodel import select
 from temporalio.client import Client
 
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
 from domain.addresses.intake import IntakeOrder, Taken
 from domain.addresses.messages import Topic
@@ -17,8 +16,9 @@ from infra import temporal
 from infra.database import Database
 from infra.pubsub import PubSub, PubSubFailure
 from infra.settings import Settings
-from infra.tables.addresses import AddressMessage, QuarantinedMessage
 from sims.pubsub.scenario import Scenario
+from stores.addresses.inbox import Inbox, Incoming
+from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker

@@ -10,14 +10,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.addresses import archiving, counting, hearing, loading, searching, steering
-from activities.addresses.searching import Filter, Search
-from activities.addresses.steering import By
+from activities.addresses import hearing
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
 from infra.embedded import Stack
+from stores.addresses import archiving, counting, loading, searching, steering
+from stores.addresses.searching import Filter, Search
+from stores.addresses.steering import By
 from tests.support.stack import own_database
 
 pytestmark = pytest.mark.stack

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from sqlmodel import col, select
 
-from activities.addresses import inbox
-from activities.addresses.inbox import Inbox, Incoming
-from domain.addresses.intake import Taken
+from domain.addresses.intake import Message, Taken
 from domain.addresses.messages import Topic
 from infra.database import Database
-from infra.pubsub import Message
 from infra.settings import Settings
-from infra.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
+from stores.addresses import inbox
+from stores.addresses.inbox import Inbox, Incoming
+from stores.tables.addresses import AddressAction, AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.pubsub import create_update, delete, swap
 

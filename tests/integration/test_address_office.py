@@ -17,17 +17,17 @@ import aiohttp
 import pandas as pd
 import pytest
 
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
 from infra.modules import Modules
-from infra.pubsub import Message
 from infra.settings import Settings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import Oss, running_oss
+from stores.addresses.inbox import Inbox, Incoming
 from tests.integration.test_address_purging import listed
 from tests.support import modules as module_peers
 from tests.support.api import ApiClient, Reply, running_api

@@ -20,9 +20,9 @@ from domain.addresses.operations import Module
 from infra.database import Database
 from infra.modules import Modules
 from infra.settings import AddressSettings
-from infra.tables.addresses import AddressAction, LogicalDelete
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss
+from stores.tables.addresses import AddressAction, LogicalDelete
 from tests.support.module_tables import delete, upsert
 from tests.support.modules import call_fault, running_modules
 

@@ -16,15 +16,15 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from sqlmodel import select
 
-from activities.addresses.inbox import Inbox
 from api.addresses.events import PUSH_MAX_BYTES
 from domain.addresses.messages import Topic
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.addresses import AddressMessage, QuarantinedMessage
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.server import PubSubSim, running_pubsub
+from stores.addresses.inbox import Inbox
+from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.pubsub import create_update, many, publisher
 from tests.support.waiting import eventually

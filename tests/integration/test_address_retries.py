@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from activities.addresses import applying, loading, reviving, steering
-from activities.addresses.searching import Filter
-from activities.addresses.steering import By
+from activities.addresses import applying, reviving
 from domain.addresses.cycle import ApplyOrder, Phase
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Lookup, Module, Operation, OperationResult, Outcome
 from infra.settings import Settings
 from sims.oss.module import State
+from stores.addresses import loading, steering
+from stores.addresses.searching import Filter
+from stores.addresses.steering import By
 from tests.support.address_said import create, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
 from tests.support.addresses import running_addresses

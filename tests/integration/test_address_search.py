@@ -13,13 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activities.addresses import counting
 from api.addresses import watching
 from domain.addresses.messages import Topic
 from domain.addresses.states import State
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
-from infra.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
+from stores.addresses import counting
+from stores.tables.addresses import AddressMessage, ArchivedMessage, QuarantinedMessage
 from tests.support.address_world import World
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually

@@ -12,14 +12,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.addresses import loading, steering
-from activities.addresses.searching import Filter
-from activities.addresses.steering import By
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.addresses import AddressMessage, QuarantinedMessage
+from stores.addresses import loading, steering
+from stores.addresses.searching import Filter
+from stores.addresses.steering import By
+from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually
 from workflows.addresses import schedules

@@ -17,8 +17,8 @@ from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.addresses import LogicalDelete
 from sims.oss.server import Oss, running_oss
+from stores.tables.addresses import LogicalDelete
 from tests.integration.test_address_purging import listed
 from tests.support import modules as module_peers
 from tests.support.waiting import eventually

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlmodel import select
 
 from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
-from infra.tables.downloads import Download
-from infra.tables.projects import ApiKey, Project
+from stores.tables.downloads import Download
+from stores.tables.projects import ApiKey, Project
 from tests.support.waiting import PATIENCE_SECONDS
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

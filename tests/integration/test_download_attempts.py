@@ -69,7 +69,7 @@ async def test_what_runs_is_told(exports: Downloads) -> None:
 
 async def test_trouble_of_ours_is_told_without_its_text(exports: Downloads, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that failed by our own doing and went well then says so, and nothing of what is inside."""
-    from activities.downloads import catalogue  # noqa: PLC0415
+    from stores.downloads import catalogue  # noqa: PLC0415
 
     record, calls = catalogue.record, []
 

@@ -12,7 +12,7 @@ from yarl import URL
 
 from api.downloads import links
 from infra.settings import Settings
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, running_downloads
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from infra.settings import Settings
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
 from workflows import downloads as workflows
 

@@ -12,7 +12,7 @@ import pytest
 from domain.downloads.status import StoredFile
 from infra import services
 from infra.settings import Settings
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
 

@@ -15,8 +15,8 @@ from api.routes import Access, Call, Routes
 from domain.downloads.request import DownloadOrder
 from domain.faults import Invalid
 from infra.database import Database
-from infra.quotas import hold_active, release_active
 from infra.settings import PartyQuotas, QuotaSettings, Settings
+from stores.downloads.quotas import hold_active, release_active
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack

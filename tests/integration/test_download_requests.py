@@ -13,7 +13,7 @@ from api import idempotency
 from api.downloads.requests import NewDownload
 from domain.downloads.request import DownloadOrder
 from infra.settings import Settings
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
 
 SEED = 8

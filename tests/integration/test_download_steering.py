@@ -10,8 +10,8 @@ import pytest
 from sqlmodel import col, select
 from yarl import URL
 
+from infra.limits.tables import Lease
 from infra.settings import Settings
-from infra.tables.limits import Lease
 from tests.support import watchers
 from tests.support.api import Reply
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads

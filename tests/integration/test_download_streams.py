@@ -18,7 +18,6 @@ from pydantic import Field
 from sqlalchemy import func, select
 from temporalio.client import WorkflowHandle
 
-from activities.downloads.catalogue import CHANNEL
 from api import projects
 from api.downloads import answers, streams
 from api.downloads.answers import Asked
@@ -30,6 +29,7 @@ from domain.downloads.status import Status
 from domain.faults import FaultRecord
 from infra.database import Database
 from infra.settings import Settings
+from stores.downloads.catalogue import CHANNEL
 from tests.support import watchers
 from tests.support.api import ApiClient, running_api
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads

@@ -12,7 +12,7 @@ from temporalio.client import ScheduleHandle
 
 from activities.downloads import housekeeping
 from infra.settings import Settings
-from infra.tables.downloads import Download
+from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.waiting import eventually
 from workflows import downloads, schedules

@@ -14,11 +14,11 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
 from domain.downloads.status import State
-from infra import migrate
 from infra.database import Database
 from infra.settings import DatabaseSettings
-from infra.tables.base import Row
-from infra.tables.downloads import STATES
+from infra.table_base import Row
+from stores import migrate
+from stores.tables.downloads import STATES
 
 TABLES = {
     "addr_audit",

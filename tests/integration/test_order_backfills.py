@@ -16,8 +16,8 @@ from domain.orders import places
 from domain.orders.backfills import BackfillOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, QUEUES, Orders, running_orders, since
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker

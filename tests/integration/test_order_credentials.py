@@ -14,8 +14,8 @@ from domain.faults import FaultRecord
 from domain.orders.steps import FailOrder, Purpose
 from domain.orders.windows import Window
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderSlice
 from tests.support.orders import CREDENTIALS, NUMBER, Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.orders import ledger, raw
+from activities.orders import raw
 from activities.orders.steps import OrderSteps, PlatformSteps
 from domain.faults import FaultRecord
 from domain.orders import places
@@ -19,6 +19,7 @@ from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Scenario
+from stores.orders import ledger
 from tests.support.orders import NUMBER, Orders, count_findings, running_orders, since
 
 pytestmark = pytest.mark.stack

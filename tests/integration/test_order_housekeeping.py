@@ -14,7 +14,7 @@ from activities.orders.housekeeping import OrderHousekeeping
 from infra import services
 from infra.database import Database
 from infra.settings import Settings
-from infra.tables.orders import OrderCopy
+from stores.tables.orders import OrderCopy
 
 pytestmark = pytest.mark.stack
 

@@ -10,9 +10,9 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from infra.settings import Settings
-from infra.tables.orders import OrderPlatform, OrderSlice
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Scenario
+from stores.tables.orders import OrderPlatform, OrderSlice
 from tests.support.orders import NUMBER, Orders, running_orders, since
 
 pytestmark = pytest.mark.stack

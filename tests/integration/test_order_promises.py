@@ -14,12 +14,12 @@ from domain.orders import places, windows
 from domain.orders.capability import Capability
 from domain.orders.platforms import KNOWN
 from infra.settings import Settings
-from infra.tables.orders import Order
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Changes, Faults, Kind, Limits, Scenario
+from stores.tables.orders import Order
 from tests.support.orders import LAG_SECONDS, Orders, count_findings, running_orders, since
 from tests.support.slices import is_gapless
 from tests.support.waiting import eventually

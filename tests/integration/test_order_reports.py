@@ -17,10 +17,10 @@ from domain.orders.capability import QueryField
 from domain.orders.steps import ReportPart
 from domain.orders.windows import Window
 from infra.settings import Settings
-from infra.tables.orders import Order
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import Order
 from tests.support.orders import NUMBER, Orders, running_orders, since
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker

@@ -15,8 +15,8 @@ from domain.orders.steps import Alarm, WatchOrder
 from domain.orders.windows import Window
 from infra import metrics
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
 from workflows.orders import OrderWatch

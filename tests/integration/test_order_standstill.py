@@ -16,9 +16,9 @@ from domain.orders import places
 from domain.orders.windows import Window
 from infra import metrics
 from infra.settings import Settings
-from infra.tables.orders import OrderPlatform
 from sims.platforms.market import Market, Range
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderPlatform
 from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
 

@@ -15,9 +15,9 @@ from domain.orders import places
 from domain.orders.steps import Presence, WatchOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text
 from sqlmodel import col, select
 
-from activities.orders import storing
-from activities.orders.storing import Change, Copy
+from domain.orders.access import Account
 from domain.orders.capability import Order
 from infra.database import Database
-from infra.platforms import Account
-from infra.tables.orders import Order as OrderRow
-from infra.tables.orders import OrderCopy
+from stores.orders import storing
+from stores.orders.storing import Change, Copy
+from stores.tables.orders import Order as OrderRow
+from stores.tables.orders import OrderCopy
 
 pytestmark = pytest.mark.stack
 

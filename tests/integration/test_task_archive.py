@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from activities.tasks import archive, heads
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Refs, Status, Task
 from infra.database import Database
+from stores.tasks import archive, heads
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 
 pytestmark = pytest.mark.stack

@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment
 
-from activities.tasks import archive, retention
 from activities.tasks.housekeeping import TaskHousekeeping
 from api.tasks.contents import Contents, ref_of
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Refs, Status, Task
 from infra.database import Database
 from infra.settings import Settings
+from stores.tasks import archive, retention
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import event
 from temporalio.client import WorkflowHandle
 
-from activities.transfers import ledger
 from api.transfers import lookup
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Shard
 from domain.transfers.request import Consignment, File
@@ -21,6 +20,7 @@ from domain.transfers.steps import JobStatus
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
+from stores.transfers import ledger
 from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
 from workflows import transfers as transfer_workflows
 from workflows.transfers import TransferJob

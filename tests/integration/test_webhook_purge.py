@@ -14,7 +14,7 @@ from activities.webhooks import housekeeping
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from domain.webhooks import WebhookOrder
 from infra.settings import Settings
-from infra.tables.webhooks import Delivery, DeliveryAttempt
+from stores.tables.webhooks import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks
 
 pytestmark = pytest.mark.stack

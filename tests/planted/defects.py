@@ -190,7 +190,7 @@ DEFECTS = (
     Defect(
         "what-was-cancelled-ends-by-another-cause",
         "transfers",
-        "activities/transfers/ledger.py",
+        "stores/transfers/ledger.py",
         "AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}",
         "AND c.key = t.key AND c.key = {ALL_TARGETS} AND t.state NOT IN {FINAL_STATES}",
         ("tests/integration/test_transfer_repository.py", "-k", "cancelled"),
@@ -342,7 +342,7 @@ DEFECTS = (
     Defect(
         "a-shipper-that-was-replaced-writes",
         "transfers",
-        "activities/transfers/shards.py",
+        "stores/transfers/shards.py",
         'if not str(held).endswith(" 1"):',
         "if False:",
         ("tests/integration/test_transfer_defects.py", "tests/integration/test_transfer_hosts.py"),
@@ -350,7 +350,7 @@ DEFECTS = (
     Defect(
         "a-worker-taken-for-dead-commits",
         "orders",
-        "activities/orders/ledger.py",
+        "stores/orders/ledger.py",
         "        return row.holder == order.holder\n",
         "        return True\n",
         ("tests/integration/test_order_fence.py",),
@@ -358,7 +358,7 @@ DEFECTS = (
     Defect(
         "a-sweep-taken-for-dead-commits",
         "orders",
-        "activities/orders/ledger.py",
+        "stores/orders/ledger.py",
         "return row.sweep_holder == order.holder",
         "return True",
         ("tests/integration/test_order_fence.py",),
@@ -366,7 +366,7 @@ DEFECTS = (
     Defect(
         "a-reading-again-taken-for-dead-commits",
         "orders",
-        "activities/orders/ledger.py",
+        "stores/orders/ledger.py",
         "return row.reread_holder == order.holder",
         "return True",
         ("tests/integration/test_order_fence.py",),
@@ -445,7 +445,7 @@ DEFECTS = (
     Defect(
         "worlds-find-a-reading-that-fails-for-another",
         "orders",
-        "activities/orders/ledger.py",
+        "stores/orders/ledger.py",
         "update(OrderSlice).where(_is(platform, window), unfinished(), is_ours)",
         "update(OrderSlice).where(_is(platform, window), unfinished(), or_(is_ours, unfinished()))",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and redo"),
@@ -612,7 +612,7 @@ DEFECTS = (
     Defect(
         "a-late-create-unlists-a-younger-delete",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "AND (listed.uprn <> told.uprn OR listed.log_id <= told.log_id)",
         "AND (listed.uprn <> told.uprn OR listed.log_id <> told.log_id)",
         ("tests/integration/test_address_cycle.py",),
@@ -620,7 +620,7 @@ DEFECTS = (
     Defect(
         "queueing-costs-a-try",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "[settings.retries if each.overtaken else int(each.counts) for each in verdicts],",
         "[settings.retries if each.overtaken else 1 for each in verdicts],",
         ("tests/integration/test_address_retries.py",),
@@ -636,7 +636,7 @@ DEFECTS = (
     Defect(
         "a-woken-worker-writes-over-what-an-operator-said",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL",
         "        reason = CASE WHEN told.why IS NOT NULL",
         ("tests/integration/test_address_retries.py", "-k", "wakes"),
@@ -644,7 +644,7 @@ DEFECTS = (
     Defect(
         "a-woken-worker-s-failure-counts-in-a-later-cycle",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "(log.cycle_id = $13 AND (log.proc_flag = 'P'",
         "($13 <> '' AND (log.proc_flag = 'P'",
         ("tests/integration/test_address_retries.py", "-k", "wakes_in_a_later_cycle"),
@@ -677,7 +677,7 @@ DEFECTS = (
     Defect(
         "worlds-find-that-queueing-costs-a-try",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "[settings.retries if each.overtaken else int(each.counts) for each in verdicts],",
         "[settings.retries if each.overtaken else 1 for each in verdicts],",
         ("tests/worlds/test_addresses.py", "-m", "soak", "-k", "family and queues"),
@@ -693,7 +693,7 @@ DEFECTS = (
     Defect(
         "three-acknowledgements-are-enough",
         "addresses",
-        "activities/addresses/settling.py",
+        "stores/addresses/settling.py",
         "= 'Y', false)\" for module in Module)",
         "= 'Y', false)\" for module in list(Module)[:3])",
         ("tests/integration/test_address_cycle.py",),
@@ -869,7 +869,7 @@ DEFECTS = (
     Defect(
         "another-schema-is-worked-on",
         "shared",
-        "infra/migrate.py",
+        "stores/migrate.py",
         "    if found != needed:\n",
         "    if found is None:\n",
         ("tests/integration/test_migrations.py", "-k", "refused"),
@@ -877,7 +877,7 @@ DEFECTS = (
     Defect(
         "an-older-copy-replaces-a-newer-one",
         "orders",
-        "activities/orders/storing.py",
+        "stores/orders/storing.py",
         "return self.digest != stored.digest and (*self.rank, self.digest) > (*stored.rank, stored.digest)",
         "return self.digest != stored.digest",
         ("tests/integration/test_order_storing.py", "-k", "newest_copy"),
@@ -893,7 +893,7 @@ DEFECTS = (
     Defect(
         "a-message-that-comes-again-is-taken-in-again",
         "addresses",
-        "activities/addresses/inbox.py",
+        "stores/addresses/inbox.py",
         "    FROM incoming JOIN taken USING (topic, msg_no)\n",
         "    FROM incoming\n",
         ("tests/integration/test_address_inbox.py", "-k", "again"),

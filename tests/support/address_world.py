@@ -17,18 +17,19 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 import msgspec
 
-from activities.addresses import applying, archiving, hearing, loading, steering
-from activities.addresses.inbox import Inbox, Incoming
-from activities.addresses.searching import Filter
-from activities.addresses.steering import By
+from activities.addresses import applying, hearing
 from domain.addresses.cycle import ApplyOrder, Phase, Plan
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
 from domain.addresses.queues import Step
 from infra.database import Database
 from infra.modules import ModuleFailure
-from infra.pubsub import Message
 from infra.settings import AddressSettings, DatabaseSettings
+from stores.addresses import archiving, loading, steering
+from stores.addresses.inbox import Inbox, Incoming
+from stores.addresses.searching import Filter
+from stores.addresses.steering import By
 from tests.support.address_oracle import ModuleOracle
 
 T = TypeVar("T")

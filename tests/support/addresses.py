@@ -12,14 +12,14 @@ from typing import Any
 
 import asyncpg
 
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.pubsub import Message
 from infra.services import Services
 from infra.settings import Settings
 from sims.oss.server import Oss, running_oss
+from stores.addresses.inbox import Inbox, Incoming
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.modules import module_settings
 from tests.support.waiting import eventually

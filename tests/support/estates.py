@@ -11,11 +11,11 @@ from domain import projects
 from domain.orders.marks import Marks
 from domain.orders.windows import Window
 from infra.services import Services
-from infra.tables.addresses import AddressMessage, LogicalDelete, QuarantinedMessage
-from infra.tables.base import Row
-from infra.tables.orders import Order, OrderBackfill, OrderPlatform, OrderSlice
+from infra.table_base import Row
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver
+from stores.tables.addresses import AddressMessage, LogicalDelete, QuarantinedMessage
+from stores.tables.orders import Order, OrderBackfill, OrderPlatform, OrderSlice
 from tests.support.api import ApiClient
 from tests.support.downloads import FINAL
 from tests.support.tasks import good

@@ -66,7 +66,7 @@ async def stack() -> AsyncIterator[Stack]:
 @pytest.fixture(scope="session")
 async def template(stack: Stack) -> str:
     """The name of a database that carries all migrations."""
-    from infra import migrate
+    from stores import migrate
 
     await parts.administer(stack, "CREATE DATABASE template_migrated TEMPLATE template0")
     await migrate.migrate(stack.database_url("template_migrated"))

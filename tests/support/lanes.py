@@ -17,7 +17,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 import worker
-from activities.tasks import heads
 from domain.tasks import ids
 from domain.tasks.carrying import LaneEnd, LaneOrder
 from domain.tasks.ids import TaskId
@@ -26,6 +25,7 @@ from infra import services
 from infra.database import Database
 from infra.services import Services
 from infra.settings import Settings
+from stores.tasks import heads
 from workflows import tasks
 from workflows.tasks import TaskLane
 

@@ -21,8 +21,6 @@ from domain.orders.steps import CycleOrder, CycleStatus
 from infra.embedded.ports import claiming
 from infra.services import Services
 from infra.settings import Settings
-from infra.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
-from infra.tables.webhooks import Delivery
 from sims.platforms import checker
 from sims.platforms.checker import Findings
 from sims.platforms.clock import MICRO
@@ -30,6 +28,8 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
 from sims.platforms.scenario import Scenario
 from sims.platforms.server import Platforms, running_platforms
+from stores.tables.orders import Order, OrderCopy, OrderPlatform, OrderSlice
+from stores.tables.webhooks import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, Order
 from domain.orders.platforms import KNOWN
 from domain.orders.requests import RateLimit
@@ -15,7 +16,7 @@ from domain.orders.windows import Window
 from domain.quotas import Rate, Slot, Verdict
 from infra.http import GuardedClient
 from infra.limits import Limiter
-from infra.platforms import Account, Connector, Credentials, Page, Platforms, Tape
+from infra.platforms import Connector, Page, Platforms, Tape
 from infra.settings import GuardSettings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO

@@ -15,8 +15,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
-from infra.pubsub import Message, PubSub, PubSubFailure, tokens
+from infra.pubsub import PubSub, PubSubFailure, tokens
 from infra.pubsub_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario

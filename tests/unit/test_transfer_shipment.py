@@ -13,7 +13,7 @@ from domain.transfers.gse import Agent, Place, Record, Results, Side
 from domain.transfers.request import sound_folder
 from domain.transfers.shipment import REFUSALS_MAX, Item, Rules, Sending, Shipment
 from domain.transfers.states import End, Reason, State, summary
-from infra.tables.transfers import STATES
+from stores.tables.transfers import STATES
 
 SOURCE = Agent("source", "", "root")
 RULES = Rules(retries=2, retry_pause_seconds=5)

@@ -19,8 +19,8 @@ from api.orders.room import routes
 from domain.orders import windows
 from domain.orders.config import Options
 from infra.settings import Settings
-from infra.tables.orders import OrderSlice
 from sims.platforms.scenario import Faults, Scenario
+from stores.tables.orders import OrderSlice
 from tests.support.orders import running_orders
 from tests.support.waiting import eventually
 from tests.worlds.orders.cases import (

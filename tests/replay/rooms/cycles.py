@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from activities.addresses.inbox import Inbox, Incoming
 from domain.addresses import places
 from domain.addresses.cycle import CycleOrder
+from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from infra.database import Database
-from infra.pubsub import Message
 from sims.oss.server import running_oss
+from stores.addresses.inbox import Inbox, Incoming
 from tests.replay.recorder import Recorder
 from tests.replay.rooms import upkeep
 from workflows.addresses import AddressCycle

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from activities.addresses.settling import NEEDLESS
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Operation, Outcome
 from domain.addresses.states import State
+from stores.addresses.settling import NEEDLESS
 from tests.support.address_oracle import ModuleOracle
 from tests.worlds.addresses.flaws import KINDS
 from tests.worlds.addresses.naming import Names

@@ -19,9 +19,9 @@ from temporalio.service import RPCError
 from domain.orders import places
 from domain.orders.windows import Window
 from infra.settings import Settings
-from infra.tables.orders import Order, OrderCopy
 from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
+from stores.tables.orders import Order, OrderCopy
 from tests.support.orders import Orders, no_cycle_is_near, running_orders
 from tests.support.pace import measure_pace
 from tests.worlds import dice

@@ -12,9 +12,9 @@ from sqlmodel import select
 from temporalio.client import WorkflowFailureError
 
 from domain.orders import places, windows
-from infra.tables.orders import Order
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Scenario
+from stores.tables.orders import Order
 from tests.support.orders import Orders
 from tests.support.pace import measure_pace
 

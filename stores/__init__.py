@@ -1,0 +1,1 @@
+"""Data access: what reads and writes tables, one package a system."""

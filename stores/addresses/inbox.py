@@ -1,0 +1,218 @@
+"""The inbox: messages become rows of the log, each once, however often it is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from sqlalchemy import ARRAY, BigInteger, Text, bindparam, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
+
+from domain.addresses import messages
+from domain.addresses.intake import Message, Taken
+from domain.addresses.messages import MSG_NO_MAX_CHARACTERS, Topic, Unreadable
+from infra import log, metrics
+from infra.database import Database, Session
+from infra.table_base import UtcTime
+from stores.tables.addresses import QuarantinedMessage
+
+RAW_MAX_BYTES: Final = 10 * 1024 * 1024
+"""How much of an unreadable message is kept: the largest that Pub/Sub delivers is kept whole."""
+LOCK: Final = 0x4861756C61676502
+"""The advisory lock of who takes messages in: ids grow in the order of commits, and the cycle goes by ids."""
+KEY_MAX_CHARACTERS: Final = 64
+
+# SQLSTATE's classes of values that cannot be, and of those that are too much.
+_VALUE_ERRORS: Final = frozenset({"22", "54"})
+
+_COLUMNS: Final = {
+    "topic": Text,
+    "msg_no": Text,
+    "event_id": Text,
+    "uprn_1": BigInteger,
+    "uprn_2": BigInteger,
+    "address_id": BigInteger,
+    "payload": Text,
+    "published_at": UtcTime,
+}
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(:lock)")
+_TAKE_IN: Final = text("""
+    WITH incoming AS (
+        SELECT * FROM unnest(
+            :topic, :msg_no, :event_id, :uprn_1, :uprn_2, :address_id, :payload, :published_at
+        ) WITH ORDINALITY
+        AS each (topic, msg_no, event_id, uprn_1, uprn_2, address_id, payload, published_at, place)
+    ), taken AS (
+        INSERT INTO addr_sync_keys (topic, msg_no, event_id)
+        SELECT topic, msg_no, event_id FROM incoming ORDER BY place
+        ON CONFLICT DO NOTHING
+        RETURNING topic, msg_no
+    )
+    INSERT INTO im_infi_addr_sync_log
+        (topic, uprn_1, uprn_2, msg_no, payload, address_id, published_at, event_id, createdat)
+    SELECT topic, uprn_1, uprn_2, msg_no, payload::json, address_id, published_at, event_id, statement_timestamp()
+    FROM incoming JOIN taken USING (topic, msg_no)
+    ORDER BY place
+""").bindparams(*(bindparam(name, type_=ARRAY(kind)) for name, kind in _COLUMNS.items()))
+
+_log = log.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One message as it was delivered."""
+
+    topic: Topic
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A message that can be acted on, and what it says."""
+
+    incoming: Incoming
+    said: messages.Message
+
+    @property
+    def row(self) -> tuple[str, str, str | None, int, int | None, int | None, str, datetime | None]:
+        message, said = self.incoming.message, self.said
+        return (
+            self.incoming.topic,
+            message.message_id,
+            said.event_id,
+            said.uprn_1,
+            said.uprn_2,
+            said.address_id,
+            message.data.decode(),
+            message.published_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that cannot be read, and why."""
+
+    incoming: Incoming
+    reason: str
+
+
+class Inbox:
+    """Where messages are written down before anybody is told that they came."""
+
+    def __init__(self, database: Database, message_max_bytes: int) -> None:
+        self._database = database
+        self._message_max_bytes = message_max_bytes
+
+    async def take_in(self, delivered: Sequence[Incoming]) -> Taken:
+        """Write messages down, all in one transaction; when this returns, each may be acknowledged."""
+        # A message may be delivered twice at once, and a statement meets each key once.
+        distinct: dict[tuple[Topic, str], Incoming] = {}
+        for each in delivered:
+            distinct.setdefault((each.topic, _identity(each.message)), each)
+        judged = [self.judge(each) for each in distinct.values()]
+        taken = await self._write(judged)
+        taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
+        for outcome, count in taken:
+            metrics.ADDRESS_MESSAGES.labels(outcome).inc(count)
+        return taken
+
+    def judge(self, incoming: Incoming) -> Readable | Refused:
+        """Read a message; one that nobody could act on is refused with the reason."""
+        message = incoming.message
+        try:
+            if not 1 <= len(message.message_id) <= MSG_NO_MAX_CHARACTERS:
+                raise Unreadable(
+                    f"The message's id has {len(message.message_id)} characters. "
+                    f"It must have 1 to {MSG_NO_MAX_CHARACTERS}."
+                )
+            if len(message.data) > self._message_max_bytes:
+                raise Unreadable(
+                    f"The message has {len(message.data):,} bytes. At most {self._message_max_bytes:,} are allowed "
+                    "(HAULAGE_ADDRESSES__MESSAGE_MAX_BYTES)."
+                )
+            return Readable(incoming, messages.read(incoming.topic, message.data))
+        except Unreadable as error:
+            return Refused(incoming, error.reason)
+
+    async def _write(self, judged: Sequence[Readable | Refused]) -> Taken:
+        """What PostgreSQL refuses is put into quarantine, so that it does not hold up what came with it."""
+        try:
+            return await self._commit(judged)
+        except DBAPIError as error:
+            if not is_about_values(error):
+                raise
+            if len(judged) > 1:
+                half = len(judged) // 2
+                return (await self._write(judged[:half])).plus(await self._write(judged[half:]))
+            reason = refused_by_database(error)
+            return await self._commit([Refused(each.incoming, reason) for each in judged])
+
+    async def _commit(self, judged: Sequence[Readable | Refused]) -> Taken:
+        readable = [each for each in judged if isinstance(each, Readable)]
+        unreadable = [each for each in judged if isinstance(each, Refused)]
+        new = 0
+        async with self._database.session() as session:
+            if readable:
+                await lock(session)
+                new = await insert_new(session, readable)
+            if unreadable:
+                put_away = insert(QuarantinedMessage).on_conflict_do_nothing()
+                await session.execute(put_away, [_quarantined(each) for each in unreadable])
+        for each in unreadable:
+            _log.warning(
+                "address_message_quarantined",
+                topic=each.incoming.topic,
+                msg_no=_key(each.incoming.message),
+                reason=each.reason,
+            )
+        return Taken(new=new, repeated=len(readable) - new, unreadable=len(unreadable))
+
+
+async def lock(session: Session) -> None:
+    """Be the only one who takes messages in, until the transaction ends."""
+    await session.execute(_LOCK, {"lock": LOCK})
+
+
+async def insert_new(session: Session, readable: Sequence[Readable]) -> int:
+    """Write messages into the log, but for those that were taken in before; how many were not. Lock first."""
+    arrays = dict(zip(_COLUMNS, map(list, zip(*(each.row for each in readable), strict=True)), strict=True))
+    return (await (await session.connection()).execute(_TAKE_IN, arrays)).rowcount
+
+
+def refused_by_database(error: DBAPIError) -> str:
+    """The sentence about a message whose values PostgreSQL refuses."""
+    return f"PostgreSQL does not take the message: {error.orig and error.orig.__cause__}."
+
+
+def is_about_values(error: DBAPIError) -> bool:
+    """Whether PostgreSQL refuses what a message holds, rather than being unable to answer."""
+    return str(getattr(error.orig, "sqlstate", ""))[:2] in _VALUE_ERRORS
+
+
+def _quarantined(unreadable: Refused) -> dict[str, Any]:
+    message = unreadable.incoming.message
+    return {
+        "topic": unreadable.incoming.topic,
+        "msg_no": _key(message),
+        "raw": message.data[:RAW_MAX_BYTES],
+        "raw_bytes": len(message.data),
+        "reason": unreadable.reason,
+        "published_at": message.published_at,
+    }
+
+
+def _identity(message: Message) -> str:
+    """What tells a message from others of its topic: its id, or where it has none, what it holds."""
+    return message.message_id or sha256(message.data).hexdigest()
+
+
+def _key(message: Message) -> str:
+    """An id that fits an index and a text of PostgreSQL, whatever was sent as one."""
+    identity = _identity(message)
+    if len(identity) <= KEY_MAX_CHARACTERS and identity.isprintable():
+        return identity
+    return sha256(identity.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,222 @@
+"""Searching: messages by what they say and how they stand, the newest first, in the log or in its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.states import State
+from domain.addresses.waiting import Kind
+from infra.database import Database
+from stores.addresses.loading import OWNED
+from stores.tables.addresses import AddressMessage, ArchivedMessage
+
+Row: TypeAlias = "asyncpg.Record"
+Position: TypeAlias = tuple[datetime, int]
+
+LOG: Final = AddressMessage.__tablename__
+HISTORY: Final = ArchivedMessage.__tablename__
+SUPERSEDED_MAX: Final = 1_000
+FREE: Final = f"(proc_flag = 'N' AND (topic <> '{Topic.SWAP}' OR next_attempt_at IS NOT NULL))"
+"""Whether it has failed and no cycle has it, in SQL."""
+
+_LISTED: Final = ", ".join(
+    (
+        "id, topic, uprn_1, uprn_2, address_id, msg_no, event_id, proc_flag, retry_times, createdat, published_at",
+        "proc_update_date, next_attempt_at, cycle_id, superseded_by, wait_reason::text, reason",
+        *(f"{module}_ack, {module}_ack_date" for module in Module),
+    )
+)
+_WHOLE: Final = ", ".join((_LISTED, "payload::text", *(f"{module}_stack_trace" for module in Module)))
+_JUDGED: Final = ", ".join(
+    (
+        "id, createdat, topic, uprn_1, uprn_2, proc_flag, retry_times, next_attempt_at, wait_reason",
+        *(f"{module}_ack" for module in Module),
+    )
+)
+_LIVE: Final = "NULL::timestamptz AS archived_at"
+# One statement sees one moment: a message that is archived meanwhile is in one of the two.
+_ONE: Final = f"""
+    SELECT {_WHOLE}, {_LIVE} FROM {LOG} WHERE id = $1
+    UNION ALL SELECT {_WHOLE}, archived_at FROM {HISTORY} WHERE id = $1
+    """  # noqa: S608 - names of ours
+# By UPRN, of which there are indexes.
+_SUPERSEDED: Final = f"""
+    SELECT id FROM {LOG} WHERE uprn_1 = $2 AND superseded_by = $1
+    UNION ALL SELECT id FROM {HISTORY} WHERE uprn_1 = $2 AND superseded_by = $1 ORDER BY id LIMIT {SUPERSEDED_MAX}
+    """  # noqa: S608 - names of ours
+_ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages; None asks for nothing."""
+
+    topic: Topic | None = None
+    uprn: int | None = None
+    module: Module | None = None
+    """It failed there."""
+    kind: Kind | None = None
+    """Why it is not done."""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    ids: Sequence[int] | None = None
+    retries_from: int | None = None
+    """It failed in so many cycles, or more."""
+    retries_below: int | None = None
+    """It failed in fewer."""
+
+
+@dataclass(slots=True)
+class Where:
+    """Conditions in SQL, and their values."""
+
+    conditions: list[str] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
+
+    def add(self, condition: str, *values: object) -> None:
+        """One more; `{}` stands for each value in turn."""
+        self.conditions.append(condition.format(*(self.bound(value) for value in values)))
+
+    def bound(self, value: object) -> str:
+        """The name of one more value."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    @property
+    def text(self) -> str:
+        """All of them."""
+        return " AND ".join(self.conditions) or "true"
+
+
+def narrowed(filter_: Filter, where: Where) -> None:
+    """Add what a filter says."""
+    if filter_.topic is not None:
+        where.add("topic = {}", filter_.topic)
+    if filter_.uprn is not None:
+        where.add("(uprn_1 = {} OR uprn_2 = {})", filter_.uprn, filter_.uprn)
+    if filter_.module is not None:
+        where.add(f"{filter_.module}_ack = 'N'")
+    if filter_.kind is not None:
+        where.add("wait_reason ->> 'kind' = {}", filter_.kind)
+    if filter_.created_after is not None:
+        where.add("createdat >= {}", filter_.created_after)
+    if filter_.created_before is not None:
+        where.add("createdat < {}", filter_.created_before)
+    if filter_.ids is not None:
+        where.add("id = ANY({})", filter_.ids)
+    if filter_.retries_from is not None:
+        where.add("retry_times >= {}", filter_.retries_from)
+    if filter_.retries_below is not None:
+        where.add("retry_times < {}", filter_.retries_below)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One page of what is looked for."""
+
+    filter: Filter
+    limit: int
+    retries: int
+    """Failed cycles after which a message is given up."""
+    state: State | None = None
+    in_history: bool = False
+    after: Position | None = None
+    """When and under which id the last message of the page before came."""
+
+
+async def search(database: Database, wanted: Search) -> list[Row]:
+    """The newest of those that match."""
+    text, values = statement(wanted)
+    async with database.connection() as connection:
+        return list(await connection.fetch(text, *values))
+
+
+def statement(wanted: Search) -> tuple[str, Sequence[object]]:
+    """The query and its values."""
+    table, archived = (HISTORY, "archived_at") if wanted.in_history else (LOG, _LIVE)
+    where = Where()
+    gate = _gate(wanted, where)
+    narrowed(wanted.filter, where)
+    _add_state(wanted, where)
+    if wanted.after is not None:
+        where.add("(createdat, id) < ({}, {})", *wanted.after)
+    limit, order = where.bound(wanted.limit), "ORDER BY createdat DESC, id DESC"
+    if gate is None:
+        text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
+        return text, where.values
+    text = f"""
+        WITH {gathered(gate, table)}
+        SELECT {_LISTED}, {archived} FROM {table}
+        WHERE id = ANY(ARRAY(SELECT id FROM gathered WHERE {where.text} {order} LIMIT {limit})) {order}
+        """  # noqa: S608 - names of ours
+    return text, where.values
+
+
+def gathered(gate: str, table: str = LOG) -> str:
+    """What a simple condition lets through, before anything else is asked of it.
+
+    What is begun, and what a UPRN has, is little. But PostgreSQL takes it to be spread evenly over the log, and would
+    rather read all messages of a topic, or the log from its end.
+    """
+    return f"gathered AS MATERIALIZED (SELECT {_JUDGED} FROM {table} WHERE {gate})"  # noqa: S608 - names of ours
+
+
+def _gate(wanted: Search, where: Where) -> str | None:
+    """What is gathered first, if that is little."""
+    if wanted.filter.uprn is not None:
+        uprn = where.bound(wanted.filter.uprn)
+        return f"uprn_1 = {uprn} OR uprn_2 = {uprn}"
+    if wanted.in_history:
+        return None
+    match wanted.state:
+        case State.PROCESSING:
+            return "proc_flag IN ('P', 'N')"
+        case State.FAILED | State.GIVEN_UP:
+            return "proc_flag = 'N'"
+        case State.DONE:
+            return "proc_flag = 'Y'"
+        case State.WAITING:
+            return None
+        case None:
+            has_failed = wanted.filter.module is not None or wanted.filter.kind is not None
+            return "proc_flag IS NOT NULL" if has_failed else None
+
+
+def _add_state(wanted: Search, where: Where) -> None:
+    match wanted.state:
+        case State.WAITING:
+            where.add("proc_flag IS NULL")
+        case State.PROCESSING:
+            where.add(OWNED)
+        case State.FAILED:
+            where.add(f"{FREE} AND retry_times < {{}}", wanted.retries)
+        case State.GIVEN_UP:
+            where.add(f"{FREE} AND retry_times >= {{}}", wanted.retries)
+        case State.DONE:
+            where.add("proc_flag = 'Y'")
+
+
+async def find(database: Database, message_id: int) -> Row | None:
+    """One message, wherever it is."""
+    async with database.connection() as connection:
+        return await connection.fetchrow(_ONE, message_id)
+
+
+async def superseded(database: Database, message: Row) -> list[int]:
+    """The ids of those that a message of one UPRN made needless."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_SUPERSEDED, message["id"], message["uprn_1"])
+        return [row["id"] for row in rows]
+
+
+async def actions(database: Database, message_id: int) -> list[Row]:
+    """What operators did to it, in order."""
+    async with database.connection() as connection:
+        return list(await connection.fetch(_ACTIONS, message_id))

@@ -1,0 +1,299 @@
+"""Settling: acknowledgements, what follows from them, and who is told, in one transaction a group.
+
+However often and by whomever it is written, an acknowledgement once given stays, and a failed cycle counts once: only
+a message that its cycle still has can fail in it. One that had to wait, or whose modules were away, has not failed: it
+is looked at again as often as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from domain.addresses.cycle import Applied, ApplyOrder, Phase
+from domain.addresses.messages import Topic
+from domain.addresses.operations import Module
+from domain.addresses.verdicts import IN_FLIGHT_FLAGS, Listing, Verdict
+from domain.addresses.waiting import Kind
+from infra.database import Database
+from infra.settings import AddressSettings
+from stores.addresses.loading import TOUCHED, UNHEARD
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Row: TypeAlias = "asyncpg.Record"
+
+RETRY_PAUSE_MAX_SECONDS: Final = 86_400
+
+_ALL: Final = " AND ".join(f"coalesce(log.{module}_ack = 'Y' OR told.{module} = 'Y', false)" for module in Module)
+_DONE: Final = f"(log.proc_flag = 'Y' OR told.stale OR ({_ALL}))"
+_OWNED: Final = (
+    "(log.cycle_id = $13 AND (log.proc_flag = 'P' OR (log.proc_flag = 'N' AND log.next_attempt_at IS NULL)))"
+)
+_FAILS: Final = f"($14 AND {_OWNED} AND NOT {_DONE})"
+# What a worker that woke up late says of a message that is done counts only where it says that it was applied.
+_KEPT: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
+_MODULE: Final = f"""
+    {{0}}_ack = CASE WHEN {_KEPT} THEN log.{{0}}_ack ELSE told.{{0}} END,
+    {{0}}_ack_date = CASE WHEN {_KEPT} THEN log.{{0}}_ack_date ELSE now() END,
+    {{0}}_stack_trace = CASE WHEN {_KEPT} THEN log.{{0}}_stack_trace ELSE told.{{0}}_trace END
+    """
+_SETTLE: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log SET
+        {", ".join(_MODULE.format(module) for module in Module)},
+        proc_flag = CASE WHEN {_DONE} THEN 'Y' WHEN {_FAILS} THEN 'N' ELSE log.proc_flag END,
+        proc_update_date = CASE WHEN log.proc_flag IS DISTINCT FROM 'Y' AND ({_DONE} OR {_FAILS})
+            THEN now() ELSE log.proc_update_date END,
+        retry_times = CASE WHEN {_FAILS} AND log.retry_times < $20 THEN least(log.retry_times + told.tries, $20)
+            ELSE log.retry_times END,
+        next_attempt_at = CASE WHEN {_DONE} THEN NULL
+            WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
+            WHEN {_FAILS} THEN now() + least($15 * power(2, least(log.retry_times, 30)), $16) * interval '1 second'
+            ELSE log.next_attempt_at END,
+        superseded_by = CASE WHEN log.proc_flag = 'Y' THEN log.superseded_by
+            ELSE coalesce(told.stale_by, log.superseded_by) END,
+        reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL THEN told.why
+            WHEN {_DONE} THEN NULL ELSE log.reason END,
+        wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
+            WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
+            WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
+    FROM unnest(
+        $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+        $10::text[], $11::boolean[], $12::bigint[], $18::int[], $19::text[]
+    ) AS told (id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by, tries, why)
+    WHERE log.id = told.id
+    RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
+    """  # noqa: S608 - constants of ours
+NEEDLESS: Final = "A module had applied something younger already."
+OVERTAKEN: Final = (
+    "{0} was applied before and exchanged one of these addresses. Applied now, this one would not do "
+    "what it was meant to: skip it, or publish it anew if it is still wanted."
+)
+FORGOTTEN: Final = "A later swap that is neither in the log nor in its history any more"
+
+_APPLIED: Final = "coalesce('Y' IN (ed_ack, im_ack, wfm_ack, od_ack), false)"
+_YOUNGEST_WRITE: Final = f"""
+    SELECT own.id, (
+        SELECT max(each.id) FROM (
+            SELECT id FROM im_infi_addr_sync_log
+            WHERE uprn_1 = own.uprn_1 AND id > own.id AND topic <> $2 AND {_APPLIED}
+            UNION ALL
+            SELECT id FROM im_infi_addr_sync_log_his
+            WHERE uprn_1 = own.uprn_1 AND id > own.id AND topic <> $2 AND {_APPLIED}
+        ) AS each
+    ) AS younger
+    FROM im_infi_addr_sync_log AS own WHERE own.id = ANY($1::bigint[])
+    """  # noqa: S608 - constants of ours
+_LATER_SWAPS: Final = " UNION ALL ".join(
+    f"""
+    SELECT id, msg_no, {_APPLIED} AS is_applied, {TOUCHED} AS is_touched FROM {table}
+    WHERE {column} IN (own.uprn_1, own.uprn_2) AND id > own.id AND topic = $2
+      AND ({_APPLIED} OR {TOUCHED} OR proc_flag = 'P')
+    """  # noqa: S608 - constants of ours
+    for table in ("im_infi_addr_sync_log", "im_infi_addr_sync_log_his")
+    for column in ("uprn_1", "uprn_2")
+)
+# One that has been acknowledged was applied for certain; one that a module may have applied, or a cycle has begun, can
+# be what the module means.
+_NEXT_SWAP: Final = f"""
+    SELECT own.id, next.id AS younger, next.msg_no
+    FROM im_infi_addr_sync_log AS own CROSS JOIN LATERAL (
+        {_LATER_SWAPS} ORDER BY is_applied DESC, is_touched DESC, id LIMIT 1
+    ) AS next
+    WHERE own.id = ANY($1::bigint[])
+    """  # noqa: S608 - constants of ours
+# What a message that is done says holds: older ones of its UPRN that wait for a person need nobody any more.
+_OVERTAKE: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log
+    SET proc_flag = 'Y', proc_update_date = now(), superseded_by = told.id,
+        wait_reason = {UNHEARD.format("log.wait_reason")}, next_attempt_at = NULL
+    FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
+    WHERE log.uprn_1 = told.uprn AND log.id < told.id AND log.topic <> $3 AND log.proc_flag = 'N'
+    """  # noqa: S608 - constants of ours
+_LIST: Final = """
+    INSERT INTO addr_logical_deletes AS listed (address_id, uprn, log_id, od_flag, wfm_flag, ed_flag)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
+    ON CONFLICT (address_id) DO UPDATE SET
+        uprn = excluded.uprn, log_id = excluded.log_id,
+        od_flag = CASE WHEN listed.log_id = excluded.log_id AND listed.od_flag = 'Y' THEN 'Y' ELSE excluded.od_flag END,
+        wfm_flag =
+            CASE WHEN listed.log_id = excluded.log_id AND listed.wfm_flag = 'Y' THEN 'Y' ELSE excluded.wfm_flag END,
+        ed_flag = CASE WHEN listed.log_id = excluded.log_id AND listed.ed_flag = 'Y' THEN 'Y' ELSE excluded.ed_flag END,
+        create_date = CASE WHEN listed.log_id = excluded.log_id THEN listed.create_date ELSE now() END,
+        checked_at = NULL, removable_at = NULL,
+        purged_at = CASE WHEN listed.log_id = excluded.log_id THEN listed.purged_at END
+    WHERE listed.log_id <= excluded.log_id
+    """
+_REVIVE: Final = """
+    DELETE FROM addr_logical_deletes AS listed
+    USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS told (address_id, uprn, log_id)
+    WHERE listed.address_id = told.address_id AND listed.purged_at IS NULL
+      AND (listed.uprn <> told.uprn OR listed.log_id <= told.log_id)
+    """
+_WAKE: Final = """
+    UPDATE im_infi_addr_sync_log SET next_attempt_at = now()
+    WHERE proc_flag = 'N' AND next_attempt_at > now() AND wait_reason ->> 'kind' = ANY($2::text[])
+      AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
+    """
+# What was given up for want of an address that is there now is worth one more try.
+_REVIVE_SWAPS: Final = f"""
+    UPDATE im_infi_addr_sync_log AS log SET next_attempt_at = now(), retry_times = $2 - 1
+    WHERE proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $2
+      AND wait_reason ->> 'kind' = '{Kind.MISSING}'
+      AND (uprn_1 = ANY($1::bigint[]) OR uprn_2 = ANY($1::bigint[]))
+      AND EXISTS (
+        SELECT FROM jsonb_array_elements_text(wait_reason -> 'missing') AS lacking WHERE lacking::bigint = ANY($1)
+      )
+    """  # noqa: S608 - constants of ours
+_BLAME: Final = """
+    UPDATE im_infi_addr_sync_log AS log SET reason = 'The address was deleted by message ' || deletion.msg_no || '.'
+    FROM (
+        SELECT DISTINCT ON (found.id) found.id, found.msg_no FROM (
+            SELECT told.id, done.id AS log_id, done.msg_no
+            FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
+            JOIN im_infi_addr_sync_log AS done ON done.uprn_1 = told.uprn AND done.topic = $3 AND done.proc_flag = 'Y'
+            UNION ALL
+            SELECT told.id, done.id, done.msg_no FROM unnest($1::bigint[], $2::bigint[]) AS told (id, uprn)
+            JOIN im_infi_addr_sync_log_his AS done ON done.uprn_1 = told.uprn AND done.topic = $3
+        ) AS found ORDER BY found.id, found.log_id DESC
+    ) AS deletion WHERE log.id = deletion.id
+    """
+
+
+async def settle(
+    database: Database, settings: AddressSettings, order: ApplyOrder, verdicts: Sequence[Verdict]
+) -> Applied:
+    """Write what became of a group."""
+    if not verdicts:
+        return Applied()
+    async with database.connection() as connection, connection.transaction():
+        rows = await _acknowledge(connection, settings, order, verdicts)
+        done = [row for row in rows if row["proc_flag"] == "Y"]
+        failed = [row for row in rows if row["proc_flag"] == "N"]
+        needless = superseded = sum(each.stale for each in verdicts)
+        if order.phase in (Phase.WRITE, Phase.DELETE) and done:
+            ids, uprns = [row["id"] for row in done], [row["uprn_1"] for row in done]
+            superseded += _count(await connection.execute(_OVERTAKE, ids, uprns, Topic.SWAP))
+        await note_kept(connection, verdicts)
+        await _revive(connection, done, verdicts)
+        await _wake(connection, settings, rows, verdicts)
+        if order.phase is Phase.WRITE and done:
+            await connection.execute(_REVIVE_SWAPS, [row["uprn_1"] for row in done], settings.retries)
+        await _blame(connection, settings, failed, verdicts)
+    return Applied(done=len(done) - needless, failed=len(failed) if order.is_last else 0, superseded=superseded)
+
+
+async def _acknowledge(
+    connection: Connection, settings: AddressSettings, order: ApplyOrder, verdicts: Sequence[Verdict]
+) -> list[Row]:
+    younger = await _superseding(connection, [each.id for each in verdicts if each.stale])
+    overtaking = await _overtaking(connection, [each for each in verdicts if each.overtaken])
+    reasons = {each.id: NEEDLESS for each in verdicts if each.stale and younger.get(each.id) is None} | overtaking
+    return await connection.fetch(
+        _SETTLE,
+        [each.id for each in verdicts],
+        *([each.acks.get(module) for each in verdicts] for module in Module),
+        *([each.traces.get(module) for each in verdicts] for module in Module),
+        [each.reason.written if each.reason else None for each in verdicts],
+        [each.stale for each in verdicts],
+        [younger.get(each.id) for each in verdicts],
+        order.cycle_id,
+        order.is_last,
+        settings.retry_pause_seconds,
+        RETRY_PAUSE_MAX_SECONDS,
+        settings.pause_seconds,
+        [settings.retries if each.overtaken else int(each.counts) for each in verdicts],
+        [reasons.get(each.id) for each in verdicts],
+        settings.retries,
+    )
+
+
+async def _superseding(connection: Connection, stale: Sequence[int]) -> dict[int, int | None]:
+    """Which createUpdate or delete made each of these needless, where the log still has it."""
+    found = await connection.fetch(_YOUNGEST_WRITE, stale, Topic.SWAP) if stale else []
+    return {row["id"]: row["younger"] for row in found}
+
+
+async def _overtaking(connection: Connection, overtaken: Sequence[Verdict]) -> dict[int, str]:
+    """Say of swaps that will never be applied which later one was; it is noted in their reason, too."""
+    found = await connection.fetch(_NEXT_SWAP, [each.id for each in overtaken], Topic.SWAP) if overtaken else []
+    by_id = {row["id"]: row for row in found}
+    for each in overtaken:
+        if each.reason and each.id in by_id:
+            each.reason = each.reason.model_copy(update={"behind": by_id[each.id]["younger"]})
+    return {
+        each.id: OVERTAKEN.format(
+            f"Message {by_id[each.id]['msg_no']}, a later swap," if each.id in by_id else FORGOTTEN
+        )
+        for each in overtaken
+    }
+
+
+async def note_kept(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+    """Note addresses that modules keep because of orders in flight."""
+    by_address: dict[int, Listing] = {}
+    for each in (listing for verdict in verdicts for listing in verdict.listings):
+        before = by_address.get(each.address_id)
+        by_address[each.address_id] = before.joined(each) if before else each
+    listings = sorted(by_address.values(), key=lambda each: each.address_id)
+    if listings:
+        await connection.execute(
+            _LIST,
+            [each.address_id for each in listings],
+            [each.uprn for each in listings],
+            [each.log_id for each in listings],
+            *(["Y" if module in each.in_flight else "N" for each in listings] for module in IN_FLIGHT_FLAGS),
+        )
+
+
+async def _revive(connection: Connection, done: Iterable[Row], verdicts: Iterable[Verdict]) -> None:
+    """Take addresses that live again in all modules off the list of logical deletes.
+
+    Of one UPRN the younger message counts in every module: a delete that some have applied before the last of them had
+    this older createUpdate keeps its place. Of two UPRNs that name one address the ids say nothing, because their
+    messages may be applied in either order.
+    """
+    uprns = {row["id"]: row["uprn_1"] for row in done}
+    revived = sorted(
+        (address_id, uprns[each.id], each.id) for each in verdicts if each.id in uprns for address_id in each.revived
+    )
+    if revived:
+        await connection.execute(_REVIVE, *map(list, zip(*revived, strict=True)))
+
+
+async def _wake(
+    connection: Connection, settings: AddressSettings, rows: Sequence[Row], verdicts: Sequence[Verdict]
+) -> None:
+    """Who waits for an address that has appeared, or behind a message that has ended, need not wait for its time."""
+    heard = {each.id for each in verdicts if "Y" in each.acks.values()}
+    if uprns := _uprns(row for row in rows if row["id"] in heard):
+        await connection.execute(_WAKE, uprns, [Kind.MISSING, Kind.BEHIND])
+    if uprns := _uprns(row for row in rows if _has_ended(row, settings.retries) and row["id"] not in heard):
+        await connection.execute(_WAKE, uprns, [Kind.BEHIND])
+
+
+def _has_ended(row: Row, retries: int) -> bool:
+    """Whether it is done, or waits for a person."""
+    return bool(row["proc_flag"] == "Y" or (row["proc_flag"] == "N" and row["retry_times"] >= retries))
+
+
+def _uprns(rows: Iterable[Row]) -> list[int]:
+    return [uprn for row in rows for uprn in (row["uprn_1"], row["uprn_2"]) if uprn is not None]
+
+
+async def _blame(
+    connection: Connection, settings: AddressSettings, failed: Sequence[Row], verdicts: Iterable[Verdict]
+) -> None:
+    """Say of swaps that are given up who deleted the address that they miss."""
+    given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
+    lacking = [
+        (each.id, uprn) for each in verdicts if each.id in given_up and each.reason for uprn in each.reason.missing
+    ]
+    if lacking:
+        await connection.execute(_BLAME, *map(list, zip(*lacking, strict=True)), Topic.DELETE)
+
+
+def _count(status: str) -> int:
+    """How many rows a statement has changed, by what PostgreSQL says of it."""
+    return int(status.rpartition(" ")[2])

@@ -1,0 +1,34 @@
+"""Where Alembic starts: it migrates the connection that `stores.migrate` hands it, and knows every table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any, Literal
+
+from alembic import context
+from alembic.autogenerate.api import AutogenContext
+
+from infra.table_base import Row, UtcTime
+from stores import tables
+
+
+def render_plainly(kind: str, item: Any, _: AutogenContext) -> str | Literal[False]:
+    """Write our column types as SQLAlchemy's own: a migration must not change when our code does."""
+    return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcTime) else False
+
+
+for room in pkgutil.iter_modules(tables.__path__, f"{tables.__name__}."):
+    importlib.import_module(room.name)
+# Limits are a tool of all systems and keep their table with them.
+importlib.import_module("infra.limits.tables")
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Row.metadata,
+    compare_type=True,
+    compare_server_default=True,
+    render_item=render_plainly,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,211 @@
+"""Orders: platforms and their marks, configuration by version, the ledger of slices, and the orders themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlmodel import Field
+
+from infra.table_base import Row, UtcTime
+
+TRACKS = ("live", "history")
+_KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS))
+BACKFILL_STATES = ("running", "succeeded", "failed")
+_KNOWN_BACKFILL_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in BACKFILL_STATES))
+_UNFINISHED = text("done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL")
+
+
+class OrderPlatform(Row, table=True):
+    """One account: a kind of platform and a shop, with marks of its own."""
+
+    __tablename__ = "order_platforms"
+
+    platform: str = Field(primary_key=True, sa_type=Text)
+    project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
+    kind: str = Field(sa_type=Text)
+    shop: str = Field(sa_type=Text)
+    base_url: str = Field(sa_type=Text)
+    # What a platform can do whose kind is not built in.
+    capability: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    notify: str | None = Field(default=None, sa_type=Text)  # sealed
+    created_at: datetime = Field(sa_type=UtcTime)
+    starts_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    history_to: datetime | None = Field(default=None, sa_type=UtcTime)
+    live_from: datetime | None = Field(default=None, sa_type=UtcTime)
+    claimed_to: datetime | None = Field(default=None, sa_type=UtcTime)
+    complete_to: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Grows by one with each commit of orders; a mark that exports are frozen at.
+    revision: int = Field(default=0, sa_type=BigInteger)
+    # The platform's clock minus the database's.
+    skew_seconds: float | None = None
+    skew_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Since when its clock cannot be read, and why; told once it has lasted.
+    clock_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    clock_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    clock_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+    # Since when the platform refuses the credentials, and why; since when they are good again, when they were tried
+    # last, and whether somebody was told.
+    credentials_failed_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    credentials_good_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_tried_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    credentials_told: bool = Field(
+        default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
+    )
+    unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    # When it was seen that the platform's filter goes by the zone that its record says.
+    zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class OrderSetting(Row, table=True):
+    """One version of what a level of the configuration sets; the newest of each level is in force."""
+
+    __tablename__ = "order_settings"
+    __table_args__ = (Index("ix_order_settings_platform_version", "platform", text("version DESC")),)
+
+    version: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    platform: str = Field(sa_type=Text)
+    options: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False))
+    changed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+
+
+class OrderSlice(Row, table=True):
+    """One slice that was claimed, and what became of it. A slice that split itself stays, beside its halves."""
+
+    __tablename__ = "order_slices"
+    __table_args__ = (
+        CheckConstraint(_KNOWN_TRACK, name="track"),
+        Index("uq_order_slices_leaf", "platform", "start_at", unique=True, postgresql_where=text("split_at IS NULL")),
+        Index("uq_order_slices_window", "platform", "start_at", "end_at", unique=True),
+        Index("ix_order_slices_unfinished", "platform", "start_at", postgresql_where=_UNFINISHED),
+        Index(
+            "ix_order_slices_unswept",
+            "platform",
+            "done_at",
+            postgresql_where=text("done_at IS NOT NULL AND swept_at IS NULL"),
+        ),
+        Index("ix_order_slices_reread", "platform", "start_at", postgresql_where=text("reread_since IS NOT NULL")),
+        Index("ix_order_slices_stale", "platform", postgresql_where=text("stale_told_at IS NOT NULL")),
+    )
+
+    slice_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    platform: str = Field(
+        sa_type=Text, sa_column_args=[ForeignKey("order_platforms.platform", ondelete="CASCADE")], nullable=False
+    )
+    start_at: datetime = Field(sa_type=UtcTime)
+    end_at: datetime = Field(sa_type=UtcTime)
+    track: str = Field(sa_type=Text)
+    claimed_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+    # Who reads it at the moment: a worker that was taken for dead finds another name here and changes nothing.
+    holder: str | None = Field(default=None, sa_type=Text)
+    attempts: int = 0
+    settings_version: int | None = Field(default=None, sa_type=BigInteger)
+    # When it was first read, by the platform's clock.
+    read_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    done_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    failed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    skipped_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    split_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    swept_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    reason: str | None = Field(default=None, sa_type=Text)
+    orders: int | None = None
+    changed: int | None = None
+    total: int | None = None
+    passes: int | None = None
+    pages: int | None = None
+    outside: int | None = None
+    undated: int | None = None
+    missed: int | None = None
+    # How old the oldest of them was, by the platform's clock, when the first reading had not been told of it.
+    late_seconds: float | None = None
+    digest: bytes | None = Field(default=None, sa_type=LargeBinary)
+    raw_key: str | None = Field(default=None, sa_type=Text)
+    # Of a complete slice that somebody asked for again: since when it is read, when that ended last, and why it failed.
+    reread_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    reread_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    reread_fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+    # The attempts that may commit another reading of a complete slice: that which somebody asked for, and the sweep.
+    reread_holder: str | None = Field(default=None, sa_type=Text)
+    sweep_holder: str | None = Field(default=None, sa_type=Text)
+    # When it was told that it takes too long, until it ends.
+    stale_told_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class OrderBackfill(Row, table=True):
+    """A time whose complete slices are read again: who asked, how far it is, and how it ended."""
+
+    __tablename__ = "order_backfills"
+    __table_args__ = (
+        CheckConstraint(_KNOWN_BACKFILL_STATE, name="state"),
+        Index("ix_order_backfills_platform_asked_at", "platform", text("asked_at DESC"), text("backfill_id DESC")),
+        Index("ix_order_backfills_running", "platform", postgresql_where=text("state = 'running'")),
+    )
+
+    backfill_id: str = Field(primary_key=True, sa_type=Text)
+    platform: str = Field(
+        sa_type=Text, sa_column_args=[ForeignKey("order_platforms.platform", ondelete="CASCADE")], nullable=False
+    )
+    workflow_id: str = Field(sa_type=Text)
+    asked_by: str = Field(sa_type=Text)
+    asked_at: datetime = Field(sa_type=UtcTime)
+    start_at: datetime = Field(sa_type=UtcTime)
+    end_at: datetime = Field(sa_type=UtcTime)
+    state: str = Field(sa_type=Text)
+    # Complete slices of the time when it began; those read again, and those that could not be.
+    slices: int = 0
+    read: int = 0
+    failed: int = 0
+    read_to: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    fault: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB(none_as_null=True)))
+
+
+class Order(Row, table=True):
+    """The newest copy of an order, its JSON text as the platform sent it."""
+
+    __tablename__ = "orders"
+    __table_args__ = (
+        Index("ix_orders_platform_modified_at", "platform", text("modified_at DESC"), text("order_id DESC")),
+    )
+
+    platform: str = Field(primary_key=True, sa_type=Text)
+    shop: str = Field(primary_key=True, sa_type=Text)
+    order_id: str = Field(primary_key=True, sa_type=Text)
+    modified_at: datetime = Field(sa_type=UtcTime)
+    version: int = Field(sa_type=BigInteger)
+    digest: bytes = Field(sa_type=LargeBinary)
+    raw: str = Field(sa_type=Text)
+    asked_at: datetime = Field(sa_type=UtcTime)
+    revision: int = Field(sa_type=BigInteger)
+
+
+class OrderCopy(Row, table=True):
+    """A copy of an order that a newer one replaced: it stays for exports that are frozen at a mark before that."""
+
+    __tablename__ = "order_copies"
+    __table_args__ = (Index("ix_order_copies_replaced_at", "replaced_at"),)
+
+    platform: str = Field(primary_key=True, sa_type=Text)
+    shop: str = Field(primary_key=True, sa_type=Text)
+    order_id: str = Field(primary_key=True, sa_type=Text)
+    revision: int = Field(primary_key=True, sa_type=BigInteger)
+    until_revision: int = Field(sa_type=BigInteger)
+    modified_at: datetime = Field(sa_type=UtcTime)
+    version: int = Field(sa_type=BigInteger)
+    raw: str = Field(sa_type=Text)
+    replaced_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))

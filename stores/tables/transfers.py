@@ -1,0 +1,130 @@
+"""Transfers: jobs, what each of their GSE tasks carries, each target's state, what was cancelled, what may be sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    SmallInteger,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlmodel import Field
+
+from infra.table_base import Row, UtcTime
+
+STATES = ("Pending", "Running", "Success", "Failed", "Timeout")
+_KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
+
+ALL_TARGETS: Final = -1
+"""In place of a target's key: all that a project has in a job."""
+
+
+class TransferJob(Row, table=True):
+    """One file in one time window; written when the window has ended."""
+
+    __tablename__ = "transfer_jobs"
+    __table_args__ = (
+        Index("uq_transfer_jobs_job_id", "job_id", unique=True),
+        Index("ix_transfer_jobs_expires_at", "expires_at"),
+        Index("ix_transfer_jobs_retry_of", "retry_of"),
+    )
+
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    job_id: str = Field(sa_type=Text)
+    closes_at: datetime = Field(sa_type=UtcTime)
+    deadline_at: datetime = Field(sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # While it runs: when even a job that nobody finishes any more is forgotten.
+    expires_at: datetime = Field(sa_type=UtcTime)
+    # Since when its targets are gone; that it was there is known for a while longer.
+    purged_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # The job whose failed targets it sends again.
+    retry_of: str | None = Field(default=None, sa_type=Text)
+
+
+class TransferShard(Row, table=True):
+    """Up to 500 targets that want the same, and the GSE tasks that carry them."""
+
+    __tablename__ = "transfer_shards"
+
+    job: int = Field(sa_column=Column(BigInteger, ForeignKey("transfer_jobs.id", ondelete="CASCADE"), primary_key=True))
+    number: int = Field(primary_key=True)
+    project_id: str = Field(sa_type=Text)
+    signature: str = Field(sa_type=Text)
+    target_user: str = Field(sa_type=Text)
+    folder: str = Field(sa_type=Text)
+    file_name: str = Field(sa_type=Text)
+    # Who ships it at the moment: a worker that was taken for dead finds another name here and stops.
+    holder: str | None = Field(default=None, sa_type=Text)
+    sendings: list[dict[str, Any]] = Field(default=[], sa_column=Column(JSONB, nullable=False))
+
+
+class TransferTarget(Row, table=True):
+    """Where one target stands. No foreign key: 100,000 checks a job, and only `ledger` writes here."""
+
+    __tablename__ = "transfer_targets"
+    __table_args__ = (
+        CheckConstraint(_KNOWN_STATE, name="state"),
+        Index("ix_transfer_targets_job_shard", "job", "shard"),
+        {"postgresql_with": {"fillfactor": "50"}},
+    )
+
+    job: int = Field(primary_key=True, sa_type=BigInteger)
+    key: int = Field(primary_key=True, sa_type=BigInteger)
+    shard: int
+    agent_id: str = Field(sa_type=Text)
+    container_id: str = Field(sa_type=Text)
+    state: str = Field(sa_type=Text)
+    sending: int = Field(default=0, sa_type=SmallInteger)
+    failures: int = Field(default=0, sa_type=SmallInteger)
+    failed_in: int = Field(default=0, sa_type=SmallInteger)
+    code: int | None = None
+    reason: str | None = Field(default=None, sa_type=Text)
+    message: str = Field(default="", sa_type=Text)
+    progress: int = Field(default=0, sa_type=SmallInteger)
+    speed: int = Field(default=0, sa_type=BigInteger)
+    # What GSE said when a try failed last: how it ends if the time is over before anything better is known.
+    failed_code: int | None = None
+    failed_message: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
+    # When it joined, by the engine's clock; when the retry was asked for in the job of a retry.
+    joined_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Whether another job sends it again.
+    is_retried: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
+
+
+class TransferCancel(Row, table=True):
+    """What a project no longer wants: one target of a job, or all that it has there."""
+
+    __tablename__ = "transfer_cancels"
+    __table_args__ = (Index("ix_transfer_cancels_cancelled_at", "cancelled_at"),)
+
+    job_id: str = Field(primary_key=True, sa_type=Text)
+    project_id: str = Field(primary_key=True, sa_type=Text)
+    key: int = Field(primary_key=True, sa_type=BigInteger)
+    cancelled_at: datetime = Field(sa_column=Column(UtcTime, nullable=False, server_default=text("now()")))
+
+
+class TransferOpening(Row, table=True):
+    """Some transfers that a project may send; see `domain.transfers.openings`. The list of a project is set whole."""
+
+    __tablename__ = "transfer_openings"
+
+    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")], index=True)
+    biz_id: int = Field(sa_type=BigInteger, index=True)
+    app_id: int | None = Field(default=None, sa_type=BigInteger)
+    path_prefixes: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    folder_prefixes: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    users: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    hosts: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))

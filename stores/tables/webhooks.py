@@ -1,0 +1,72 @@
+"""Webhooks: the secrets that sign them, each delivery, and each attempt to make it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Identity, Index, LargeBinary, Text, text
+from sqlmodel import Field
+
+from infra.table_base import Row, UtcTime
+
+STATES = ("pending", "succeeded", "failed", "disabled")
+_KNOWN_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in STATES))
+
+
+class WebhookSecret(Row, table=True):
+    """A signing secret of a project, sealed. The current one never expires; the ones before it do."""
+
+    __tablename__ = "webhook_secrets"
+    __table_args__ = (
+        Index("uq_webhook_secrets_current", "project_id", unique=True, postgresql_where=text("expires_at IS NULL")),
+        Index("ix_webhook_secrets_project_id", "project_id"),
+    )
+
+    secret_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    project_id: str = Field(sa_type=Text, sa_column_args=[ForeignKey("projects.id")])
+    sealed: str = Field(sa_type=Text)
+    last4: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    expires_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class Delivery(Row, table=True):
+    """One event for one receiver, as it was first written: every attempt and redelivery posts this body."""
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (
+        CheckConstraint(_KNOWN_STATE, name="state"),
+        Index("ix_webhook_deliveries_task_id_created_at", "task_id", text("created_at DESC")),
+        Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
+        Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
+    )
+
+    delivery_id: str = Field(primary_key=True, sa_type=Text)
+    project_id: str = Field(sa_type=Text)
+    task_id: str = Field(sa_type=Text)
+    event_type: str = Field(sa_type=Text)
+    body: str = Field(sa_type=Text)
+    url: str = Field(sa_type=Text)  # sealed
+    receiver: str = Field(sa_type=Text)  # host and port of the URL, which may be shown
+    endpoint: bytes = Field(sa_type=LargeBinary)  # a digest that is the same for the same URL of the same project
+    state: str = Field(sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    attempts: int = 0
+    next_attempt_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class DeliveryAttempt(Row, table=True):
+    """One attempt and how the receiver took it."""
+
+    __tablename__ = "webhook_attempts"
+    __table_args__ = (Index("ix_webhook_attempts_delivery_id", "delivery_id", text("attempt_id DESC")),)
+
+    attempt_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True), primary_key=True))
+    delivery_id: str = Field(
+        sa_type=Text, sa_column_args=[ForeignKey("webhook_deliveries.delivery_id", ondelete="CASCADE")]
+    )
+    started_at: datetime = Field(sa_type=UtcTime)
+    duration_seconds: float
+    status: int | None = None
+    error: str | None = Field(default=None, sa_type=Text)
