@@ -12,7 +12,6 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from activities.addresses.configuration import Configuration, CurrentModules
 from activities.addresses.cycle import CycleSteps
 from activities.addresses.housekeeping import AddressHousekeeping
 from activities.addresses.pulling import AddressPulling
@@ -35,8 +34,9 @@ from activities.webhooks.steps import WebhookSteps
 from domain.addresses import places as address_places
 from domain.orders import places
 from infra import memory
-from infra.services import Services
 from infra.settings import EngineSettings
+from services.addresses.configuration import Configuration, CurrentModules
+from services.services import Services
 from workflows import addresses, downloads, fetching, making, orders, tasks, transfers, webhooks
 from workflows.addresses import keeping
 from workflows.housekeeping import HousekeepingWorkflow

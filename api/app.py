@@ -34,9 +34,10 @@ from api.pushers import PUSHERS, Pushers
 from api.routes import Routes
 from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
-from infra import log, services
-from infra.services import Services
+from infra import log
 from infra.settings import Settings
+from services import services
+from services.services import Services
 from stores import migrate
 
 GARBAGE = (50_000, 20, 50)

@@ -12,8 +12,8 @@ from api import auth, pushers, reading
 from api.models import Nothing
 from api.routes import JSON, VISIT, Access, Call, Caller, Route
 from infra import log
-from infra.services import Services
 from infra.settings import ApiSettings
+from services.services import Services
 
 
 def endpoint(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from clients.http import GuardedClient
+from clients.pubsub import NotPubSub, Signers
 from domain.faults import Denied
 from infra import log
-from infra.http import GuardedClient
-from infra.pubsub import NotPubSub, Signers
 from infra.pubsub_settings import PushSettings
 
 HINT = (

@@ -30,7 +30,7 @@ from api.deadlines import Deadline
 from api.models import Foreign
 from api.problems import Renderer, respond
 from domain.faults import Fault
-from infra.services import Services
+from services.services import Services
 
 JSON = "application/json"
 

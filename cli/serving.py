@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 import worker
-from activities.addresses import configuration
 from cli.process import stop_signal
 from domain.faults import Invalid
-from infra import log, memory, metrics, services, temporal
+from infra import log, memory, metrics, temporal
 from infra.database import Database
 from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
+from services import services
+from services.addresses import configuration
 from stores import migrate
 from workflows import schedules
 

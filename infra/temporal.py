@@ -32,7 +32,17 @@ STATE = SearchAttributeKey.for_keyword("HaulageState")
 SEARCH_ATTRIBUTES = (ROOM, PROJECT, STATE)
 
 # Half passed through, a class exists twice and `isinstance` lies: our floors go through together.
-PASSED_THROUGH = ("domain", "activities", "stores", "infra", "pydantic_core", "structlog", "msgspec")
+PASSED_THROUGH = (
+    "domain",
+    "activities",
+    "clients",
+    "services",
+    "stores",
+    "infra",
+    "pydantic_core",
+    "structlog",
+    "msgspec",
+)
 
 
 def _freely(existing: WorkflowRunner | None) -> WorkflowRunner:

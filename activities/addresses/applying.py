@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import asyncpg
 import msgspec
 
+from clients.modules import ModuleFailure
 from domain.addresses import messages, sides, waiting
 from domain.addresses.cycle import Applied, ApplyOrder, Phase
 from domain.addresses.messages import CreateUpdate, Delete, Swap, Topic
@@ -21,7 +22,6 @@ from domain.addresses.operations import Kind, Lookup, Module, Operation, Operati
 from domain.addresses.verdicts import Verdict, judge
 from domain.addresses.waiting import Asking, Neighbour, Reason
 from infra.database import Database
-from infra.modules import ModuleFailure
 from infra.settings import AddressSettings
 from stores.addresses import settling
 from stores.addresses.loading import OWNED, TOUCHED

@@ -7,12 +7,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.addresses import applying, hearing, reviving
-from activities.addresses.configuration import Configuration
 from domain.addresses import places
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
 from infra import log, metrics
 from infra.database import Database
 from infra.heartbeats import beating
+from services.addresses.configuration import Configuration
 from stores.addresses import archiving, loading
 
 

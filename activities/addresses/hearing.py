@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 
 from activities.addresses import applying
 from activities.addresses.applying import Calls, Message
+from clients.modules import ModuleFailure
 from domain.addresses import queues
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, OperationResult
 from domain.addresses.queues import Pair
 from domain.addresses.verdicts import judge
 from infra.database import Database
-from infra.modules import ModuleFailure
 from stores.addresses import settling
 
 Told: TypeAlias = dict[int, OperationResult | None]

@@ -10,7 +10,7 @@ from temporalio import activity
 
 from infra import log
 from infra.database import Database
-from infra.services import Services
+from services.services import Services
 
 BATCH: Final = 10_000
 

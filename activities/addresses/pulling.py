@@ -9,14 +9,14 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.addresses.waking import Waker
+from clients.pubsub import PubSub, PubSubFailure, Received
 from domain.addresses.intake import PullOrder, PullReport, Taken
 from domain.addresses.messages import Topic
 from infra import log
 from infra.heartbeats import beating
-from infra.pubsub import PubSub, PubSubFailure, Received
-from infra.services import Services
 from infra.settings import AddressSettings
+from services.addresses.waking import Waker
+from services.services import Services
 from stores.addresses.inbox import Inbox, Incoming
 
 IDLE_SECONDS: Final = 0.2

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 import asyncpg
 from temporalio import activity
 
-from activities.addresses import configuration
+from clients.modules import ModuleFailure
 from domain.addresses import logical
 from domain.addresses.logical import CheckReport, Ending, Listed, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module, Operation, OperationResult
@@ -18,8 +18,8 @@ from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from infra import log, tokens
 from infra.database import Database
 from infra.heartbeats import beating
-from infra.modules import ModuleFailure
 from infra.settings import AddressSettings
+from services.addresses import configuration
 
 Results: TypeAlias = dict[Module, OperationResult]
 

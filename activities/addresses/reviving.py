@@ -13,12 +13,12 @@ from typing import Final
 
 from activities.addresses import applying
 from activities.addresses.applying import Calls, Message
+from clients.modules import ModuleFailure
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Lookup, Module
 from domain.addresses.waiting import Kind
 from infra import log
 from infra.database import Database
-from infra.modules import ModuleFailure
 from stores.tables.addresses import unfinished
 
 PAGE: Final = 500

@@ -9,10 +9,10 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from clients.modules import ModuleFailure
 from domain.addresses import drift
 from domain.addresses.drift import Side, Sides
 from domain.addresses.operations import AddressEntry, AddressPage, Module
-from infra.modules import ModuleFailure
 
 PAGE: Final = 1_000
 

@@ -17,7 +17,7 @@ from domain.downloads.status import State
 from infra import log
 from infra.limits import Limiter
 from infra.objects import Listed
-from infra.services import Services
+from services.services import Services
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
 

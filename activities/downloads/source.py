@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Protocol, TypeVar
 
+from clients.http import Answer, Threshold
 from domain import egress
 from domain.downloads.asking import TIMEOUTS_MAX, Rules, Tries, Wait
 from domain.downloads.pages import LARGE_BYTES
@@ -19,10 +20,9 @@ from domain.downloads.redaction import Redactor
 from domain.downloads.request import DownloadOrder
 from domain.faults import SourceFault
 from infra import log, metrics
-from infra.http import Answer, Threshold
 from infra.objects import ObjectMissing, ObjectStore
-from infra.services import Services
 from infra.settings import DownloadSettings
+from services.services import Services
 
 T = TypeVar("T")
 

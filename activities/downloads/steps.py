@@ -36,7 +36,7 @@ from domain.downloads.steps import (
 )
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
-from infra.services import Services
+from services.services import Services
 from stores.downloads import catalogue, quotas
 
 # Slices that begin together must not end together, or whoever waits for a place waits for a whole one.

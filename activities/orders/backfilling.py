@@ -16,7 +16,7 @@ from domain.orders.backfills import (
     BackfillStep,
 )
 from domain.orders.steps import Alarm, Alarms
-from infra.services import Services
+from services.services import Services
 from stores.orders import ledger
 from stores.orders.backfills import close as _close
 from stores.orders.backfills import enter

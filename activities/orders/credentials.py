@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from clients.platforms import TokenExpired
 from domain.orders.access import Credentials, Keyring
-from infra.platforms import TokenExpired
 
 _WANTED: Final = "it is no JSON object of key, secret, token and refresh_token"
 

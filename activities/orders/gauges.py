@@ -13,7 +13,7 @@ from sqlmodel import col, func, select
 from domain.orders import places
 from infra import log, metrics
 from infra.limits.pool import OUTAGES
-from infra.services import Services
+from services.services import Services
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 _SINCE: Final = {

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from domain.orders import places
 from infra import log
-from infra.services import Services
+from services.services import Services
 from stores.tables.orders import OrderCopy
 
 BATCH: Final = 10_000

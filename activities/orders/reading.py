@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from clients.platforms import Asked, Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
 from domain.orders.capability import Order, QueryField
 from domain.orders.confirming import Pass, Passes, Verdict
 from domain.orders.windows import Window, floor
-from infra.platforms import Asked, Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
 from stores.orders.storing import DIGEST_BYTES, Copy
 
 DETAILS_AT_ONCE: Final = 8

@@ -19,14 +19,14 @@ from temporalio import activity
 from activities.orders import troubles
 from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
+from clients.platforms import Pace
 from domain.orders import days, places, windows
 from domain.orders.capability import QueryField
 from domain.orders.places import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from domain.orders.windows import Window
 from infra.heartbeats import beating
-from infra.platforms import Pace
-from infra.services import Services
+from services.services import Services
 from stores.orders import configuration, ledger
 from stores.orders.configuration import Standing
 from stores.tables.orders import Order

@@ -13,7 +13,7 @@ from activities.orders.backfilling import OrderBackfills, is_running
 from domain.orders import backfills, places
 from domain.orders.steps import Alarm, Alarms
 from infra import log, schedules
-from infra.services import Services
+from services.services import Services
 from stores.orders import ledger
 from stores.orders.alarms import alarm
 from stores.tables.orders import OrderPlatform, OrderSlice

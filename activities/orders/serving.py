@@ -28,7 +28,7 @@ from domain.orders import places
 from domain.orders.config import DEFAULT
 from infra import log
 from infra.limits.pool import OUTAGES
-from infra.services import Services
+from services.services import Services
 from stores.orders import configuration
 from stores.orders.configuration import UNSET
 from stores.tables.orders import OrderPlatform

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from clients.platforms import Tape
 from domain.orders import places
 from domain.orders.capability import Capability
 from domain.orders.places import Place
 from domain.orders.steps import ReadOrder
 from infra import log
 from infra.objects import ObjectMissing, ObjectStore
-from infra.platforms import Tape
 
 
 async def taken_up(objects: ObjectStore, order: ReadOrder, capability: Capability) -> Tape:

@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.orders import raw, staging, troubles
 from activities.orders.credentials import keyring
 from activities.orders.reading import Harvest, Reading, TooLarge
+from clients.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from domain.faults import FaultRecord
 from domain.orders import lateness, places
 from domain.orders.capability import Capability
@@ -35,8 +36,7 @@ from infra import log, metrics, schedules
 from infra.database import Session
 from infra.heartbeats import beating
 from infra.limits import Limiter
-from infra.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
-from infra.services import Services
+from services.services import Services
 from stores.orders import configuration, ledger, storing
 from stores.orders.alarms import alarm
 from stores.orders.configuration import Standing

@@ -10,11 +10,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from domain.faults import FaultRecord
-from domain.orders.capability import PagingKind
-from domain.orders.places import Place
-from domain.orders.retrying import Setback, Trouble
-from infra.platforms import (
+from clients.platforms import (
     PlatformBusy,
     PlatformFailure,
     PlatformRefused,
@@ -23,6 +19,10 @@ from infra.platforms import (
     TooManyRows,
     ZoneDiffers,
 )
+from domain.faults import FaultRecord
+from domain.orders.capability import PagingKind
+from domain.orders.places import Place
+from domain.orders.retrying import Setback, Trouble
 
 SETBACK_TYPE: Final = "Setback"
 CREDENTIALS_CODE: Final = "platform_credentials"

@@ -8,7 +8,7 @@ from temporalio import activity
 from domain.orders import places
 from domain.orders.steps import Alarms, Presence, Watched
 from infra import log
-from infra.services import Services
+from services.services import Services
 from stores.orders import ledger
 from stores.orders.alarms import alarm
 from stores.tables.orders import OrderPlatform

@@ -11,7 +11,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
 from infra import log
-from infra.services import Services
+from services.services import Services
 from stores.tasks import retention
 from stores.tasks.whereabouts import Whereabouts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from domain.tasks.carrying import CloseOrder, KeepOrder, Kept
-from infra.services import Services
+from services.services import Services
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import archive, heads
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from infra import log
-from infra.services import Services
+from services.services import Services
 from stores.transfers import ledger
 
 BATCH = 10

@@ -11,7 +11,7 @@ from domain.faults import SourceFault
 from domain.transfers.request import File
 from infra.filecache.cache import Fetch
 from infra.objects import ObjectMissing
-from infra.services import Services
+from services.services import Services
 
 STORE = "store:"
 WRITE_BYTES = 1024 * 1024

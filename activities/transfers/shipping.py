@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.transfers.journal import Entry, Journal
+from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
@@ -19,7 +20,6 @@ from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
 from infra import log
 from infra.database import OUTAGES
-from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
 from stores.transfers.shards import ShardLedger
 
 AGAIN_SECONDS = 2.0

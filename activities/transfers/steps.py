@@ -14,6 +14,7 @@ from temporalio import activity
 from activities.transfers.journal import Journal
 from activities.transfers.repository import Repository
 from activities.transfers.shipping import Shipping, Voyage
+from clients.gse import GseFailure
 from domain.transfers.gse import absence
 from domain.transfers.joining import JobOrder
 from domain.transfers.shipment import Rules, Shipment
@@ -29,10 +30,9 @@ from domain.transfers.steps import (
     ShipOrder,
 )
 from infra import log
-from infra.gse import GseFailure
 from infra.heartbeats import beating
-from infra.services import Services
 from infra.settings import GseSettings
+from services.services import Services
 from stores.transfers import ledger
 from stores.transfers.shards import ShardLedger
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 
 from infra import log
-from infra.services import Services
+from services.services import Services
 from stores.webhooks import ledger
 
 BATCH = 1_000

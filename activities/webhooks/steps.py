@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
+from clients.http import GuardedClient
 from domain import webhooks
 from domain.faults import SourceFault
 from domain.sealed import Sealed
 from domain.webhooks import Answered, AttemptOrder, DeliveryState, Progress, WebhookOrder
 from infra import heartbeats, log
 from infra.database import Database
-from infra.http import GuardedClient
 from infra.sealing import Sealer
 from infra.settings import WebhookSettings
 from stores.tables.webhooks import Delivery

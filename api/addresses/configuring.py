@@ -9,8 +9,6 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy import text
 from sqlmodel import col, select, tuple_
 
-from activities.addresses import configuration
-from activities.addresses.configuration import Version
 from api import paging
 from api.addresses.answers import Signed
 from api.addresses.room import routes
@@ -23,6 +21,9 @@ from domain.addresses.operations import Module
 from domain.faults import Invalid
 from infra.database import Session
 from infra.settings import AddressSettings
+from services.addresses import configuration
+from stores.addresses import configuration as addresses_configuration
+from stores.addresses.configuration import Version
 from stores.tables.addresses import AddressSetting
 from workflows.addresses import schedules
 
@@ -101,7 +102,7 @@ async def show_config(call: Call) -> Config:
     What no version sets is as the environment says (`HAULAGE_ADDRESSES__…`): that should be the same for all processes.
     """
     async with call.services.database.session() as session:
-        return _shown(call, await configuration.newest(session))
+        return _shown(call, await addresses_configuration.newest(session))
 
 
 @routes.put("/v1/addresses/config", access=Access.ADMIN, problems=_PROBLEMS)
@@ -143,7 +144,7 @@ async def browse_versions(call: Call, query: PageQuery) -> Page[ListedVersion]:
 async def _changed(call: Call, body: Change, change: Callable[[Options], Options]) -> Config:
     async with call.services.database.session() as session:
         await session.execute(_ONE_AT_A_TIME)
-        before = await configuration.newest(session)
+        before = await addresses_configuration.newest(session)
         options = change(before.options)
         _check(call, options)
         version = await _entered(session, body, options, before)

@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
-from activities.addresses.waking import Waker
 from api.together import Gathered
-from infra.services import Services
+from services.addresses.waking import Waker
+from services.services import Services
 from stores.addresses.inbox import Inbox, Incoming
 
 GROUP_MAX: Final = 500

@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from activities.addresses import configuration
-from activities.addresses.waking import Waker
 from api.addresses import watching
 from api.addresses.pushed import PUSHED, Pushed
 from api.routes import Call, Routes
-from infra.services import Services
 from infra.settings import AddressSettings
+from services.addresses import configuration
+from services.addresses.waking import Waker
+from services.services import Services
 
 WAKER = web.AppKey("waker", Waker)
 

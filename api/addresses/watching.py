@@ -7,12 +7,12 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from activities.addresses import configuration
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import log
 from infra.database import Database
 from infra.settings import AddressSettings
+from services.addresses import configuration
 from stores.addresses import counting
 from stores.addresses.counting import Counts
 

@@ -17,7 +17,7 @@ from api.downloads.answers import Asked, DownloadAnswer
 from domain.downloads.status import FetchProgress, Phase, State, Status, with_progress
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
-from infra.services import Services
+from services.services import Services
 from stores.tables.downloads import Download
 from workflows import downloads
 

@@ -10,7 +10,7 @@ from api.downloads.board import ASKED_MEMO
 from domain.downloads import places
 from domain.downloads.status import State
 from infra import temporal
-from infra.services import Services
+from services.services import Services
 from stores.tables.downloads import Download
 
 LOOKED_THROUGH_MAX = 1_000

@@ -10,7 +10,7 @@ from api.downloads.board import BOARD, Board
 from api.downloads.watching import WATCHES, Watches
 from api.models import Request
 from api.routes import Call, Routes
-from infra.services import Services
+from services.services import Services
 
 
 def _attach(app: web.Application, services: Services) -> None:

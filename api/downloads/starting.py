@@ -18,7 +18,7 @@ from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State, Status
 from domain.downloads.steps import DownloadRun
 from infra import temporal
-from infra.services import Services
+from services.services import Services
 from workflows import downloads
 
 ROOM = "downloads"

@@ -19,7 +19,7 @@ from domain.downloads.status import State
 from domain.faults import Exhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database
-from infra.services import Services
+from services.services import Services
 from stores.downloads.catalogue import CHANNEL
 from stores.tables.downloads import Download
 

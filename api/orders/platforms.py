@@ -21,13 +21,13 @@ from api.orders.backfills import newest_backfill
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
+from clients.platforms import day_bucket, rate_bucket
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import lateness, marks, places, platforms, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
 from infra.database import Session
 from infra.limits import Limiter
-from infra.platforms import day_bucket, rate_bucket
 from stores.orders import configuration, ledger
 from stores.orders.configuration import UNSET, Standing
 from stores.tables.orders import OrderPlatform, OrderSlice

@@ -9,7 +9,7 @@ from api.models import Request
 from api.orders.frozen import FROZEN, Frozen
 from api.routes import Routes
 from domain.orders import places
-from infra.services import Services
+from services.services import Services
 
 
 def _attach(app: web.Application, services: Services) -> None:

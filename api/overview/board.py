@@ -15,7 +15,7 @@ from api.overview import counts, engine
 from api.overview.answers import Concern, Overview, Part, Queue, Room, RoomFigures, Trouble
 from api.overview.standing import Standing, Standings, merged, together
 from infra import log
-from infra.services import Services
+from services.services import Services
 
 FRESH_SECONDS: Final = 2.0
 ENGINE_SECONDS: Final = 20.0

@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 import asyncpg
 
-from activities.addresses import configuration
 from api.overview.answers import Trouble
 from api.overview.standing import Pile, Standing, Standings, merged, together
 from domain.addresses.states import State
 from domain.tasks.messages import Status
 from infra.database import Database
 from infra.settings import AddressSettings
+from services.addresses import configuration
 from stores.addresses import counting
 
 FAILED_WITHIN: Final = timedelta(days=1)

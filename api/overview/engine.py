@@ -19,7 +19,7 @@ from domain.addresses import places as addresses
 from domain.orders import places as orders
 from infra import temporal
 from infra.database import Database
-from infra.services import Services
+from services.services import Services
 from workflows import downloads, fetching, making, tasks, transfers, webhooks
 
 TIMEOUT: Final = timedelta(seconds=2)

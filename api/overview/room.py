@@ -15,7 +15,7 @@ from api.overview.answers import Overview
 from api.overview.board import FRESH_SECONDS, Board
 from api.routes import Access, Call, Routes
 from domain.faults import Denied, Exhausted
-from infra.services import Services
+from services.services import Services
 
 RECONNECT_MILLISECONDS: Final = 2_000
 SEND_SECONDS: Final = 10.0

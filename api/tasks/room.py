@@ -28,7 +28,7 @@ from domain.tasks.carrying import LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Rules, Task
 from infra import log
-from infra.services import Services
+from services.services import Services
 from workflows import tasks
 from workflows.tasks import TaskLane
 

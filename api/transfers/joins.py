@@ -44,7 +44,7 @@ from domain.transfers.request import Consignment, File
 from domain.transfers.states import State
 from domain.transfers.steps import JobStatus
 from infra import log, temporal
-from infra.services import Services
+from services.services import Services
 from workflows import transfers
 from workflows.transfers import TransferJob
 from workflows.transfers.job import ROOM

@@ -16,7 +16,7 @@ from api.transfers.kept import Kept
 from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.states import State
-from infra.services import Services
+from services.services import Services
 from workflows.transfers import TransferJob
 
 WAITING_MAX = 50

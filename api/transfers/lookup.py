@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.together import Gathered
 from api.transfers.kept import Kept
 from domain.transfers.states import Reason, State
-from infra.services import Services
+from services.services import Services
 from stores.tables.transfers import ALL_TARGETS
 from workflows.transfers import TransferJob
 

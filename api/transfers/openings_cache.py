@@ -12,7 +12,7 @@ from api.transfers.kept import Kept
 from domain.transfers import openings as rules
 from domain.transfers.openings import Opening
 from domain.transfers.request import File
-from infra.services import Services
+from services.services import Services
 
 FRESH_SECONDS = 1.0
 

@@ -20,7 +20,7 @@ from domain.faults import Missing
 from domain.transfers import ids
 from domain.transfers.ids import Job, Task
 from domain.transfers.request import File
-from infra.services import Services
+from services.services import Services
 
 _PURPOSE = b"haulage transfer task 1"
 _SALTS = 2**ids.SALT_BITS

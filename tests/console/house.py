@@ -15,8 +15,8 @@ from temporalio.client import Client
 from infra import temporal
 from infra.embedded import Stack
 from infra.embedded.ports import claiming
-from infra.services import Services
 from infra.settings import Settings
+from services.services import Services
 from sims.gse.disks import Disks
 from sims.gse.server import running_gse
 from sims.gse.world import World

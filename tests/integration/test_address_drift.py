@@ -12,11 +12,11 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import reporting
 from activities.addresses.reporting import DriftReporting
+from clients.modules import ModuleFailure, Modules
 from domain.addresses import places
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
-from infra.modules import ModuleFailure, Modules
 from infra.objects import ObjectStore
 from sims.oss.scenario import Action
 from stores.tables.addresses import AddressMessage, ArchivedMessage

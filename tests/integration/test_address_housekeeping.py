@@ -9,9 +9,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.addresses import housekeeping
 from activities.addresses.housekeeping import AddressHousekeeping
 from domain.addresses.messages import Topic
-from infra import services
 from infra.database import Database
 from infra.settings import Settings
+from services import services
 
 pytestmark = pytest.mark.stack
 

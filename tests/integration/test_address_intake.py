@@ -9,12 +9,12 @@ import pytest
 from sqlmodel import select
 from temporalio.client import Client
 
+from clients.pubsub import PubSub, PubSubFailure
 from domain.addresses import places
 from domain.addresses.intake import IntakeOrder, Taken
 from domain.addresses.messages import Topic
 from infra import temporal
 from infra.database import Database
-from infra.pubsub import PubSub, PubSubFailure
 from infra.settings import Settings
 from sims.pubsub.scenario import Scenario
 from stores.addresses.inbox import Inbox, Incoming

@@ -22,10 +22,10 @@ import pymysql
 import pytest
 from aiohttp import web
 
+from clients.modules import Modules
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
 from haulage.address_module import Connection
 from infra.embedded import Stack
-from infra.modules import Modules
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from tests.support import module_page
 from tests.support.address_oracle import ModuleOracle

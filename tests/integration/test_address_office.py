@@ -17,13 +17,13 @@ import aiohttp
 import pandas as pd
 import pytest
 
+from clients.modules import Modules
 from domain.addresses import places
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.database import Database
-from infra.modules import Modules
 from infra.settings import Settings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import Oss, running_oss

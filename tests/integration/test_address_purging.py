@@ -15,10 +15,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.addresses import purging
 from activities.addresses.purging import LogicalDeletes
+from clients.modules import Modules
 from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
 from infra.database import Database
-from infra.modules import Modules
 from infra.settings import AddressSettings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import Oss

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleHandle
 
-from activities.addresses import waking
-from activities.addresses.waking import Waker
 from infra import temporal
 from infra.settings import Settings
+from services.addresses import waking
+from services.addresses.waking import Waker
 from tests.support.waiting import eventually
 from workflows.addresses import schedules
 

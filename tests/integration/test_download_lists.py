@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import pytest
 
 from domain.downloads.status import StoredFile
-from infra import services
 from infra.settings import Settings
+from services import services
 from stores.tables.downloads import Download
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually

@@ -20,10 +20,10 @@ from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
 from domain.downloads.steps import AssembleOrder, FetchOrder, Looked, Opening, ProbeOrder, RangeReport
-from infra import services
 from infra.objects import ObjectMissing, ObjectStore
-from infra.services import Services
 from infra.settings import Settings
+from services import services
+from services.services import Services
 from sims.source import Source, running_source
 from tests.support.downloads import expected_rows, parse_csv
 from tests.support.waiting import eventually

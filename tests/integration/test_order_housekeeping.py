@@ -11,9 +11,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders import housekeeping
 from activities.orders.housekeeping import OrderHousekeeping
-from infra import services
 from infra.database import Database
 from infra.settings import Settings
+from services import services
 from stores.tables.orders import OrderCopy
 
 pytestmark = pytest.mark.stack

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from clients.http import GuardedClient
+from clients.platforms import Connector, Permits, PlatformBusy, Platforms, day_bucket, rate_bucket
 from domain.orders.access import Account, Credentials
 from domain.orders.requests import RateLimit
 from domain.orders.windows import Window
 from infra.database import Database
-from infra.http import GuardedClient
 from infra.limits import Limiter
-from infra.platforms import Connector, Permits, PlatformBusy, Platforms, day_bucket, rate_bucket
 from infra.settings import GuardSettings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Limits, Scenario

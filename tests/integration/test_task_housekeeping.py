@@ -13,9 +13,9 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
 from activities.tasks.housekeeping import TaskHousekeeping
-from infra import services
-from infra.services import Services
 from infra.settings import Settings
+from services import services
+from services.services import Services
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack

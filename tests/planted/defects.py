@@ -398,7 +398,7 @@ DEFECTS = (
     Defect(
         "each-slice-fetches-a-token-of-its-own",
         "orders",
-        "infra/platforms/tokens.py",
+        "clients/platforms/tokens.py",
         "        if self._fetching is None:\n",
         "        if True:\n",
         ("tests/unit/test_platform_tokens.py",),
@@ -406,7 +406,7 @@ DEFECTS = (
     Defect(
         "a-refused-token-is-shown-again",
         "orders",
-        "infra/platforms/wallet.py",
+        "clients/platforms/wallet.py",
         "return await self._with_token(self._read, refused.token.get_secret_value())",
         "return await self._with_token(self._read, None)",
         ("tests/unit/test_platform_tokens.py",),
@@ -414,7 +414,7 @@ DEFECTS = (
     Defect(
         "an-answer-of-another-version-is-taken-up",
         "orders",
-        "infra/platforms/channel.py",
+        "clients/platforms/channel.py",
         "asked = question(url, {**self._headers, **parameters})",
         "asked = question(url, parameters)",
         ("tests/unit/test_platform_versions.py",),
@@ -422,7 +422,7 @@ DEFECTS = (
     Defect(
         "numbered-pages-are-read-forwards",
         "orders",
-        "infra/platforms/walks.py",
+        "clients/platforms/walks.py",
         "range(number - 1, paging.first - 1, -1)",
         "range(paging.first, number)",
         ("tests/unit/test_platform_walks.py", "-k", "stays"),
@@ -430,7 +430,7 @@ DEFECTS = (
     Defect(
         "worlds-find-numbered-pages-that-are-read-forwards",
         "orders",
-        "infra/platforms/walks.py",
+        "clients/platforms/walks.py",
         "range(number - 1, paging.first - 1, -1)",
         "range(paging.first, number)",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and leaves"),
@@ -524,7 +524,7 @@ DEFECTS = (
     Defect(
         "a-wait-without-end-cannot-be-told-to-a-workflow",
         "orders",
-        "infra/platforms/failures.py",
+        "clients/platforms/failures.py",
         "None if wait is None else min(wait, WAIT_MAX_SECONDS)",
         "wait",
         ("tests/unit/test_order_troubles.py", "-k", "reaches"),
@@ -652,7 +652,7 @@ DEFECTS = (
     Defect(
         "innocents-pay-for-what-spoils-their-batch",
         "addresses",
-        "infra/modules/client.py",
+        "clients/modules/client.py",
         "                    results += await self._postponed(module, part, failure, is_over=all_answered)\n",
         '                    failed = {"outcome": Outcome.FAILED, "error": str(failure)}\n'
         "                    results += [OperationResult(op_id=op_id, **failed) for op_id in part.op_ids]\n",
@@ -773,7 +773,7 @@ DEFECTS = (
     Defect(
         "a-private-address-is-let-through",
         "shared",
-        "infra/http.py",
+        "clients/http.py",
         "if not _to_ours.get() and not self._rules.admits(",
         "if self._rules is None and not self._rules.admits(",
         ("tests/unit/test_http_guard.py",),
@@ -853,7 +853,7 @@ DEFECTS = (
     Defect(
         "an-answer-has-any-size",
         "shared",
-        "infra/http.py",
+        "clients/http.py",
         "            if received > max_bytes:\n",
         "            if received > 1_000 * max_bytes:\n",
         ("tests/unit/test_http_limits.py", "-k", "too_large or bomb"),
@@ -885,7 +885,7 @@ DEFECTS = (
     Defect(
         "a-page-that-was-heard-is-asked-for-again",
         "orders",
-        "infra/platforms/tape.py",
+        "clients/platforms/tape.py",
         "return unheard.popleft() if unheard else None",
         "return None",
         ("tests/unit/test_platform_tape.py",),
@@ -901,7 +901,7 @@ DEFECTS = (
     Defect(
         "a-module-that-fails-is-asked-on-and-on",
         "addresses",
-        "infra/modules/channel.py",
+        "clients/modules/channel.py",
         "            if not is_probe and not self._breaker.admits():\n",
         "            if self._breaker is None:\n",
         ("tests/unit/test_modules_client.py", "-k", "left_alone"),

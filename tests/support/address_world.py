@@ -18,13 +18,13 @@ import asyncpg
 import msgspec
 
 from activities.addresses import applying, hearing
+from clients.modules import ModuleFailure
 from domain.addresses.cycle import ApplyOrder, Phase, Plan
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
 from domain.addresses.queues import Step
 from infra.database import Database
-from infra.modules import ModuleFailure
 from infra.settings import AddressSettings, DatabaseSettings
 from stores.addresses import archiving, loading, steering
 from stores.addresses.inbox import Inbox, Incoming
@@ -110,7 +110,7 @@ class Modules:
     results: dict[tuple[Module, str], OperationResult] = field(default_factory=dict)
 
     async def apply(self, module: Module, operations: Sequence[Operation], /) -> list[OperationResult]:
-        """In the place of `infra.modules.Modules.apply`."""
+        """In the place of `clients.modules.Modules.apply`."""
         self.fuse.burn()
         self.calls.append((module, tuple(each.op_id for each in operations)))
         uprns = [uprn for each in operations for uprn in (each.uprn, each.uprn_2) if uprn]
@@ -125,7 +125,7 @@ class Modules:
         return [_failed(each) for each in operations] if fault is Fault.LOST else results
 
     async def lookup(self, module: Module, operations: Sequence[Operation], /) -> Lookup:
-        """In the place of `infra.modules.Modules.lookup`."""
+        """In the place of `clients.modules.Modules.lookup`."""
         self.fuse.burn()
         self.arrive(module)
         if self.faults and self.faults.pop(0):

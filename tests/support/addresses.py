@@ -16,8 +16,8 @@ from domain.addresses import places
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
-from infra.services import Services
 from infra.settings import Settings
+from services.services import Services
 from sims.oss.server import Oss, running_oss
 from stores.addresses.inbox import Inbox, Incoming
 from tests.support.api import ApiClient, Reply, running_api

@@ -15,9 +15,9 @@ from multidict import CIMultiDictProxy
 
 from api import app, openapi, server
 from api.routes import Routes
-from infra import services
-from infra.services import Services
 from infra.settings import Settings
+from services import services
+from services.services import Services
 from tests.support.waiting import eventually
 
 PROBLEM_MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}

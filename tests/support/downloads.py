@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from infra.services import Services
 from infra.settings import Settings
+from services.services import Services
 from sims import rows as sample
 from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api

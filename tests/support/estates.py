@@ -10,8 +10,8 @@ from api.routes import Route
 from domain import projects
 from domain.orders.marks import Marks
 from domain.orders.windows import Window
-from infra.services import Services
 from infra.table_base import Row
+from services.services import Services
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver
 from stores.tables.addresses import AddressMessage, LogicalDelete, QuarantinedMessage

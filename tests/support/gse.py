@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from clients.gse import GseClient
 from domain.transfers.gse import Agent, Place, TransferOrder
-from infra.gse import GseClient
 from infra.settings import GseSettings
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Rule, Scenario

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from infra.http import GuardedClient
+from clients.http import GuardedClient
 from infra.settings import GuardSettings
 
 Script = Callable[[asyncio.StreamWriter], Awaitable[None]]

@@ -21,10 +21,10 @@ from domain.tasks import ids
 from domain.tasks.carrying import LaneEnd, LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Group, GroupReply, Hold, Look, NewTask, Rules, Seen, Setting, Task
-from infra import services
 from infra.database import Database
-from infra.services import Services
 from infra.settings import Settings
+from services import services
+from services.services import Services
 from stores.tasks import heads
 from workflows import tasks
 from workflows.tasks import TaskLane

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from clients.modules import Modules
 from domain.addresses.operations import Module
-from infra.modules import Modules
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import TOKEN, Oss, running_oss

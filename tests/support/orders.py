@@ -19,8 +19,8 @@ from temporalio.common import WorkflowIDReusePolicy
 from domain.orders import places
 from domain.orders.steps import CycleOrder, CycleStatus
 from infra.embedded.ports import claiming
-from infra.services import Services
 from infra.settings import Settings
+from services.services import Services
 from sims.platforms import checker
 from sims.platforms.checker import Findings
 from sims.platforms.clock import MICRO

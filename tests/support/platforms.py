@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from clients.http import GuardedClient
+from clients.platforms import Connector, Page, Platforms, Tape
 from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, Order
 from domain.orders.platforms import KNOWN
 from domain.orders.requests import RateLimit
 from domain.orders.windows import Window
 from domain.quotas import Rate, Slot, Verdict
-from infra.http import GuardedClient
 from infra.limits import Limiter
-from infra.platforms import Connector, Page, Platforms, Tape
 from infra.settings import GuardSettings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO

@@ -15,8 +15,8 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from domain.webhooks import Progress, WebhookEvent, WebhookOrder
 from infra.sealing import Sealer
-from infra.services import Services
 from infra.settings import Settings
+from services.services import Services
 from sims.receiver import Received, Receiver, running_receiver
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import worker
-from infra import services
-from infra.services import Services
 from infra.settings import Settings
+from services import services
+from services.services import Services
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from activities.addresses.configuration import effective
 from domain.addresses.config import ModuleOptions, ModulesOptions, Options, changed
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
+from services.addresses.configuration import effective
 
 BEFORE = Options(
     threshold=5, retries=3, modules=ModulesOptions(ed=ModuleOptions(batch=7, retries=1), im=ModuleOptions(batch=9))

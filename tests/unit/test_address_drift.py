@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.addresses import scanning
+from clients.modules import ModuleFailure
 from domain.addresses import drift
 from domain.addresses.drift import Kind, Side
 from domain.addresses.operations import AddressEntry, AddressPage, Module
-from infra.modules import ModuleFailure
 
 LIVE = Side(1, "a")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 from domain.transfers.gse import AGENT_RUNNING, Agent, Place, Verdict
-from infra.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable, GseUnknown
 from infra.settings import GseSettings
 from sims.gse.scenario import Action, Call
 from tests.support.gse import QUICK, call_fault, gse_settings, make_hosts, make_order, running_gse_client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from infra.gse.limiter import CallLimiter
+from clients.gse.limiter import CallLimiter
 
 
 async def test_so_many_calls_at_a_time() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from clients.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
 from domain.transfers.gse import Agent, Record, Results, Verdict
-from infra.gse import GseClient, GseRefused, GseUnavailable, GseUnknown
 from sims.gse import orders
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Empty, Rule, Scenario, Shape

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from clients.http import Answer, GuardedClient
 from domain.faults import Invalid, SourceFault
-from infra.http import Answer, GuardedClient
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Peer, answer, running_peer, running_reachable_peer, says
 

@@ -11,8 +11,8 @@ import zlib
 
 import pytest
 
+from clients.http import GuardedClient, Threshold
 from domain.faults import SourceFault
-from infra.http import GuardedClient, Threshold
 from infra.settings import GuardSettings
 from tests.support.http_peer import Answers, Script, answer, drips, running_peer, running_reachable_peer, says
 

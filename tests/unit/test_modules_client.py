@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from clients.http import GuardedClient
+from clients.modules import ModuleFailure, Modules, channels, client
+from clients.modules.breaker import Breaker
 from domain.addresses.operations import Away, Lookup, Module, Operation, OperationResult, Outcome
-from infra.http import GuardedClient
-from infra.modules import ModuleFailure, Modules, channels, client
-from infra.modules.breaker import Breaker
 from infra.settings import AddressSettings, GuardSettings, ModuleSettings, ModulesSettings
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from activities.orders.reading import Harvest, Reading
+from clients.platforms import Connector, PlatformLied, ZoneDiffers
 from domain.orders.capability import QueryField
-from infra.platforms import Connector, PlatformLied, ZoneDiffers
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.market import Range

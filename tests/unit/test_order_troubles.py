@@ -12,10 +12,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.orders import troubles
-from domain.orders.capability import Errors, PagingKind
-from domain.orders.retrying import WAIT_MAX_SECONDS, Setback, Trouble
-from infra.http import Answer
-from infra.platforms import (
+from clients.http import Answer
+from clients.platforms import (
     PlatformBusy,
     PlatformFailure,
     PlatformLied,
@@ -25,6 +23,8 @@ from infra.platforms import (
     TooManyRows,
     channel,
 )
+from domain.orders.capability import Errors, PagingKind
+from domain.orders.retrying import WAIT_MAX_SECONDS, Setback, Trouble
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import SMALL_PAGES, running_connector
 
@@ -83,7 +83,7 @@ async def test_a_refusal_says_what_to_mend(status: int, words: str, monkeypatch:
         async def get(*_: object, **__: object) -> Answer:
             return answer
 
-        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        monkeypatch.setattr("clients.http.GuardedClient.get", get)
         with pytest.raises(PlatformRefused) as refused:
             await here.read(here.window(600))
     assert words in refused.value.hint
@@ -100,7 +100,7 @@ async def test_an_answer_that_is_no_json_may_pass_and_one_that_does_not_fit_does
     """The first is told by something in between, the second by the platform as its record has it wrong."""
     async with running_connector(**ORDERS) as here:
         with monkeypatch.context() as patch:
-            patch.setattr("infra.http.GuardedClient.get", _maintenance)
+            patch.setattr("clients.http.GuardedClient.get", _maintenance)
             with pytest.raises(PlatformLied, match="no JSON") as strange:
                 await here.read(here.window(600))
     rows = PLAIN.rows.model_copy(update={"list": "$.page"})
@@ -142,7 +142,7 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
         return Answer(429, headers, b"slow down")
 
     async with running_connector(**ORDERS) as here:
-        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        monkeypatch.setattr("clients.http.GuardedClient.get", get)
         monkeypatch.setattr(channel, "PATIENCE_SECONDS", -1)
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
@@ -165,7 +165,7 @@ async def test_a_wait_that_is_told_in_words_is_a_number_of_seconds(
         return Answer(429, CIMultiDictProxy(CIMultiDict[str]()), json.dumps({"error": f"wait {told} s"}).encode())
 
     async with running_connector(PLAIN.model_copy(update={"errors": errors}), **ORDERS) as here:
-        monkeypatch.setattr("infra.http.GuardedClient.get", get)
+        monkeypatch.setattr("clients.http.GuardedClient.get", get)
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
     assert busy.value.retry_after_seconds == wait_seconds

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import aiohttp
 
+from clients.modules import Modules
 from domain.addresses.operations import Module, Operation, OperationResult, Outcome
-from infra.modules import Modules
 from sims.oss.module import OssModule
 from sims.oss.scenario import Action
 from sims.oss.server import TOKEN

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from clients.platforms import PlatformRefused, TooManyRows
 from domain.orders.capability import Capability
 from domain.orders.platforms import TAOBAO
 from domain.orders.windows import Window
-from infra.platforms import PlatformRefused, TooManyRows
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from clients.platforms import PlatformLied, PlatformRefused
 from domain.orders.capability import Capability, Order
 from domain.orders.platforms import AMAZON
 from domain.orders.requests import Detail, RateLimit
-from infra.platforms import PlatformLied, PlatformRefused
 from sims.platforms import texts
 from sims.platforms.dialects.plain import ITEMS, PLAIN, WHOLE
 from tests.support.platforms import SMALL_PAGES, RunningConnector, list_orders, running_connector

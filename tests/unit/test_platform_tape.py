@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.platforms import PlatformRefused, PlatformSlow, Tape
-from infra.platforms.pace import READING_SHARE, WAITING_SHARE, Pace
+from clients.platforms import PlatformRefused, PlatformSlow, Tape
+from clients.platforms.pace import READING_SHARE, WAITING_SHARE, Pace
 from sims.platforms import checker
 from sims.platforms.scenario import Changes, Faults, Kind
 from tests.support.platforms import KINDS, newest_copies, running_connector

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
+from clients.platforms import Page, PlatformLied
 from domain.orders.jsonpath import repair
 from domain.orders.windows import Window
-from infra.platforms import Page, PlatformLied
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import running_connector
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from clients.platforms import Connector, PlatformBusy, Tape, TokenExpired, tokens
+from clients.platforms.tokens import AccessToken, AccessTokens
 from domain.orders.access import Credentials
 from domain.orders.capability import Capability
 from domain.orders.requests import ClientShown, Renewal
-from infra.platforms import Connector, PlatformBusy, Tape, TokenExpired, tokens
-from infra.platforms.tokens import AccessToken, AccessTokens
 from sims.platforms import checker, login
 from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from clients.platforms import PlatformRefused, Tape
 from domain.faults import Invalid
 from domain.orders import config
 from domain.orders.capability import Capability
 from domain.orders.config import Options, Origin
 from domain.orders.platforms import SHOPIFY
 from domain.orders.requests import ApiVersion
-from infra.platforms import PlatformRefused, Tape
 from sims.platforms import checker
 from sims.platforms.dialects.plain import PLAIN, VERSION_HEADER, VERSION_PARAMETER, WHOLE
 from tests.support.platforms import list_orders, newest_copies, running_connector

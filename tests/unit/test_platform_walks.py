@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from clients.platforms import Page, PlatformLied, walks
 from domain.orders.capability import Order, Paging, PagingKind
-from infra.platforms import Page, PlatformLied, walks
 
 SIZE: Final = 5
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)

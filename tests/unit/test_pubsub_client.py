@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives import serialization
 
+from clients.pubsub import PubSub, PubSubFailure, tokens
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
-from infra.pubsub import PubSub, PubSubFailure, tokens
 from infra.pubsub_settings import METADATA, PubSubSettings
 from sims.pubsub.broker import Broker
 from sims.pubsub.scenario import Scenario
@@ -91,7 +91,7 @@ async def test_many_acknowledgements_go_out_in_several_calls(
     sim: PubSubSim, publishing: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request has a limit, and none of the ids is left out."""
-    monkeypatch.setattr("infra.pubsub.client.ACKS_MAX", 2)
+    monkeypatch.setattr("clients.pubsub.client.ACKS_MAX", 2)
     await publishing.subscribe(Topic.DELETE, PATIENT, ackDeadlineSeconds=600)
     await publishing.publish(Topic.DELETE, *(delete(uprn) for uprn in range(1, 6)))
     async with PubSub(settings(sim.base)) as pubsub:

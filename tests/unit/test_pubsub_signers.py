@@ -11,8 +11,8 @@ import jwt
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from infra.http import GuardedClient
-from infra.pubsub import NotPubSub, Signers, signers
+from clients.http import GuardedClient
+from clients.pubsub import NotPubSub, Signers, signers
 from infra.pubsub_settings import PushSettings
 from infra.settings import GuardSettings
 from sims.pubsub.server import PubSubSim, running_pubsub

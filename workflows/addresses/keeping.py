@@ -19,7 +19,7 @@ from domain.addresses import places
 from domain.addresses.intake import IntakeOrder
 from domain.addresses.messages import Topic
 from infra import log, temporal
-from infra.services import Services
+from services.services import Services
 from workflows.addresses.intake import ROOM, AddressIntake
 
 LOOK_SECONDS: Final = 60.0

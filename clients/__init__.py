@@ -1,0 +1,1 @@
+"""Clients of outside systems that we call."""

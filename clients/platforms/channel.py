@@ -1,0 +1,311 @@
+"""The way to a platform: a permit, a signed request through the guard, and its answer, told apart from an error."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+from clients.http import Answer, GuardedClient
+from clients.platforms.answers import BUSY_STATUSES, date_of, retry_after_seconds, utf8_of
+from clients.platforms.failures import (
+    PlatformBusy,
+    PlatformFailure,
+    PlatformLied,
+    PlatformRefused,
+    PlatformSlow,
+    TokenExpired,
+)
+from clients.platforms.pace import Pace
+from clients.platforms.permits import Permits, PlatformGate
+from clients.platforms.tape import Tape, question
+from clients.platforms.wallet import Wallet
+from domain.faults import SourceFault
+from domain.orders.access import Account, Credentials, Keyring, sign
+from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning, Signing
+from domain.orders.jsonpath import Reader, Unreadable, repair
+from infra import log
+
+ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+ANSWER_TIMEOUT_SECONDS: Final = 60.0
+EXCERPT_CHARACTERS: Final = 300
+RETRY_PAUSES_SECONDS: Final = (0.1, 0.5)
+PATIENCE_SECONDS: Final = 2.0
+"""A longer wait that a platform asks for is told, so that it can be a timer elsewhere."""
+_WITHOUT_ORDERS: Final = range(201, 300)
+"""Statuses that mean success elsewhere: an answer to another question, which may be told rightly the next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A good answer, and the values that were looked for in it."""
+
+    answer: Answer
+    values: Mapping[str, Any]
+    asked_at: datetime
+    """When it was asked for, by the platform's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    url: str
+    parameters: Mapping[str, str]
+    reader: Reader
+    permits: Permits
+    """Those that it takes its turn by."""
+
+
+class Channel:
+    """Asks one account, with credentials that it renews once when they have expired.
+
+    Args:
+        gate: Shared by all channels of this process to the account.
+        keyring: Where its credentials are read.
+        tape: What was told to this piece of work before; what is told now is kept there, too.
+        pace: How much time it has.
+    """
+
+    def __init__(
+        self,
+        http: GuardedClient,
+        gate: PlatformGate,
+        capability: Capability,
+        account: Account,
+        keyring: Keyring,
+        tape: Tape,
+        pace: Pace,
+    ) -> None:
+        self.tape = tape
+        self._pace = pace
+        self._http = http
+        self._gate = gate
+        self._capability = capability
+        self._account = account
+        self._wallet = Wallet(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
+        version = capability.version
+        self._headers = {version.header: version.value} if version and version.header else {}
+        self._errors = Reader(capability.error_paths())
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the platform's clock is before ours, as its last answer told; none as long as it told nothing."""
+        return self._gate.skew or timedelta()
+
+    def set_clock(self, now: datetime) -> None:
+        """Note what the platform's clock says just now."""
+        self._gate.skew = now - datetime.now(UTC)
+
+    async def ask(self, path: str, parameters: Mapping[str, str], reader: Reader, *, is_detail: bool = False) -> Told:
+        """One answer to one question, of a window or of one order; raises a PlatformFailure."""
+        permits = self._gate.details if is_detail else self._gate.permits
+        return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader, permits)
+
+    async def follow(self, address: str, reader: Reader) -> Told:
+        """What lies behind an address that an answer told; it gets our credentials, so it must be the platform's."""
+        target = urljoin(self._account.base_url, address)
+        ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
+        if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
+            raise PlatformLied(
+                f"{self} sent us to {theirs.scheme}://{theirs.netloc} for its next page. Only its own address "
+                f"{ours.scheme}://{ours.netloc} gets our credentials.",
+                "Set `base_url` to the other one if the platform has moved.",
+            )
+        access = self._capability.access
+        if access.signing is not Signing.SORTED_MD5:
+            return await self._ask(target, {}, reader, self._gate.permits)
+        # Such a signature covers all parameters, those of the link, too.
+        parameters = dict(parse_qsl(theirs.query, keep_blank_values=True))
+        parameters.pop(access.sign_parameter, None)
+        return await self._ask(target.partition("?")[0], parameters, reader, self._gate.permits)
+
+    async def head(self, path: str, parameters: Mapping[str, str], *, counted: bool) -> Answer:
+        """An answer whose headers count, whatever its status; a busy one may be that of a gateway in between."""
+        if counted:
+            await self._take_turn(self._gate.permits)
+        url = self._account.base_url.rstrip("/") + path
+        answer = await self._exchange(url, parameters, await self._wallet.show())
+        if answer.status in BUSY_STATUSES:
+            raise self._failure(answer, self._read_error(answer))
+        return answer
+
+    def __str__(self) -> str:
+        return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
+
+    async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader, permits: Permits) -> Told:
+        asked = question(url, {**self._headers, **parameters})
+        if kept := self.tape.heard(asked):
+            return self._told(kept.answer, reader, kept.asked_at)
+        told = await self._ask_anew(_Question(url, parameters, reader, permits))
+        self.tape.keep(asked, told.asked_at, told.answer)
+        return told
+
+    async def _ask_anew(self, asked: _Question) -> Told:
+        if self._gate.skew is None and self._capability.access.time_parameter:
+            # A request that is signed with a time too far from the platform's is refused.
+            clock = self._capability.clock
+            await self.head(clock.path, clock.parameters, counted=clock.counted)
+        credentials = await self._wallet.show()
+        try:
+            return await self._ask_patiently(asked, credentials)
+        except TokenExpired:
+            log.get(__name__).info("platform_token_renewed", platform=self._account.platform)
+            return await self._ask_patiently(asked, await self._wallet.renew(credentials))
+
+    async def _ask_patiently(self, asked: _Question, credentials: Credentials) -> Told:
+        """One bad answer among many pages must not send a whole window back to its beginning."""
+        for pause_seconds in RETRY_PAUSES_SECONDS:
+            try:
+                return await self._ask_once(asked, credentials)
+            except PlatformBusy as busy:
+                wait = busy.retry_after_seconds
+                if wait is not None and wait > PATIENCE_SECONDS:
+                    raise
+                await asyncio.sleep(pause_seconds if wait is None else wait)
+        return await self._ask_once(asked, credentials)
+
+    async def _ask_once(self, asked: _Question, credentials: Credentials) -> Told:
+        await self._take_turn(asked.permits)
+        asked_at = datetime.now(UTC) + self.skew
+        return self._told(await self._exchange(asked.url, asked.parameters, credentials), asked.reader, asked_at)
+
+    async def _take_turn(self, permits: Permits) -> None:
+        if self._pace.is_over:
+            raise PlatformSlow(f"{self} did not tell the whole slice within its timeout.")
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await permits.take(self._pace.patience_seconds)
+        finally:
+            self._pace.spend(clock() - began)
+
+    async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> Answer:
+        signed = sign(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
+        query = urlencode(signed.parameters)
+        joint = "&" if "?" in url else "?"
+        try:
+            answer = await self._http.get(
+                f"{url}{joint}{query}" if query else url,
+                headers={"Accept": "application/json", **self._headers, **signed.headers},
+                max_bytes=ANSWER_MAX_BYTES,
+                timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+            )
+        except SourceFault as fault:
+            raise _unanswered(self, fault) from None
+        if (date := date_of(answer)) is not None:
+            self.set_clock(date)
+        return answer
+
+    def _told(self, answer: Answer, reader: Reader, asked_at: datetime) -> Told:
+        if answer.status != 200:
+            raise self._failure(answer, self._read_error(answer))
+        try:
+            values = self._read(answer, reader)
+        except Unreadable as error:
+            raise PlatformLied(
+                f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)}",
+                "Compare it with the paths of its record."
+                if error.is_json
+                else "Look what answers at its address: that is no JSON.",
+                may_pass=not error.is_json,
+            ) from None
+        if values.get(CODE) not in (None, 0, "", "0"):
+            raise self._failure(answer, values)
+        return Told(answer, values, asked_at)
+
+    def _read(self, answer: Answer, reader: Reader) -> Mapping[str, Any]:
+        text, is_whole = utf8_of(answer)
+        try:
+            values = reader.read(text)
+        except Unreadable as error:
+            # Looked for only now: nearly all answers have neither mark nor half a pair.
+            repaired, is_cut = repair(text)
+            if error.is_json or repaired == text:
+                raise
+            values, is_whole = reader.read(repaired), is_whole and not is_cut
+        if not is_whole:
+            log.get(__name__).warning("platform_text_lossy", platform=self._account.platform)
+        return values
+
+    def _read_error(self, answer: Answer) -> Mapping[str, Any]:
+        try:
+            return self._errors.read(answer.body)
+        except Unreadable:
+            return {}
+
+    def _failure(self, answer: Answer, values: Mapping[str, Any]) -> PlatformFailure:
+        code, message = str(values.get(CODE) or ""), str(values.get(MESSAGE) or "")
+        rule = next((each for each in self._capability.errors.rules if _fits(each, answer, code, message)), None)
+        told = (
+            f"{self} answered {answer.status}"
+            + (f", code {code}" if code else "")
+            + f": {(message or _excerpt(answer)).rstrip('. ')}"
+        )
+        if rule is None and answer.status in _WITHOUT_ORDERS:
+            return PlatformLied(
+                f"{told}. That is no list, not even an empty one.", "Look what answers at its address.", may_pass=True
+            )
+        match rule.meaning if rule else _usual(answer.status):
+            case Meaning.BUSY:
+                wait = self._wait_seconds(answer, message)
+                wait = rule.retry_after_seconds if wait is None and rule else wait
+                return PlatformBusy(f"{told}.", "Ask again later.", retry_after_seconds=wait)
+            case Meaning.EXPIRED:
+                return TokenExpired(f"{told}.", "Renew what the reference to its credentials leads to.")
+            case Meaning.REFUSED:
+                return PlatformRefused(f"{told}.", _remedy(answer.status, self._capability))
+
+    def _wait_seconds(self, answer: Answer, message: str) -> float | None:
+        if (told := retry_after_seconds(answer)) is not None:
+            return told
+        pattern = self._capability.errors.wait_pattern
+        found = re.search(pattern, message) if pattern else None
+        try:
+            return max(0.0, float(found[1] or "")) if found else None
+        except ValueError:
+            return None
+
+
+def _fits(rule: ErrorRule, answer: Answer, code: str, message: str) -> bool:
+    return (
+        (not rule.statuses or answer.status in rule.statuses)
+        and (not rule.codes or code in rule.codes)
+        and (not rule.pattern or re.search(rule.pattern, message) is not None)
+    )
+
+
+def _usual(status: int) -> Meaning:
+    if status in BUSY_STATUSES:
+        return Meaning.BUSY
+    return Meaning.EXPIRED if status == 401 else Meaning.REFUSED
+
+
+def _remedy(status: int, capability: Capability) -> str:
+    """What to do about a refusal."""
+    if 300 <= status < 400:
+        return "It sends us elsewhere, where our credentials do not go: set `base_url` to where the platform is now."
+    if status in (404, 405, 410):
+        version = "" if capability.version is None else " Or set `api_version` to one that it answers."
+        return f"Mend `base_url`, or the paths of its record.{version}"
+    if status in (401, 403):
+        return "Give the account the right to read orders, or use the credentials of one that has it."
+    return "Look up its words in the platform's documents; mend the configuration, its record or the account's rights."
+
+
+_SMALLER: Final = "Lower `paging.size` in its record, so that it tells less at a time."
+_HINTS: Final = {"source_too_large": _SMALLER, "source_timeout": f"{_SMALLER} Or look why it is slow."}
+"""Where the usual ones speak of a download."""
+
+
+def _unanswered(channel: Channel, fault: SourceFault) -> PlatformFailure:
+    told, hint = f"{channel}: {fault.record.message}", _HINTS.get(fault.record.code, fault.record.hint)
+    if fault.transient:
+        return PlatformBusy(told, hint, retry_after_seconds=fault.retry_after_seconds)
+    return PlatformRefused(told, hint)
+
+
+def _excerpt(answer: Answer) -> str:
+    return repr(answer.body[:EXCERPT_CHARACTERS].decode(errors="replace")) + "."

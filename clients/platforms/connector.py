@@ -1,0 +1,259 @@
+"""The connector: what a platform tells of a window, led by the record of what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from clients.platforms import walks
+from clients.platforms.answers import date_of
+from clients.platforms.channel import Channel, Told
+from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpired, TooManyRows
+from clients.platforms.reading import Asked, Page, Rows
+from clients.platforms.tape import Tape
+from domain.orders.access import Account
+from domain.orders.capability import NEXT, TOTAL, Capability, Order, PagingKind
+from domain.orders.jsonpath import Path, Reader
+from domain.orders.requests import Detail
+
+_TIME, _ROW = "time", "row"
+
+
+class Span(Protocol):
+    """A stretch of time: its start belongs to it, its end to the next."""
+
+    @property
+    def start(self) -> datetime:
+        """Its first instant."""
+
+    @property
+    def end(self) -> datetime:
+        """The first instant after it."""
+
+
+class Connector:
+    """Reads one account."""
+
+    def __init__(self, channel: Channel, capability: Capability, account: Account) -> None:
+        self.capability = capability
+        self._channel = channel
+        self._fixed = {
+            **capability.query.parameters,
+            **({shop: account.shop} if (shop := capability.query.shop) else {}),
+        }
+        self._rows = Rows(capability, account)
+        self._counts, self._details = _readers(capability, self._rows)
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the platform's clock is before ours, as its last answer told."""
+        return self._channel.skew
+
+    async def now(self) -> datetime:
+        """The platform's time, rounded down where it is told coarsely."""
+        clock = self.capability.clock
+        if clock.value is None:
+            answer = await self._channel.head(clock.path, clock.parameters, counted=clock.counted)
+            if (date := date_of(answer)) is None:
+                raise PlatformLied(
+                    f"{self._channel} told no time in the header Date of {clock.path}.",
+                    "Name a call that does in its record.",
+                )
+            return date
+        reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self.capability.error_paths()})
+        told = (await self._channel.ask(clock.path, clock.parameters, reader)).values[_TIME]
+        try:
+            moment = clock.moments.reader()(told)
+        except (TypeError, ValueError, OverflowError):
+            raise PlatformLied(f"{self._channel} told the time {told!r} at {clock.path}.", "Mend its record.") from None
+        self._channel.set_clock(moment)
+        return moment
+
+    async def count(self, window: Span) -> int | None:
+        """How many rows a window holds, or that it holds so many at least; None where the platform does not tell."""
+        total, query = self.capability.total, self.capability.query
+        if total is None:
+            return None
+        parameters = {**self._query(self.bounds(window), page=None), **total.parameters}
+        told = await self._channel.ask(total.path or query.path, parameters, self._counts)
+        count = self._rows.total(told.answer, told.values)
+        if count is None:
+            raise PlatformLied(f"{self._channel} told no total where its record names one.", "Mend the record.")
+        return count
+
+    async def pages(self, window: Span, total: int | None) -> AsyncIterator[Page]:
+        """The pages of a window, in an order in which a row that leaves it is not skipped.
+
+        Args:
+            window: Which orders are asked for.
+            total: What `count` told just before, where it tells.
+
+        Raises:
+            TooManyRows: The platform does not tell the window's last rows; what came so far is right but not all.
+            PlatformFailure: As the name says.
+        """
+        paging, asked = self.capability.paging, self.bounds(window)
+        match paging.kind:
+            case PagingKind.NUMBER:
+                if paging.rows_max is not None and total is not None and total > paging.rows_max:
+                    raise self._too_many(total)
+                walk = walks.numbered(self._numbered(asked), paging, total)
+            case PagingKind.LINK:
+                walk = walks.linked(self._linked(asked))
+            case PagingKind.CURSOR | PagingKind.TOKEN:
+                walk = walks.led(self._led(asked))
+        rows = 0
+        async for page in walk:
+            yield page
+            rows += len(page.orders)
+            if paging.rows_max is not None and rows >= paging.rows_max:
+                raise self._too_many(rows)
+
+    @property
+    def tape(self) -> Tape:
+        """What it has been told."""
+        return self._channel.tape
+
+    def bounds(self, window: Span) -> Asked:
+        """What is asked for so that no order of a window is left out: both ends belong to it."""
+        return Asked(*self.capability.bounds(window.start, window.end))
+
+    async def whole(self, part: Order) -> tuple[Order, datetime]:
+        """A whole order, where the list tells only a part of each, and when it was asked for.
+
+        One without a time is as old as it was in the list.
+        """
+        detail, order_id = self.capability.detail, part.order_id
+        if detail is None:
+            raise ValueError(f"The record of {self.capability.kind} names no call that tells more of an order.")
+        if detail.next is not None:
+            return await self._with_pages(detail, part)
+        told = await self._ask_detail(detail, order_id, None)
+        row = told.values[_ROW]
+        if row is None:
+            raise PlatformRefused(
+                f"{self._channel} has no order {order_id}, which it told before.", "Look into it there."
+            )
+        if detail.into:
+            return self._rows.with_part(part, detail.into, row), told.asked_at
+        whole = self._rows.order(row, part.modified_at)
+        if whole.order_id != order_id:
+            raise PlatformLied(
+                f"{self._channel} told order {whole.order_id} when asked for {order_id}.",
+                "Mend `detail` in its record.",
+            )
+        return whole, told.asked_at
+
+    async def _with_pages(self, detail: Detail, part: Order) -> tuple[Order, datetime]:
+        """An order with a list that is told in pages; it is as old as its first."""
+        rows, seen = list[msgspec.Raw](), set[str]()
+        first: datetime | None = None
+        token: str | None = None
+        while True:
+            told = await self._ask_detail(detail, part.order_id, token)
+            first = first or told.asked_at
+            if told.values[_ROW] is None:
+                raise PlatformLied(
+                    f"{self._channel} told no list at {detail.row} of order {part.order_id}.",
+                    "Mend `detail` in its record.",
+                )
+            rows += told.values[_ROW]
+            if told.values[NEXT] in (None, ""):
+                return self._rows.with_part(part, detail.into, msgspec.json.encode(rows)), first
+            token = str(told.values[NEXT])
+            if token in seen:
+                raise PlatformLied(
+                    f"{self._channel} leads in a circle over the pages of order {part.order_id}.",
+                    "Read it again; if it stays so, ask the platform's owner.",
+                    may_pass=True,
+                )
+            seen.add(token)
+
+    async def _ask_detail(self, detail: Detail, order_id: str, token: str | None) -> Told:
+        try:
+            path = detail.path_of(order_id)
+        except ValueError as error:
+            raise PlatformLied(f"{self._channel} told an order that cannot be asked for. {error}") from None
+        try:
+            return await self._channel.ask(path, detail.parameters_of(order_id, token), self._details, is_detail=True)
+        except TokenExpired:
+            raise
+        except PlatformRefused as refused:
+            raise PlatformRefused(
+                f"{refused.message} It was asked for order {order_id}.",
+                "Where it refuses this order alone, look into it there; else mend `detail` in its record, or the "
+                "account's rights.",
+            ) from None
+
+    def _query(self, asked: Asked, *, page: str | None) -> dict[str, str]:
+        query, paging = self.capability.query, self.capability.paging
+        return {
+            **self._fixed,
+            query.start: query.moments.write(asked.first),
+            query.end: query.moments.write(asked.last),
+            paging.size_parameter: str(paging.size),
+            **({} if page is None else {paging.parameter: page}),
+        }
+
+    def _too_many(self, rows: int) -> TooManyRows:
+        return TooManyRows(
+            f"{self._channel} holds {rows:,} rows or more in the window and tells at most "
+            f"{self.capability.paging.rows_max:,}.",
+            "Split the window; where it is too short for that, lower `overlap`, whose seconds are read with it.",
+            rows=rows,
+        )
+
+    def _numbered(self, asked: Asked) -> walks.Numbered:
+        async def read(place: int, number: int) -> walks.Step:
+            told = await self._channel.ask(
+                self.capability.query.path, self._query(asked, page=str(number)), self._rows.reader
+            )
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            return walks.Step(page, self._rows.has_more(told.values))
+
+        return read
+
+    def _led(self, asked: Asked) -> walks.Led:
+        query, paging = self.capability.query, self.capability.paging
+
+        async def read(place: int, token: str | None) -> walks.Step:
+            parameters = self._query(asked, page=token)
+            if token is not None and paging.kind is PagingKind.TOKEN:
+                parameters = {**self._fixed, paging.parameter: token}
+            told = await self._channel.ask(query.path, parameters, self._rows.reader)
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            following: Any = told.values[NEXT]
+            more = self._rows.has_more(told.values)
+            return walks.Step(page, more, None if more is False or following in (None, "") else str(following))
+
+        return read
+
+    def _linked(self, asked: Asked) -> walks.Led:
+        query = self.capability.query
+
+        async def read(place: int, link: str | None) -> walks.Step:
+            if link is None:
+                told = await self._channel.ask(query.path, self._query(asked, page=None), self._rows.reader)
+            else:
+                told = await self._channel.follow(link, self._rows.reader)
+            page = self._rows.page(place, told.answer, told.values, asked, told.asked_at)
+            return walks.Step(page, None, walks.next_link(told.answer.headers.getall("Link", [])))
+
+        return read
+
+
+def _readers(capability: Capability, rows: Rows) -> tuple[Reader, Reader]:
+    """What reads answers to a count, and to a question for one order: made once, they are used for each."""
+    total, detail, errors = capability.total, capability.detail, capability.error_paths()
+    counts = rows.reader
+    if total and total.path and total.value:
+        counts = Reader({TOTAL: (Path.parse(total.value), int | str), **errors})
+    if detail is None:
+        return counts, counts
+    wanted: dict[str, tuple[Path, Any]] = {_ROW: (Path.parse(detail.row), msgspec.Raw)}
+    if detail.next is not None:
+        wanted |= {_ROW: (Path.parse(detail.row), list[msgspec.Raw]), NEXT: (Path.parse(detail.next), int | str)}
+    return counts, Reader({**wanted, **errors})

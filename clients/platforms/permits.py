@@ -1,0 +1,124 @@
+"""Permits to ask one account: taken from the one limiter in small batches, so that its rate holds over all workers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from clients.platforms.failures import PlatformBusy
+from clients.platforms.tokens import AccessTokens
+from domain.orders.requests import RateLimit
+from domain.quotas import Rate
+from infra.limits import Limiter
+
+DAY_SECONDS: Final = 86_400.0
+HELD_SHARE: Final = 1 / 20
+"""How long a permit may be held before it is used, as a share of the window that it comes back after."""
+HELD_MIN_SECONDS: Final = 0.05
+HELD_MAX_SECONDS: Final = 1.0
+SHORTEST_WAIT_SECONDS: Final = 0.001
+PATIENCE_SECONDS: Final = 5.0
+BATCH_SHARE: Final = 1 / 4
+"""How much of a burst one process takes at a time."""
+NO_QUOTA: Final = 10**12
+"""Requests of a day are counted where no quota bounds them, too: so many are never reached."""
+
+
+def rate_bucket(platform: str) -> str:
+    """Where requests to a platform are counted against its rate."""
+    return f"platform:{platform}"
+
+
+def detail_bucket(platform: str) -> str:
+    """Where requests for one order are counted, if the platform counts them by themselves."""
+    return f"platform:{platform}:details"
+
+
+def day_bucket(platform: str) -> str:
+    """Where requests to a platform within a day are counted, against its quota if it has one."""
+    return f"platform:{platform}:day"
+
+
+@dataclass(slots=True)
+class PlatformGate:
+    """What all connectors of this process to one platform share."""
+
+    permits: Permits
+    details: Permits
+    """The same, or others where the platform counts requests for one order by themselves."""
+    tokens: AccessTokens = field(default_factory=AccessTokens)
+    skew: timedelta | None = None
+    """How far its clock is before ours; None before it told the time."""
+
+
+class Permits:
+    """This process' permits to one platform.
+
+    A burst comes back as a whole one window of `burst / per_second` after it was spent: no stretch of t seconds sees
+    more than `burst + per_second × t` requests. What is taken counts from then on, used or not; it must be used within
+    `held_seconds`, by which the window is longer, so that a permit used late breaks no rate. A batch grows only while
+    all of the one before are used in time: permits that expire are lost to everybody.
+    """
+
+    def __init__(self, limiter: Limiter, platform: str, rate: RateLimit, *, bucket: str = "") -> None:
+        self.rate = rate
+        self._limiter = limiter
+        self._platform = platform
+        self._bucket = bucket or rate_bucket(platform)
+        window_seconds = rate.burst / rate.per_second
+        self.held_seconds = min(HELD_MAX_SECONDS, max(HELD_MIN_SECONDS, window_seconds * HELD_SHARE))
+        self._window_seconds = window_seconds + self.held_seconds
+        useful, fair = int(rate.per_second * self.held_seconds), int(rate.burst * BATCH_SHARE)
+        self._batch_max = max(1, min(useful, fair, rate.per_day or useful))
+        self._batch = 1
+        self._left = 0
+        self._good_until = -math.inf
+        self._turn = asyncio.Lock()
+
+    async def take(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait for one permit; raises PlatformBusy if that would take longer: then it can be a timer elsewhere."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + patience_seconds
+        async with self._turn:
+            if self._left and clock() < self._good_until:
+                self._left -= 1
+                return
+            is_used_up = clock() < self._good_until
+            self._batch = min(self._batch_max, 2 * self._batch) if is_used_up else max(1, self._batch - self._left)
+            # One of what comes is used as it comes: where the database is slow, all else may be too old by then.
+            while wait_seconds := await self._fetch():
+                if clock() + wait_seconds > deadline:
+                    raise self._used_up(wait_seconds)
+                await asyncio.sleep(wait_seconds)
+            self._left -= 1
+
+    async def _fetch(self) -> float:
+        """Take a batch, or else one; returns how long to wait if even that is not there."""
+        asked_at = asyncio.get_running_loop().time()
+        wait_seconds = 0.0
+        for amount in sorted({self._batch, 1}, reverse=True):
+            verdicts = await self._limiter.take(self._demands(amount), [])
+            if all(each.allowed for each in verdicts):
+                self._batch = self._left = amount
+                self._good_until = asked_at + self.held_seconds
+                return 0.0
+            wait_seconds = max(each.reset_seconds for each in verdicts if not each.allowed)
+        return max(wait_seconds, SHORTEST_WAIT_SECONDS)
+
+    def _used_up(self, wait_seconds: float) -> PlatformBusy:
+        return PlatformBusy(
+            f"The rate of {self.rate.per_second:g} requests a second (bursts of {self.rate.burst}, "
+            f"{self.rate.per_day or 'no limit'} a day) to platform {self._platform} is used up by all "
+            "workers together.",
+            f"It has room again in {wait_seconds:.0f} s.",
+            retry_after_seconds=wait_seconds,
+        )
+
+    def _demands(self, amount: int) -> list[Rate]:
+        return [
+            Rate(self._bucket, amount, self.rate.burst, self._window_seconds),
+            Rate(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
+        ]

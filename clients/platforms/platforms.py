@@ -1,0 +1,58 @@
+"""All platforms that a process reads: one set of permits for each, whoever works with it."""
+
+from __future__ import annotations
+
+from clients.http import GuardedClient
+from clients.platforms.channel import Channel
+from clients.platforms.connector import Connector
+from clients.platforms.pace import Pace
+from clients.platforms.permits import Permits, PlatformGate, detail_bucket
+from clients.platforms.tape import Tape
+from domain.orders.access import Account, Keyring
+from domain.orders.capability import Capability
+from domain.orders.requests import Detail, RateLimit
+from infra.limits import Limiter
+
+
+class Platforms:
+    """Makes connectors. A process has one of these, so that its permits are taken in batches and used by all."""
+
+    def __init__(self, http: GuardedClient, limiter: Limiter) -> None:
+        self._http = http
+        self._limiter = limiter
+        self._gates: dict[str, PlatformGate] = {}
+
+    def connector(
+        self,
+        capability: Capability,
+        account: Account,
+        keyring: Keyring,
+        *,
+        rate: RateLimit | None = None,
+        tape: Tape | None = None,
+        pace: Pace | None = None,
+    ) -> Connector:
+        """A connector for one piece of work.
+
+        Args:
+            rate: What the configuration allows, by default the platform's.
+            tape: What it was told before it had to stop.
+            pace: How much time it has, by default no end of it, but little patience.
+        """
+        capability = capability.versioned()
+        gate = self._gate(account.platform, rate or capability.rate, capability.detail)
+        channel = Channel(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
+        return Connector(channel, capability, account)
+
+    def _gate(self, platform: str, rate: RateLimit, detail: Detail | None) -> PlatformGate:
+        gate = self._gates.get(platform)
+        if gate is None:
+            permits = Permits(self._limiter, platform, rate)
+            gate = self._gates[platform] = PlatformGate(permits, permits)
+        elif gate.permits.rate != rate:
+            gate.permits = Permits(self._limiter, platform, rate)
+        if detail is None or detail.rate is None:
+            gate.details = gate.permits
+        elif gate.details.rate != (apart := detail.rate.model_copy(update={"per_day": rate.per_day})):
+            gate.details = Permits(self._limiter, platform, apart, bucket=detail_bucket(platform))
+        return gate

@@ -1,0 +1,136 @@
+"""Answers as orders: rows stay the bytes that were sent, and of each no more is read than its record names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from clients.http import Answer
+from clients.platforms.failures import PlatformLied
+from domain.orders.access import Account
+from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, Order
+from domain.orders.jsonpath import Reader, Unreadable
+
+_TRUE: Final = (True, 1, "true", "1")
+_LOST: Final = frozenset("\0\ufffd")
+"""No database holds the first as text; the second stands for others, so that two ids would become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer: its orders, and its bytes for audit."""
+
+    number: int
+    """Of the pages of one walk, in the order they were read, from 0."""
+    orders: Sequence[Order]
+    body: bytes
+    asked_at: datetime
+    """When it was asked for, by the platform's clock."""
+    total: int | None
+    """How many rows the window holds, where the answer tells it."""
+    outside: int
+    """Orders whose time lies outside what was asked for: kept, but the platform's filter is not to be trusted."""
+    undated: int
+    """Orders without a time: kept as the oldest that was asked for, so that any dated copy replaces them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The bounds of a query, both inclusive, as they were asked for."""
+
+    first: datetime
+    last: datetime
+
+
+class Rows:
+    """Reads the answers of one account."""
+
+    def __init__(self, capability: Capability, account: Account) -> None:
+        self._capability = capability
+        self._account = account
+        self.reader = Reader(capability.page_paths())
+        self._row = row = Reader(capability.row_paths())
+        self._id, self._modified, self._version = row.pick(ID), row.pick(MODIFIED), row.pick(VERSION)
+        self._moment = capability.rows.moments.reader()
+
+    def page(self, number: int, answer: Answer, values: Mapping[str, Any], asked: Asked, asked_at: datetime) -> Page:
+        """What an answer tells; raises PlatformLied where it tells no orders."""
+        raw = values[ROWS]
+        if raw is None:
+            if not self._capability.rows.absent_when_empty:
+                raise PlatformLied(
+                    f"{self._who} answered without a list at {self._capability.rows.list}.",
+                    "If it leaves empty lists out, say so in its record (rows.absent_when_empty).",
+                )
+            raw = []
+        read, first, last = self._order, asked.first, asked.last
+        orders, undated = [], 0
+        for text in raw:
+            order, is_dated = read(text, first)
+            orders.append(order)
+            undated += not is_dated
+        outside = sum(not first <= order.modified_at <= last for order in orders)
+        return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
+
+    def order(self, text: msgspec.Raw, undated_as: datetime) -> Order:
+        """An order that was asked for by its id."""
+        return self._order(text, undated_as)[0]
+
+    def with_part(self, part: Order, name: str, told: bytes) -> Order:
+        """A listed order with what was told of it by itself; everything else stays the text that was sent."""
+        fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
+        return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
+
+    def total(self, answer: Answer, values: Mapping[str, Any]) -> int | None:
+        """How many rows the window holds, if the answer tells it."""
+        total = self._capability.total
+        told = answer.headers.get(total.header) if total and total.header else values.get(TOTAL)
+        return None if told is None else self._number(told)
+
+    def has_more(self, values: Mapping[str, Any]) -> bool | None:
+        """Whether the answer says that more pages follow; None where it does not say."""
+        told = values.get(MORE)
+        return None if told is None else told in _TRUE
+
+    def _number(self, told: int | str) -> int:
+        try:
+            number = int(told)
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise PlatformLied(
+                f"{self._who} told a total of {told!r}; a total is a whole number from 0 on.", "Mend its record."
+            )
+        return number
+
+    def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
+        try:
+            root = self._row.root(text)
+            if root is None:
+                raise Unreadable("null")
+            told = self._modified(root)
+            is_dated = told is not None and told != ""
+            moment = self._moment(told) if is_dated else undated_as
+        except (Unreadable, ValueError, OverflowError) as error:
+            raise self._unreadable(text, str(error)) from None
+        order_id, account = self._id(root), self._account
+        if order_id is None or order_id == "":
+            raise self._unreadable(text, f"there is nothing at {self._capability.rows.id}")
+        if not _LOST.isdisjoint(str(order_id)):
+            raise self._unreadable(text, "its id holds a NUL character or one that was lost")
+        version = self._version(root) or 0
+        return Order(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
+
+    def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
+        excerpt = bytes(text)[:300].decode(errors="replace")
+        return PlatformLied(
+            f"{self._who} told an order that cannot be read ({reason}): {excerpt!r}.", "Mend its record."
+        )
+
+    @property
+    def _who(self) -> str:
+        return f"Platform {self._account.platform} ({self._capability.kind})"

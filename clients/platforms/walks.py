@@ -1,0 +1,168 @@
+"""Walks over the pages of one window, and what shows that a platform leads us in circles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from clients.platforms.failures import PlatformLied
+from clients.platforms.reading import Page
+from domain.orders.capability import Paging
+
+EMPTY_PAGES_MAX: Final = 100
+"""So many pages without a row may follow each other."""
+REPEATS_MAX: Final = 2
+"""So many pages may repeat the one before: when a whole page of rows leaves the window, the next holds the same."""
+
+_LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One page, and what it says about those that follow."""
+
+    page: Page
+    has_more: bool | None
+    """None where the platform does not say."""
+    following: str | None = None
+    """The token or link of the next page."""
+
+
+Numbered = Callable[[int, int], Awaitable[Step]]
+"""Reads a page: its place in the walk, and its number."""
+Led = Callable[[int, str | None], Awaitable[Step]]
+"""Reads a page: its place in the walk, and what the page before it said; None for the first."""
+
+
+async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIterator[Page]:
+    """From the last page to the first: a row that leaves the window is then told twice, never skipped.
+
+    We begin where the row after the last one would stand, and look further up as long as more may follow: a total may
+    be too small. Where nobody tells one, the end is looked for from the first page.
+    """
+    watch, place, number = _Watch(), 0, _beginning(paging, total)
+    while True:
+        step = await read(place, number)
+        is_clamped = watch.repeats(step) and not step.has_more
+        if is_clamped:
+            number -= 1  # behind the last page it tells the last one again
+        else:
+            yield watch.passed(step).page
+        place += 1
+        if is_clamped or not _goes_on(step, paging, total):
+            break
+        number += 1
+    watch.turn()
+    for each in range(number - 1, paging.first - 1, -1):
+        yield watch.passed(await read(place, each)).page
+        place += 1
+    if watch.is_stuck and (watch.rows >= paging.size if total is None else watch.rows < total):
+        raise _not_heeded()
+
+
+async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
+    """Where each page tells what the next is asked by, until one tells nothing."""
+    watch, seen, place = _Watch(), set[str](), 0
+    token: str | None = None
+    while True:
+        step = watch.passed(await read(place, token))
+        yield step.page
+        token, place = step.following, place + 1
+        if token is None:
+            return
+        if token in seen:
+            raise PlatformLied(
+                f"The {what} {token[:100]!r} came twice: the platform leads in a circle. What it told so far is no "
+                "whole window.",
+                "Read it again; if it stays so, ask the platform's owner.",
+                may_pass=True,
+            )
+        seen.add(token)
+
+
+def linked(read: Led) -> AsyncIterator[Page]:
+    """Where each page tells the address of the next."""
+    return led(read, "link")
+
+
+def next_link(headers: Iterable[str]) -> str | None:
+    """The address that a header Link calls the next."""
+    for header in headers:
+        for address, parameters in _LINK.findall(header):
+            if re.search(r"\brel\s*=\s*\"?next\b", parameters):
+                return str(address)
+    return None
+
+
+def _beginning(paging: Paging, total: int | None) -> int:
+    if total is not None:
+        return paging.first + total // paging.size
+    # The second page ends most windows: it is empty. Read first, it spares the first one a second reading.
+    return paging.first if paging.more else paging.first + 1
+
+
+def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
+    """Whether more may follow. That a full page is the last one is not believed, whoever says so."""
+    rows = len(step.page.orders)
+    if step.has_more or rows >= paging.size:
+        return True
+    return rows > 0 and step.has_more is None and total is None
+
+
+def _not_heeded() -> PlatformLied:
+    return PlatformLied(
+        "Page after page tells the very same orders: the platform does not heed the page that is asked for, or says "
+        "for ever that there are more.",
+        "Mend the name of that parameter, or the path `more`, in its record.",
+    )
+
+
+class _Watch:
+    """Notices pages that repeat each other, or never hold a row, while the platform says that more follow."""
+
+    def __init__(self) -> None:
+        self._ids: frozenset[str] = frozenset()
+        self._same = 0
+        self._empty = 0
+        self._pages = 0
+        self._has_differed = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all of several pages told the very same orders."""
+        return self._pages > 1 and bool(self._ids) and not self._has_differed
+
+    @property
+    def rows(self) -> int:
+        """How many different orders the last page told."""
+        return len(self._ids)
+
+    def repeats(self, step: Step) -> bool:
+        """Whether a page is the one before once more."""
+        return bool(self._ids) and _ids(step) == self._ids
+
+    def turn(self) -> None:
+        """From here on pages are read the other way: what was empty does not count any more."""
+        self._same = self._empty = 0
+
+    def passed(self, step: Step) -> Step:
+        ids = _ids(step)
+        self._empty = 0 if ids else self._empty + 1
+        self._same = self._same + 1 if self.repeats(step) else 0
+        self._has_differed = self._has_differed or (self._pages > 0 and ids != self._ids)
+        self._ids = ids
+        self._pages += 1
+        if self._same > REPEATS_MAX:
+            raise _not_heeded()
+        if self._empty > EMPTY_PAGES_MAX:
+            raise PlatformLied(
+                f"{self._empty} pages without an order followed each other, and the platform says that there are more.",
+                "Mend the paths of the record, or ask its owner.",
+            )
+        return step
+
+
+def _ids(step: Step) -> frozenset[str]:
+    return frozenset(order.order_id for order in step.page.orders)

@@ -1,0 +1,58 @@
+"""What a piece of work shows of an account: its credentials as they were read, with an access token where needed."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from clients.http import GuardedClient
+from clients.platforms.failures import TokenExpired
+from clients.platforms.tokens import AccessTokens, TokenEndPoint
+from domain.orders.access import Account, Credentials, Keyring
+from domain.orders.requests import Renewal
+
+
+class Wallet:
+    """The credentials of one account, read once and again when they are refused.
+
+    Args:
+        tokens: Shared by all of this process that reads the account.
+        renewal: Where tokens are fetched, if the credentials hold a refresh token.
+        who: Names the account in sentences.
+    """
+
+    def __init__(
+        self,
+        http: GuardedClient,
+        tokens: AccessTokens,
+        renewal: Renewal | None,
+        account: Account,
+        keyring: Keyring,
+        who: str,
+    ) -> None:
+        self._tokens = tokens
+        self._end_point = TokenEndPoint(http, renewal, account.base_url, who) if renewal else None
+        self._keyring = keyring
+        self._who = who
+        self._read: Credentials | None = None
+
+    async def show(self) -> Credentials:
+        """What is good, as far as we know; raises TokenExpired or PlatformBusy where there is nothing."""
+        self._read = self._read or await self._keyring(False)
+        return await self._with_token(self._read, None)
+
+    async def renew(self, refused: Credentials) -> Credentials:
+        """The same after these were refused: what they are read from is read again, and a token is fetched anew."""
+        self._read = await self._keyring(True)
+        return await self._with_token(self._read, refused.token.get_secret_value())
+
+    async def _with_token(self, read: Credentials, refused: str | None) -> Credentials:
+        if not read.refresh_token.get_secret_value():
+            return read
+        end_point = self._end_point
+        if end_point is None:
+            raise TokenExpired(
+                f"{self._who}: its credentials hold a refresh_token, and its record does not say where it is used.",
+                "Declare `access.renewal` in its record, or put a `token` into its credentials instead.",
+            )
+        token = await self._tokens.of(read).get(refused, lambda: end_point.fetch(read))
+        return read.model_copy(update={"token": SecretStr(token)})

@@ -1,6 +1,0 @@
-"""The modules that keep addresses: a client of their contract, which answers for them when they do not."""
-
-from infra.modules.channel import ModuleFailure
-from infra.modules.client import Modules
-
-__all__ = ["ModuleFailure", "Modules"]

@@ -1,6 +1,0 @@
-"""Google Pub/Sub: pulling and acknowledging over its REST interface, and knowing its pushes by their tokens."""
-
-from infra.pubsub.client import PubSub, PubSubFailure, Received
-from infra.pubsub.signers import NotPubSub, Signers
-
-__all__ = ["NotPubSub", "PubSub", "PubSubFailure", "Received", "Signers"]

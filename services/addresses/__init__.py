@@ -1,0 +1,1 @@
+"""What intake and cycles of addresses share beyond one step."""
