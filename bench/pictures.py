@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench import soffice
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, TableDrawing
+from excel.book import Book
+from excel.template.drawing import Drawing, TableDrawing
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 DPI = 96

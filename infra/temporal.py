@@ -35,6 +35,7 @@ SEARCH_ATTRIBUTES = (ROOM, PROJECT, STATE)
 PASSED_THROUGH = (
     "domain",
     "activities",
+    "excel",
     "clients",
     "services",
     "stores",

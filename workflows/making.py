@@ -14,9 +14,9 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
-    from domain.downloads.excel.segments import Segment
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
+    from domain.downloads.segments import Segment
     from domain.downloads.staging import Rendered
     from domain.downloads.status import Phase, StoredFile
     from domain.downloads.steps import AssembleOrder, BindOrder, Course, Opening, RenderOrder

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from activities.downloads.manifest import read_manifest, write_manifest
 from domain.downloads import archive, places
 from domain.downloads.archive import ArchiveTooLarge, Member
-from domain.downloads.excel.report import warnings
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
 from domain.downloads.status import StoredFile
 from domain.downloads.steps import BindOrder, Manifest
 from domain.faults import SourceFault
+from excel.report import warnings
 from infra.objects import ObjectStore, Part
 
 

@@ -7,19 +7,18 @@ from contextlib import aclosing
 
 from activities.downloads.press import FRAME_BYTES, Press, Print
 from activities.downloads.staged import GatheredRows, StagedRows
-from domain.downloads import archive, places, plan, staging
+from domain.downloads import archive, places, plan, segments, staging
 from domain.downloads.archive import Member
-from domain.downloads.excel import segments
-from domain.downloads.excel.drawing import Drawing
-from domain.downloads.excel.limits import BookTooLarge, SheetFull
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.rows import UncoveredRows
-from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.request import DownloadOrder
+from domain.downloads.segments import Book, Segment
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, Rendered, StagingError
 from domain.downloads.steps import Assembled, FetchOrder, Opening, Probe, RenderOrder
 from domain.faults import SourceFault
+from excel.limits import BookTooLarge, SheetFull
+from excel.rows import UncoveredRows
+from excel.template.drawing import Drawing
+from excel.template.reading import read_template
 from infra.objects import ObjectStore
 
 # So few rows make one small book whatever they hold, and need no sample.

@@ -12,8 +12,6 @@ from activities.downloads.source import Source, parse_beside, says_nothing_is_th
 from activities.downloads.staged import GatheredRows
 from domain.downloads import repeats, sinks
 from domain.downloads.asking import Tries, is_timeout
-from domain.downloads.excel import checking
-from domain.downloads.excel.drawing import TableDrawing
 from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent, smaller_page_size
 from domain.downloads.request import DownloadOrder, FileType
@@ -21,6 +19,8 @@ from domain.downloads.shape import require_usable as _require_usable
 from domain.downloads.shape import shape_of
 from domain.downloads.steps import Probe
 from domain.faults import SourceFault
+from excel.template import checking
+from excel.template.drawing import TableDrawing
 
 PAGE_GOAL_BYTES = 4 * 1024 * 1024
 """Heavier pages are asked for in smaller ones, so that many fetchers can have some in memory."""

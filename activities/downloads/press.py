@@ -12,18 +12,18 @@ from typing import IO, TYPE_CHECKING
 
 from activities.downloads import staged
 from activities.downloads.staged import Rows
-from domain.downloads.excel.drawing import Drawing
-from domain.downloads.excel.limits import BookTooLarge
-from domain.downloads.excel.segments import Segment
 from domain.downloads.request import DownloadOrder
+from domain.downloads.segments import Segment
 from domain.downloads.shape import Shape
+from excel.limits import BookTooLarge
+from excel.template.drawing import Drawing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domain.downloads.excel.book import Book as Workbook
-    from domain.downloads.excel.book import TableBody
-    from domain.downloads.excel.report import BookReport
+    from excel.book import Book as Workbook
+    from excel.book import TableBody
+    from excel.report import BookReport
 
 # Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
 BATCH_BYTES = 4 * 1024 * 1024
@@ -118,7 +118,7 @@ class Press:
 
     def _new_book(self) -> Workbook:
         # Workflows import the steps for their signatures, and must not pay for Arrow.
-        from domain.downloads.excel.book import Book as Workbook  # noqa: PLC0415
+        from excel.book import Book as Workbook  # noqa: PLC0415
 
         return Workbook(self._drawing, time_zone=self._order.time_zone)
 

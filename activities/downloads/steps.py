@@ -16,7 +16,6 @@ from activities.downloads.fetching import Fetching
 from activities.downloads.source import ComeBack, Source, source_of
 from activities.downloads.stager import BookStager, Stager, resumed
 from domain.downloads import places, plan, sinks
-from domain.downloads.excel.drawing import Drawing
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Rendered, StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, State, StoredFile
@@ -34,6 +33,7 @@ from domain.downloads.steps import (
     RecordOrder,
     RenderOrder,
 )
+from excel.template.drawing import Drawing
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
 from services.services import Services

@@ -8,8 +8,8 @@ from typing import Any
 
 from api.downloads.excel import Looks
 from api.problems import FieldProblem
-from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
-from domain.downloads.excel.reading import says_nothing
+from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel.template.reading import says_nothing
 
 DRAWING_MAX_CHARACTERS = 200_000
 REGIONS = ("title", "summary", "header", "footer", "template")

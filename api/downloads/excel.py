@@ -9,9 +9,9 @@ from pydantic import Field, JsonValue
 from api.downloads.fields import TABLES_MAX, Summaries, Summary, TableData, Title, Titles, Url
 from api.downloads.headers import Headers
 from api.models import Request
-from domain.downloads.excel.drawing import Multi
-from domain.downloads.excel.sheet_names import NAME_MAX_UNITS
-from domain.downloads.excel.style import Align
+from excel.template.drawing import Multi
+from excel.template.sheet_names import NAME_MAX_UNITS
+from excel.template.style import Align
 
 WIDTH_MAX_CHARACTERS = 255
 HEIGHT_MAX_POINTS = 409

@@ -19,15 +19,15 @@ from api.downloads.press import PRESS
 from api.downloads.room import routes
 from api.problems import FieldProblem
 from api.routes import Access, Call
-from domain.downloads.excel import checking, samples
-from domain.downloads.excel.drawing import Drawing
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.rows import UncoveredRows
-from domain.downloads.excel.template import Template
 from domain.downloads.pages import first_look
 from domain.downloads.request import FileType
 from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
 from domain.faults import Exhausted, SourceFault
+from excel.rows import UncoveredRows
+from excel.template import checking, samples
+from excel.template.drawing import Drawing
+from excel.template.models import Template
+from excel.template.reading import read_template
 from infra.objects import content_disposition
 
 FILE_NAME = "preview.xlsx"
@@ -125,7 +125,7 @@ def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
     # What draws is heavy, and most API processes never draw.
     import pyarrow as pa  # noqa: PLC0415
 
-    from domain.downloads.excel.book import Book  # noqa: PLC0415
+    from excel.book import Book  # noqa: PLC0415
 
     shape = shape_of(FileType.EXCEL, first_look(page), drawing.tables[0])
     if len(shape.columns) > COLUMNS_MAX:

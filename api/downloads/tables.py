@@ -17,9 +17,9 @@ from api.downloads.excel import SheetRequest
 from api.downloads.fields import TABLES_MAX, TableData
 from api.downloads.requests import NewDownload
 from api.problems import FieldProblem
-from domain.downloads.excel import checking, sheet_names
-from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
 from domain.downloads.request import FileType
+from excel.template import checking, sheet_names
+from excel.template.drawing import Drawing, Multi, TableDrawing
 
 _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as data; send one of them."
 

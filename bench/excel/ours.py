@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from bench.excel import content
 from bench.peers.meter import Meter, metered
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, TableDrawing
+from excel.book import Book
+from excel.template.drawing import Drawing, TableDrawing
 
 HEAD_ROWS = 3
 TEMPLATE: JsonValue = [

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
-from domain.downloads.excel.drawing import Drawing
 from domain.sealed import Sealed
+from excel.template.drawing import Drawing
 
 PAGE_SIZE_MIN: Final = 100
 PAGE_SIZE_MAX: Final = 1_000

@@ -6,13 +6,13 @@ import msgspec
 from pydantic import BaseModel
 
 from domain.downloads import repeated_keys
-from domain.downloads.excel.drawing import TableDrawing
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.template import ROW_HEAD_NAMES
 from domain.downloads.flat import Uneven
 from domain.downloads.pages import FirstLook, NewColumns, Page, PageReader, groups_of
 from domain.downloads.request import FileType
 from domain.faults import SourceFault
+from excel.template.drawing import TableDrawing
+from excel.template.models import ROW_HEAD_NAMES
+from excel.template.reading import read_template
 
 COLUMNS_MAX = 2_000
 COLUMN_NAMES_MAX_CHARACTERS = 100_000

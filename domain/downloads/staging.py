@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from domain.downloads.excel.segments import Book
+from domain.downloads.segments import Book
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB

@@ -7,9 +7,9 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from domain.downloads.asking import Tries, Wait
-from domain.downloads.excel.segments import Book, Segment
 from domain.downloads.plan import Extent, PageRange
 from domain.downloads.request import DownloadOrder
+from domain.downloads.segments import Book, Segment
 from domain.downloads.shape import Shape
 from domain.downloads.staging import PartRecord, Rendered
 from domain.downloads.status import Outcome, StoredFile

@@ -8,8 +8,8 @@ from random import Random
 
 import pyarrow as pa
 
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, TableDrawing
+from excel.book import Book
+from excel.template.drawing import Drawing, TableDrawing
 from tests.books.cases import Case, Table
 
 BATCH_ROWS_MAX = 6

@@ -17,8 +17,8 @@ from api import sentences
 from api.downloads import preview
 from api.downloads.preview import NewPreview
 from api.problems import Refusal
-from domain.downloads.excel.rows import UncoveredRows
 from domain.faults import SourceFault
+from excel.rows import UncoveredRows
 
 EXAMPLES = 150
 TEXT_MAX = 20

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from bench import soffice
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
+from excel.book import Book
+from excel.template.drawing import Drawing, Multi, TableDrawing
 from tests.books import cases, ours, reference
 from tests.support.requirements import LIBREOFFICE
 

@@ -53,7 +53,7 @@ DEFECTS = (
     Defect(
         "a-text-is-drawn-over-the-next-row",
         "downloads",
-        "domain/downloads/excel/body.py",
+        "excel/body.py",
         "            line.begin(attributes)\n",
         '            line.begin("")\n',
         ("tests/unit/test_excel_wrapping.py",),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from domain.downloads.excel import conditions, headed, trees
-from domain.downloads.excel.reading import TemplateFaults, read_template
-from domain.downloads.excel.template import Kind
+from excel import headed
+from excel.template import conditions, trees
+from excel.template.models import Kind
+from excel.template.reading import TemplateFaults, read_template
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "templates.md").read_text()
 BLOCKS = re.findall(r"```json\n(.+?)```\n(?:\n```text\n(.+?)```)?", PAGE, re.DOTALL)

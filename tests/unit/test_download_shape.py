@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from domain.downloads.excel.drawing import TableDrawing
-from domain.downloads.excel.template import ROW_HEAD_NAMES
 from domain.downloads.pages import NewColumns, Page, first_look
 from domain.downloads.request import FileType
 from domain.downloads.shape import LEFT_OUT_MAX, Shape, ShapedReader, shape_of
 from domain.faults import SourceFault
+from excel.template.drawing import TableDrawing
+from excel.template.models import ROW_HEAD_NAMES
 
 GROUPED = b'{"total": 3, "data": {"east": [{"a": 1, "b": 2}, {"a": 3, "b": 4}], "west": [{"a": 5, "b": 6}]}}'
 UNDER_ROWS = {"col": [{"name": "a"}], "row": [{"name": "east"}, {"name": "west"}]}

@@ -13,8 +13,8 @@ from api.downloads import tables
 from api.downloads.requests import NewDownload
 from api.downloads.tables import Table
 from api.problems import Refusal
-from domain.downloads.excel.drawing import Multi
-from domain.downloads.excel.style import Align
+from excel.template.drawing import Multi
+from excel.template.style import Align
 
 URL = "http://a.example/rows"
 ROWS = [{"a": 1}]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import archive
-from domain.downloads.excel.archive import Archive, Piece, Spool, pressed
-from domain.downloads.excel.splice import Inset, spliced
+from excel import archive
+from excel.archive import Archive, Piece, Spool, pressed
+from excel.splice import Inset, spliced
 
 PIECES = st.lists(st.binary(max_size=300), max_size=5)
 SHEET = b'<worksheet><dimension ref="%b"/><sheetData>%b</sheetData><mergeCells/></worksheet>'

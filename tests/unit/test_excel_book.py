@@ -15,13 +15,13 @@ from openpyxl.cell import Cell
 from openpyxl.worksheet.worksheet import Worksheet
 from python_calamine import CalamineWorkbook
 
-from domain.downloads.excel import book as making
-from domain.downloads.excel import chunks, headed, tablebody
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
-from domain.downloads.excel.limits import SheetFull
-from domain.downloads.excel.report import BookReport
-from domain.downloads.excel.rows import UncoveredRows
+from excel import book as making
+from excel import chunks, headed, tablebody
+from excel.book import Book
+from excel.limits import SheetFull
+from excel.report import BookReport
+from excel.rows import UncoveredRows
+from excel.template.drawing import Drawing, Multi, TableDrawing
 
 Row = dict[str, Any]
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import widths
-from domain.downloads.excel.columns import Column, columns_of
-from domain.downloads.excel.conditions import parse
-from domain.downloads.excel.drawing import Drawing
-from domain.downloads.excel.style import Align, Style, VAlign
-from domain.downloads.excel.template import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
+from excel import widths
+from excel.columns import Column, columns_of
+from excel.template.conditions import parse
+from excel.template.drawing import Drawing
+from excel.template.models import AUTOMATIC_WIDTH, Kind, Look, Node, Rule, Template
+from excel.template.style import Align, Style, VAlign
 
 CELL = Style(border=True)
 RULES = [Rule(parse(text), look) for text, look in [("<0", Look(color="FF0000")), (">9", Look(bold=True))]]

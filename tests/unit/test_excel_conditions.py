@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel.conditions import (
+from excel.template.conditions import (
     CONDITION_MAX_CHARACTERS,
     And,
     Compare,

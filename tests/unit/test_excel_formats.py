@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import formats
+from excel.template import formats
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from pydantic import JsonValue
 from python_calamine import CalamineWorkbook
 from xlsxwriter import Workbook
 
-from domain.downloads.excel import charts, frame, layout, safe
-from domain.downloads.excel.columns import columns_of
-from domain.downloads.excel.drawing import Drawing, TableDrawing
-from domain.downloads.excel.layout import Placed
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.stylesheet import StyleSheet
+from excel import charts, frame, layout, safe
+from excel.columns import columns_of
+from excel.layout import Placed
+from excel.stylesheet import StyleSheet
+from excel.template.drawing import Drawing, TableDrawing
+from excel.template.reading import read_template
 
 SHEET = "Sheet 1"
 CHARTED: JsonValue = {

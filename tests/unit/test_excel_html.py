@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import html, safe
-from domain.downloads.excel.html import Run
+from excel import html, safe
+from excel.html import Run
 
 BOLD, ITALIC, UNDERLINE = Run("", bold=True), Run("", italic=True), Run("", underline=True)
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from domain.downloads.excel import layout, pairs
-from domain.downloads.excel.columns import columns_of
-from domain.downloads.excel.drawing import Drawing, TableDrawing
-from domain.downloads.excel.html import Run
-from domain.downloads.excel.layout import Area, Frame
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.style import Align, VAlign
-from domain.downloads.excel.template import Node, RowNode, Template
+from excel import layout, pairs
+from excel.columns import columns_of
+from excel.html import Run
+from excel.layout import Area, Frame
+from excel.template.drawing import Drawing, TableDrawing
+from excel.template.models import Node, RowNode, Template
+from excel.template.reading import read_template
+from excel.template.style import Align, VAlign
 
 SEED: list[JsonValue] = [
     {"name": "source", "title": "来源方式"},

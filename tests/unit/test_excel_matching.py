@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse
-from domain.downloads.excel.matching import matches
+from excel.matching import matches
+from excel.template.conditions import And, Compare, Condition, In, Like, Not, Operator, Or, parse
 
 Cell = float | str | None
 

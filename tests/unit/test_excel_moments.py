@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import moments
-from domain.downloads.excel.zones import Zone
+from excel import moments
+from excel.zones import Zone
 
 ZONES = (
     *("UTC", "Asia/Shanghai", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Africa/Casablanca"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from domain.downloads.excel.report import BookReport, warnings
+from excel.report import BookReport, warnings
 
 
 def report(**says: Any) -> BookReport:

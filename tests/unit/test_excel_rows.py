@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel.reading import read_template
-from domain.downloads.excel.rows import UncoveredRows, arrange_by_leaf
-from domain.downloads.excel.template import Template
+from excel.rows import UncoveredRows, arrange_by_leaf
+from excel.template.models import Template
+from excel.template.reading import read_template
 
 CITIES: Any = [
     {"name": "east", "children": [{"name": "sh", "row_count": 2}, {"name": "hz"}]},

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xlsxwriter import Workbook
 
-from domain.downloads.excel import safe
+from excel import safe
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
 ESCAPES = st.lists(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from domain.downloads.excel import samples
-from domain.downloads.excel.reading import read_template
+from excel.template import samples
+from excel.template.reading import read_template
 
 
 def column(**node: Any) -> list[JsonValue]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel.segments import FILLED, Segment, TooManyRows, segments, whole
+from domain.downloads.segments import FILLED, Segment, TooManyRows, segments, whole
 
 
 @given(

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from domain.downloads.excel.conditions import Compare, Operator
-from domain.downloads.excel.reading import read_template, says_nothing
-from domain.downloads.excel.style import Align, VAlign
-from domain.downloads.excel.template import (
-    ROW_HEAD_NAMES,
-    Chart,
-    ChartKind,
-    Kind,
-    Look,
-    Node,
-    RowNode,
-    Rule,
-)
+from excel.template.conditions import Compare, Operator
+from excel.template.models import ROW_HEAD_NAMES, Chart, ChartKind, Kind, Look, Node, RowNode, Rule
+from excel.template.reading import read_template, says_nothing
+from excel.template.style import Align, VAlign
 
 # As the design of the download center prints it: PHP arrows, and braces around a list.
 SEED = """

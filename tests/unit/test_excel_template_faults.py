@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel.reading import TemplateFaults, read_template
-from domain.downloads.excel.template import Template
+from excel.template.models import Template
+from excel.template.reading import TemplateFaults, read_template
 
 
 def faults_of(value: Any) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import numerals, safe, texts
-from domain.downloads.excel.line import Line, Workspace, joined
+from excel import numerals, safe, texts
+from excel.line import Line, Workspace, joined
 
 AWKWARD = st.text(st.sampled_from("a&<>_x0041\x00\x1f\t\n\r￿￾\ufeff中😀"))
 TEXTS = st.lists(st.one_of(st.none(), AWKWARD, st.text()))

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.excel import values
-from domain.downloads.excel.forms import Form
-from domain.downloads.excel.template import Kind
-from domain.downloads.excel.zones import Zone
+from excel import values
+from excel.forms import Form
+from excel.template.models import Kind
+from excel.zones import Zone
 
 SHANGHAI = Zone("Asia/Shanghai")
 NOON = "45351.6666666667"

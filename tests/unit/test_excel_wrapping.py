@@ -13,9 +13,9 @@ import openpyxl
 import pyarrow as pa
 import pytest
 
-from domain.downloads.excel import wrapping
-from domain.downloads.excel.book import Book
-from domain.downloads.excel.drawing import Drawing, Multi, TableDrawing
+from excel import wrapping
+from excel.book import Book
+from excel.template.drawing import Drawing, Multi, TableDrawing
 
 Row = dict[str, Any]
 ROW_HEADS: Any = {

@@ -1,0 +1,117 @@
+"""Archive: the zip file of a book, its entries deflated in pieces that are made apart.
+
+A piece of raw deflate that is ended by a full flush can be joined with the next, and the check sums of pieces combine.
+So a sheet of any size is packed chunk by chunk, by any number of threads. Sizes are known before an entry is written:
+no entry needs a data descriptor, nor ever Zip64, which Excel takes for damage.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+from isal import isal_zlib
+
+Write = Callable[[bytes], object]
+
+SIZE_MAX: Final = 2**32 - 1
+LEVEL: Final = 1
+_SPOOLED_BYTES: Final = 4 * 1024 * 1024
+_READ_BYTES: Final = 1024 * 1024
+_RAW: Final = -15
+_LOCAL, _CENTRAL, _END = struct.Struct("<4s5H3L2H"), struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s4H2LH")
+_VERSION, _DEFLATED = 20, 8
+# 1980-01-01, as xlsxwriter has it: the same data make the same book.
+_TIME, _DATE = 0, 33
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an entry: its deflated bytes, and the check sum and length of what they say."""
+
+    data: bytes
+    crc32: int
+    length: int
+
+
+def pressed(*contents: bytes | memoryview, last: bool = False) -> Piece:
+    """Deflate a piece, from one content or several; the last piece ends the entry."""
+    press = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
+    data, crc32 = [], 0
+    for content in contents:
+        data.append(press.compress(content))
+        crc32 = isal_zlib.crc32(content, crc32)
+    data.append(press.flush(isal_zlib.Z_FINISH if last else isal_zlib.Z_FULL_FLUSH))
+    return Piece(b"".join(data), crc32, sum(memoryview(content).nbytes for content in contents))
+
+
+class Spool:
+    """Joined pieces, in memory while they are few and in a temporary file when they are not.
+
+    Args:
+        folder: Where that file lies; None is the system's own for such files.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOLED_BYTES, dir=folder)  # noqa: SIM115
+        # A book that is given up is not read to its end.
+        weakref.finalize(self, self._file.close)
+        self.crc32 = 0
+        self.length = 0
+        self.size = 0
+
+    def add(self, piece: Piece) -> None:
+        """Add a piece behind the others."""
+        self._file.write(piece.data)
+        self.crc32 = isal_zlib.crc32_combine(self.crc32, piece.crc32, piece.length)
+        self.length += piece.length
+        self.size += len(piece.data)
+
+    def read(self) -> Iterator[bytes]:
+        """All bytes, once; then they are gone."""
+        self._file.seek(0)
+        while data := self._file.read(_READ_BYTES):
+            yield data
+        self._file.close()
+
+
+class Archive:
+    """A zip file as it is written, entry after entry."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._position = 0
+        self._directory: list[bytes] = []
+
+    def add(self, name: str, parts: Iterable[Piece | Spool]) -> None:
+        """Add an entry; the last part must end it."""
+        parts = list(parts)
+        crc32 = length = size = 0
+        for part in parts:
+            crc32 = isal_zlib.crc32_combine(crc32, part.crc32, part.length)
+            length += part.length
+            size += part.size if isinstance(part, Spool) else len(part.data)
+        if max(length, self._position + size) > SIZE_MAX:
+            raise OverflowError(f"{name} has {length:,} bytes, and a book without Zip64 has room for {SIZE_MAX:,}.")
+        encoded = name.encode()
+        head = (_VERSION, 0, _DEFLATED, _TIME, _DATE, crc32, size, length, len(encoded), 0)
+        self._directory.append(_CENTRAL.pack(b"PK\1\2", _VERSION, *head, 0, 0, 0, 0, self._position) + encoded)
+        self._put(_LOCAL.pack(b"PK\3\4", *head) + encoded)
+        for part in parts:
+            for data in part.read() if isinstance(part, Spool) else (part.data,):
+                self._put(data)
+
+    def finish(self) -> int:
+        """Write the directory; the bytes of the whole file."""
+        start, directory = self._position, b"".join(self._directory)
+        entries = len(self._directory)
+        self._put(directory + _END.pack(b"PK\5\6", 0, 0, entries, entries, len(directory), start, 0))
+        return self._position
+
+    def _put(self, data: bytes) -> None:
+        self._write(data)
+        self._position += len(data)

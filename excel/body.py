@@ -1,0 +1,263 @@
+"""Body: the rows of data of a table as the XML of a sheet, column by column.
+
+A cell is `<c r="B7" s="3"><v>12</v></c>`, and its neighbours in a column differ in little. So a chunk of rows is one
+join of columns of text: some are the same text for every row, some the row's number, some the values. Every cell names
+its address, as not all readers count, and an empty one stands there, too, for its border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock, get_ident
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from excel import richtext, texts, widths, wrapping
+from excel import values as reading
+from excel.buffers import Mask
+from excel.columns import Column
+from excel.forms import Form, Values
+from excel.line import EMPTY_END, Around, Line, Workspace, joined
+from excel.looks import Looks, Places
+from excel.richtext import RichCell
+from excel.stylesheet import StyleSheet
+from excel.template.models import Kind
+from excel.wrapping import GrownRows, Lines, Points
+from excel.zones import Zone
+
+# To read columns takes hundreds of short steps, and each asks for the interpreter's lock again. Threads, of one book or
+# of several, that take turns at it do not wait for each other at every step; joining and packing are few long ones.
+_TURN: Final = Lock()
+_VALUE = ("><v>", "</v></c>")
+_TEXT = (' t="inlineStr"><is><t>', "</t></is></c>")
+_AROUND: Final[dict[Form, Around]] = {
+    Form.EMPTY: ("", ""),
+    Form.NUMBER: _VALUE,
+    Form.BOOLEAN: (' t="b"><v>', "</v></c>"),
+    Form.DAY: _VALUE,
+    Form.MOMENT: _VALUE,
+    Form.TEXT: _TEXT,
+    Form.RICH: (' t="inlineStr"><is>', "</is></c>"),
+    Form.LINK: _TEXT,
+    Form.FORMULA: ("><f>", "</f><v>0</v></c>"),
+}
+_SPACED_TEXT = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads somewhere."""
+
+    row: int
+    column: int
+    url: str
+
+
+@dataclass
+class Tally:
+    """What was met in some rows."""
+
+    cut_cells: int = 0
+    long_numbers: int = 0
+    filled: set[int] = field(default_factory=set)
+    """The columns that have any value."""
+    links: list[Link] = field(default_factory=list)
+    grown: GrownRows = field(default_factory=GrownRows)
+
+    def add(self, other: Tally) -> None:
+        """Count the rows that come after."""
+        self.cut_cells += other.cut_cells
+        self.long_numbers += other.long_numbers
+        self.filled |= other.filled
+        self.links += other.links
+        self.grown.add(other.grown)
+
+
+class Encoder:
+    """Makes XML of the rows of one table. Chunks do not depend on each other: any thread may ask for any of them."""
+
+    def __init__(
+        self, columns: Sequence[Column], first_column: int, height: float | None, styles: StyleSheet, zone: Zone
+    ) -> None:
+        self._columns = columns
+        self._looks = [Looks(column, styles) for column in columns]
+        self._first_column = first_column
+        self._height = height
+        self._rooms = [float(widths.CHARACTERS_MAX)] * len(columns)
+        self._zone = zone
+        self._workspaces: list[Workspace] = []
+
+    def fit(self, column_widths: Sequence[float]) -> None:
+        """Learn how wide the columns are, before the first rows: texts that wrap are as high as columns are narrow."""
+        self._rooms = [
+            width / (wrapping.BOLD_SCALE if _is_bold(column) else 1.0)
+            for column, width in zip(self._columns, column_widths, strict=True)
+        ]
+
+    def rows(
+        self,
+        cells: Sequence[pa.Array | None],
+        first_row: int,
+        rows: int,
+        heads: Sequence[pa.Array] = (),
+        heights: Points | None = None,
+    ) -> tuple[list[memoryview], Tally]:
+        """The XML of rows, in one part or several, and what was met in them.
+
+        Args:
+            cells: A column of cells for each column; None is all empty.
+            first_row: The number of the first row, from 0.
+            rows: How many there are.
+            heads: What stands left of them: of each cell all that comes behind its address.
+            heights: How high each row is at least for the sake of what stands left of it.
+        """
+        with _TURN:
+            line, tally = Line(first_row + 1, rows), Tally()
+            wanted = self._line(line, cells, first_row, heads, tally)
+            if heights is not None:
+                wanted = heights if wanted is None else np.maximum(wanted, heights)
+            attributes, tally.grown = wrapping.grow_rows(self._height, wanted, first_row)
+            line.begin(attributes)
+            workspace = self._workspace()
+            spans = line.laid_out(workspace)
+        xml = [joined(columns) for columns in spans]
+        self._workspaces.append(workspace)
+        return xml, tally
+
+    def values(self, place: int, cells: pa.Array) -> Values:
+        """What the cells of a column are taken for."""
+        return reading.read(cells, self._columns[place].kind, self._zone)
+
+    def _workspace(self) -> Workspace:
+        """One that is free, best the thread's last one: what another core wrote lies in that core's cache."""
+        own = [place for place, workspace in enumerate(self._workspaces) if workspace.thread == get_ident()]
+        workspace = self._workspaces.pop(own[0] if own else -1) if self._workspaces else Workspace()
+        workspace.thread = get_ident()
+        return workspace
+
+    def _line(
+        self,
+        line: Line,
+        cells: Sequence[pa.Array | None],
+        first_row: int,
+        heads: Sequence[pa.Array],
+        tally: Tally,
+    ) -> Points | None:
+        """The cells of rows, and how high the rows have to be to show them."""
+        highest: Lines | None = None
+        for place, head in enumerate(heads):
+            line.address(place)
+            line.cells(head)
+        for place, column in enumerate(cells):
+            lines = self._column(line, place, column, first_row, tally)
+            if lines is not None:
+                highest = lines if highest is None else np.maximum(highest, lines)
+        line.text("</row>")
+        return None if highest is None else wrapping.to_points(highest)
+
+    def _column(self, line: Line, place: int, cells: pa.Array | None, first_row: int, tally: Tally) -> Lines | None:
+        """The cells of a column, and how many lines each takes; None if none takes more than one."""
+        looks, sheet_column = self._looks[place], self._first_column + place
+        if cells is None:
+            line.address(sheet_column, _style(looks.style(0, Form.EMPTY)))
+            line.text(EMPTY_END)
+            return None
+        values = self.values(place, cells)
+        found = looks.of(values)
+        if values.counts[Form.EMPTY] < len(values.forms):
+            tally.filled.add(place)
+        tally.long_numbers += values.long_numbers
+        tally.links += self._links(values, place, first_row)
+        payload, spaced, lines = self._spelled(values, found, place, tally)
+        # Where the column does not wrap, only texts with line feeds take several lines.
+        broken = None if lines is None or self._columns[place].style.wrap else lines > 1
+        forms = [form for form in Form if form is not Form.EMPTY and values.counts[form]]
+        if found is None and spaced is None and broken is None and len(forms) <= 1:
+            form = forms[0] if forms else Form.TEXT
+            line.address(sheet_column, _style(looks.style(0, form)))
+            line.uniform(_AROUND[form], payload)
+            return lines
+        shapes = (*_AROUND.items(), (Form.TEXT, _SPACED_TEXT))
+        around = [
+            (f"{_style(looks.style(look, form))}{before}", after)
+            for look in range(len(looks))
+            for form, (before, after) in shapes
+        ]
+        kinds = values.forms.astype(np.intp)
+        if spaced is not None:
+            kinds[spaced] = len(Form)
+        if found is not None:
+            kinds += found * len(shapes)
+        if broken is not None:
+            kinds[broken] += len(around)
+            around += [
+                (f"{_style(looks.wrapping_style(look))}{before}", after)
+                for look in range(len(looks))
+                for _, (before, after) in shapes
+            ]
+        line.address(sheet_column)
+        line.mixed(kinds, around, payload)
+        return lines
+
+    def _links(self, values: Values, place: int, first_row: int) -> list[Link]:
+        if not values.has(Form.LINK):
+            return []
+        where = values.mask(Form.LINK)
+        urls = values.payload.filter(pa.array(where)).to_pylist()
+        column = self._first_column + place
+        return [Link(first_row + int(row), column, url) for row, url in zip(np.flatnonzero(where), urls, strict=True)]
+
+    def _spelled(
+        self, values: Values, found: Places | None, place: int, tally: Tally
+    ) -> tuple[pa.Array, Mask | None, Lines | None]:
+        """The payload as XML; which cells are texts that begin or end with white space, if any; and their lines."""
+        payload = values.payload
+        if not values.has(Form.TEXT, Form.RICH, Form.LINK, Form.FORMULA):
+            return payload, None, None
+        rich = pa.array(values.mask(Form.RICH))
+        if values.has(Form.RICH):
+            payload = pc.if_else(rich, "", payload)
+        if values.has(Form.FORMULA):
+            bare = pc.binary_replace_slice(payload, 0, 1, "")
+            payload = pc.if_else(pa.array(values.mask(Form.FORMULA)), bare, payload)
+        payload, cut = texts.bounded(payload)
+        tally.cut_cells += cut
+        spaced = texts.edged_by_space(payload) & values.mask(Form.TEXT)
+        shown = payload
+        payload = texts.xml(payload)
+        if values.has(Form.RICH):
+            cells = self._rich(values, found, place, tally)
+            shown = pc.replace_with_mask(shown, rich, pa.array([cell.text for cell in cells], pa.string()))
+            payload = pc.replace_with_mask(payload, rich, pa.array([cell.xml for cell in cells], pa.string()))
+        return payload, spaced if spaced.any() else None, self._lines(shown, values, place)
+
+    def _lines(self, shown: pa.Array, values: Values, place: int) -> Lines | None:
+        """How many lines each cell takes; a number never wraps, and of a formula only the result is seen."""
+        lines = wrapping.count_lines(shown, self._rooms[place], wraps=self._columns[place].style.wrap)
+        if lines is None:
+            return None
+        lines[~values.mask(Form.TEXT, Form.RICH, Form.LINK)] = 1
+        return lines if (lines > 1).any() else None
+
+    def _rich(self, values: Values, found: Places | None, place: int, tally: Tally) -> list[RichCell]:
+        """The runs of cells of HTML: what these do not say of the font, the look of the cell does."""
+        column, where = self._columns[place], values.mask(Form.RICH)
+        styles = [column.style, *(style for _, style in column.looks)]
+        looks = [0] * values.counts[Form.RICH] if found is None else found[where].tolist()
+        sources = values.payload.filter(pa.array(where)).to_pylist()
+        made = [richtext.spell(source, styles[look]) for source, look in zip(sources, looks, strict=True)]
+        tally.cut_cells += sum(cell.was_cut for cell in made)
+        return made
+
+
+def _is_bold(column: Column) -> bool:
+    """Whether any cell may be bold."""
+    return column.kind is Kind.RICH or column.style.bold or any(style.bold for _, style in column.looks)
+
+
+def _style(number: int) -> str:
+    return f' s="{number}"'

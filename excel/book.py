@@ -1,0 +1,148 @@
+"""Book: a whole workbook, table by table: xlsxwriter draws the frames, the bodies are written beside it.
+
+Rows go through memory in chunks: each becomes XML, is deflated and waits, packed, for the end. The frame of a sheet is
+drawn last, when all counts are known, and the bodies are set into it.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from xlsxwriter import Workbook
+from xlsxwriter.worksheet import Worksheet
+
+from excel import frame, layout, safe
+from excel.archive import Archive, Write, pressed
+from excel.columns import columns_of
+from excel.layout import GAP_ROWS
+from excel.limits import LINKS_MAX
+from excel.report import BookReport
+from excel.splice import spliced
+from excel.stylesheet import StyleSheet
+from excel.tablebody import TableBody, Workshop
+from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel.template.reading import read_template, says_nothing
+from excel.zones import Zone
+
+__all__ = ["Book", "TableBody"]
+
+_SHEET_FILE = "xl/worksheets/sheet{}.xml"
+
+
+@dataclass
+class _Sheet:
+    """A sheet and its tables from top to bottom."""
+
+    worksheet: Worksheet
+    bodies: list[TableBody]
+
+
+class Book:
+    """A workbook in the making. Its methods are called one after another; threads are its own affair.
+
+    Args:
+        drawing: How it looks.
+        time_zone: The IANA name of the zone that dates are told in.
+        threads: How many chunks are worked on at once.
+        folder: Where packed rows wait that outgrow the memory; None is the system's own for such files.
+
+    Raises:
+        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+    """
+
+    def __init__(self, drawing: Drawing, *, time_zone: str, threads: int = 1, folder: str | None = None) -> None:
+        self._drawing = drawing
+        self._file = io.BytesIO()
+        self._workbook = Workbook(self._file, {"in_memory": True})
+        self._pool = ThreadPoolExecutor(threads, "excel") if threads > 1 else None
+        self._shop = Workshop(StyleSheet(self._workbook), Zone(time_zone), self._pool, threads, folder)
+        self._sheets: list[_Sheet] = []
+
+    def begin_table(self, table: TableDrawing, keys: Sequence[str]) -> TableBody:
+        """The next table: on a sheet of its own, or under the last one. Those before take no more rows.
+
+        Args:
+            table: How it looks.
+            keys: The names of the columns of its batches, that of the row heads included.
+
+        Raises:
+            TemplateFaults: Its template has faults.
+            UncoveredRows: Rows of the table before have keys that no row head has.
+        """
+        if self._drawing.multi is Multi.TAB or not self._sheets:
+            taken = [sheet.worksheet.name for sheet in self._sheets]
+            self._sheets.append(_Sheet(self._workbook.add_worksheet(safe.sheet_name(table.sheet, taken)), []))
+        bodies = self._sheets[-1].bodies
+        first_row = bodies[-1].close().end + GAP_ROWS if bodies else 0
+        template = None if says_nothing(table.template) else read_template(table.template)
+        columns = columns_of(template, keys, self._drawing)
+        body = TableBody(layout.place(table, columns, template, first_row), template, keys, self._shop)
+        bodies.append(body)
+        return body
+
+    def finish(self, write: Write, *, footer: bool = True) -> BookReport:
+        """Write the book.
+
+        Args:
+            write: Takes its bytes, piece by piece.
+            footer: Whether its tables have their footers: of a split export, only the last book has.
+
+        Raises:
+            UncoveredRows: Rows of the last table have keys that no row head has.
+        """
+        plain_links = 0
+        for sheet in self._sheets:
+            placed = [body.close(footer=footer) for body in sheet.bodies]
+            frame.draw(
+                self._workbook,
+                sheet.worksheet,
+                placed,
+                self._shop.styles,
+                freeze=self._drawing.freeze,
+                filtered=self._drawing.filter,
+            )
+            plain_links += _link(sheet)
+        frame.describe(self._workbook, next((table.title for table in self._drawing.tables), None))
+        self._workbook.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+        return self._report(self._bind(write), plain_links)
+
+    def _bind(self, write: Write) -> int:
+        """Put the entries of the book together, and its sheets with their bodies; its bytes."""
+        sheets = {_SHEET_FILE.format(number): sheet for number, sheet in enumerate(self._sheets, start=1)}
+        archive = Archive(write)
+        with zipfile.ZipFile(self._file) as drawn:
+            for name in drawn.namelist():
+                content = drawn.read(name)
+                if name in sheets:
+                    archive.add(name, spliced(content, [body.inset() for body in sheets[name].bodies]))
+                else:
+                    archive.add(name, [pressed(content, last=True)])
+        return archive.finish()
+
+    def _report(self, size: int, plain_links: int) -> BookReport:
+        bodies = [body for sheet in self._sheets for body in sheet.bodies]
+        return BookReport(
+            rows=sum(body.rows for body in bodies),
+            bytes=size,
+            cut_cells=sum(body.tally.cut_cells for body in bodies),
+            long_numbers=sum(body.tally.long_numbers for body in bodies),
+            plain_links=plain_links,
+            empty_columns=[title for body in bodies for title in body.empty_columns],
+        )
+
+
+def _link(sheet: _Sheet) -> int:
+    """Make cells lead where they say; how many cannot."""
+    links = [link for body in sheet.bodies for link in body.tally.links]
+    # The cells are written with the body.
+    sheet.worksheet.ignore_write_string = True
+    for link in links[:LINKS_MAX]:
+        sheet.worksheet.write_url(link.row, link.column, link.url)
+    sheet.worksheet.ignore_write_string = False
+    return max(0, len(links) - LINKS_MAX)

@@ -1,0 +1,93 @@
+"""Headed: rows of data brought under their row heads, when the last of them has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from excel import jsontext, layout, safe
+from excel.layout import Area
+from excel.limits import SheetFull
+from excel.rows import arrange_by_leaf
+from excel.stylesheet import StyleSheet
+from excel.template.models import ROW_HEAD_NAMES, Template
+
+CHUNK_ROWS: Final = 8_192
+ROWS_MAX: Final = 200_000
+BYTES_MAX: Final = 512 * 1024 * 1024
+
+
+class Headed:
+    """The rows of a table with row heads, all of them held.
+
+    Args:
+        template: One with rows.
+        keys: The names of the columns of the batches; one of them is the row heads'.
+    """
+
+    def __init__(self, template: Template, keys: Sequence[str], styles: StyleSheet) -> None:
+        self._template = template
+        self._place = next((place for place, key in enumerate(keys) if key in ROW_HEAD_NAMES), None)
+        self._styles = styles
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold some rows.
+
+        Raises:
+            SheetFull: There are too many to be held.
+        """
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows > ROWS_MAX or self._bytes > BYTES_MAX:
+            raise SheetFull(
+                f"A table with row heads has at most {ROWS_MAX:,} rows of data and {BYTES_MAX >> 20} MiB, and this one "
+                "has more. Ask for fewer rows, or leave the row heads out."
+            )
+        self._batches.append(batch)
+
+    def arranged(self) -> tuple[Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]], tuple[Area, ...]]:
+        """The rows of the body in chunks, with the cells of the row heads left of them; and where these stand.
+
+        Raises:
+            UncoveredRows: Some rows have keys that no row head has.
+        """
+        leaves = arrange_by_leaf(self._template, self._keys())
+        areas = layout.row_heads(self._template, [len(places) for places in leaves])
+        return self._chunks(list(chain.from_iterable(leaves)), self._cells(areas)), areas
+
+    def _keys(self) -> list[str]:
+        if self._place is None:
+            # Rows without a key belong to no row head, and are told so.
+            return [""] * sum(batch.num_rows for batch in self._batches)
+        found: list[str] = []
+        for batch in self._batches:
+            column = batch.column(self._place)
+            texts = jsontext.read(column).payload if pa.types.is_binary(column.type) else column.cast(pa.string())
+            found += texts.fill_null("").to_pylist()
+        return found
+
+    def _chunks(
+        self, order: Sequence[int | None], heads: Sequence[pa.Array]
+    ) -> Iterator[tuple[pa.RecordBatch | None, list[pa.Array]]]:
+        rows = pa.concat_batches(self._batches) if self._batches else None
+        self._batches = []
+        for start in range(0, len(order), CHUNK_ROWS):
+            places = pa.array(order[start : start + CHUNK_ROWS], pa.int64())
+            yield None if rows is None else rows.take(places), [head.slice(start, CHUNK_ROWS) for head in heads]
+
+    def _cells(self, areas: Sequence[Area]) -> list[pa.Array]:
+        """The cells of each column of row heads: all that comes behind their addresses."""
+        columns: list[list[str]] = [[] for _ in range(self._template.row_depth)]
+        for area in sorted(areas, key=lambda area: area.row):
+            style = f' s="{self._styles.index(area.style)}"'
+            blank = f"{style}/>"
+            text = f'{style} t="inlineStr"><is><t xml:space="preserve">{safe.xml(area.text)}</t></is></c>'
+            for place in range(area.column, area.last_column + 1):
+                columns[place].append(text if place == area.column and area.text else blank)
+                columns[place] += [blank] * (area.rows - 1)
+        return [pa.array(cells, pa.string()) for cells in columns]

@@ -1,0 +1,268 @@
+"""Moments: dates and times out of texts, whole columns at a time, and their spelling as Excel's serial numbers.
+
+A serial number counts days; its fraction is the time of day. Excel takes 1900 for a leap year, so days are right from
+1900-03-01 on, and what lies before stays text. Times are exact to the millisecond, the least that Excel shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from excel.buffers import Mask, Positions, View, valid, view
+from excel.zones import Milliseconds, Zone
+
+DAY_MS: Final = 86_400_000
+SERIAL_OF_1970: Final = 25_569
+SERIAL_MIN: Final = 61
+SERIAL_MAX: Final = 2_958_465
+_FIRST_MS: Final = (SERIAL_MIN - SERIAL_OF_1970) * DAY_MS
+_END_MS: Final = (SERIAL_MAX + 1 - SERIAL_OF_1970) * DAY_MS
+# Ten digits of a day are 9 microseconds, and with the five of the days the 15 that Excel keeps.
+_FRACTION_SCALE: Final = 10**10
+
+# From 1927 to 2173 days have five digits.
+_LONG_DAYS: Final = range(10_000, 100_000)
+_SERIAL: Final = np.dtype([("day", "V5"), ("fraction", "V11")])
+
+_DATE_LENGTH, _MINUTE_LENGTH, _SECOND_LENGTH = 10, 16, 19
+_FRACTION_MAX: Final = 9
+# By length: at which place from the end stands which sign, and whether it tells a zone.
+_SHAPES: Final = {
+    len("2024-02-29"): (3, "-", False),
+    len("2024-02-29T08:00:00"): (3, ":", False),
+    len("2024-02-29T08:00:00Z"): (1, "Z", True),
+    len("2024-02-29T08:00:00.000Z"): (1, "Z", True),
+    len("2024-02-29T08:00:00+08:00"): (3, ":", True),
+    len("2024-02-29T08:00:00.000+08:00"): (3, ":", True),
+}
+_EMPTY: Final = np.frombuffer(b"0000-00-00T00:00:00.000000000", np.uint8)
+_DIGITS: Final = np.flatnonzero(ord("0") == _EMPTY)
+_WEIGHTS: Final = np.array([1000, 100, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1], np.int64)
+_PARTS: Final = (slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 10), slice(10, 12), slice(12, 14))
+_DAYS_OF_MONTH: Final = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+
+_Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What some cells of a column are: `ms` on the clock on the wall, for each cell that `found` marks."""
+
+    found: Mask
+    ms: Milliseconds
+
+
+def read(texts: pa.Array, zone: Zone, *, zoned_only: bool) -> Moments | None:
+    """The cells that are dates of RFC 3339, in the zone's time; None if there are none.
+
+    Args:
+        texts: A column of strings.
+        zone: Where clocks show what cells shall.
+        zoned_only: Whether only full date-times with a zone count, or dates, times without zone and without seconds,
+            too. These are taken for what the clock shows.
+    """
+    seen = view(texts)
+    shortest = _SECOND_LENGTH + 1 if zoned_only else _DATE_LENGTH
+    likely = seen.lengths >= shortest
+    likely &= (seen.at(seen.starts + 4) == ord("-")) & (seen.at(seen.starts + 7) == ord("-"))
+    likely &= seen.lengths <= _SECOND_LENGTH + 1 + _FRACTION_MAX + 6
+    if not likely.any():
+        return None
+    if (alike := _alike(texts, seen, zone)) is not None:
+        return alike if alike.found.any() else None
+    places = np.flatnonzero(likely)
+    ms, right = _parsed(seen.data, seen.starts[places], seen.ends[places], zone, zoned_only=zoned_only)
+    right &= held(ms)
+    found = np.zeros(len(texts), np.bool_)
+    found[places[right]] = True
+    return Moments(found, ms[right]) if right.any() else None
+
+
+def serials(ms: Milliseconds) -> pa.Array:
+    """The serial numbers of moments on the clock, as texts."""
+    days = ms // DAY_MS
+    rest = ms - days * DAY_MS
+    days += SERIAL_OF_1970
+    if not rest.any():
+        return pa.array(days).cast(pa.string())
+    fractions = _fractions(rest)
+    if days.min() < _LONG_DAYS.start or days.max() >= _LONG_DAYS.stop:
+        return pc.binary_join_element_wise(pa.array(days).cast(pa.string()), _fixed(fractions), "")
+    serial = np.empty(len(ms), _SERIAL)
+    serial["day"] = _long_days()[days - _LONG_DAYS.start]
+    serial["fraction"] = fractions
+    return _fixed(serial)
+
+
+def held(ms: Milliseconds) -> Mask:
+    """Which moments on the clock Excel can hold."""
+    found: Mask = (ms >= _FIRST_MS) & (ms < _END_MS)
+    return found
+
+
+def local(instants: Milliseconds, zone: Zone) -> Milliseconds:
+    """What clocks show at these instants; whatever Excel cannot hold stays such."""
+    return zone.local(np.clip(instants, _FIRST_MS - 2 * DAY_MS, _END_MS + 2 * DAY_MS))
+
+
+def clock(serial_numbers: pa.Array, *, days: bool) -> pa.Array:
+    """Serial numbers as texts such as `2024-02-29T08:00:00`, or `2024-02-29`."""
+    ms = pc.multiply(pc.subtract(serial_numbers.cast(pa.float64()), float(SERIAL_OF_1970)), float(DAY_MS))
+    instants = pc.round(ms).cast(pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("s"), safe=False)
+    return pc.strftime(instants, "%Y-%m-%d" if days else "%Y-%m-%dT%H:%M:%S")
+
+
+def _alike(texts: pa.Array, seen: View, zone: Zone) -> Moments | None:
+    """The moments of a column whose texts all have one usual shape, which Arrow reads fast; None if it is not so."""
+    filled = valid(texts)
+    starts, ends = (seen.starts, seen.ends) if filled.all() else (seen.starts[filled], seen.ends[filled])
+    shape = _SHAPES.get(int(ends[0] - starts[0])) if len(ends) else None
+    if shape is None or (ends - starts != ends[0] - starts[0]).any():
+        return None
+    place, sign, zoned = shape
+    # Arrow takes other spellings of zones, too.
+    if (seen.at(ends - place) != ord(sign)).any():
+        return None
+    try:
+        read = texts.cast(pa.timestamp("ms", "UTC" if zoned else None))
+    except pa.ArrowInvalid:
+        return None
+    ms = np.frombuffer(read.buffers()[1], np.int64, len(texts), read.offset * 8)[filled]
+    ms = local(ms, zone) if zoned else ms
+    found = filled.copy()
+    found[filled] = held(ms)
+    return Moments(found, ms[held(ms)])
+
+
+def _parsed(
+    data: _Bytes, starts: Positions, ends: Positions, zone: Zone, *, zoned_only: bool
+) -> tuple[Milliseconds, Mask]:
+    """The moments of texts, and which of them are any."""
+    offsets, zone_lengths, right = _zones(data, starts, ends, zoned_only=zoned_only)
+    lengths = ends - starts - zone_lengths
+    right &= _known_length(lengths, zoned_only=zoned_only) & ((zone_lengths == 0) | (lengths > _DATE_LENGTH))
+    # Whatever a text does not have is midnight.
+    columns = np.arange(len(_EMPTY))
+    picture = data.take(starts[:, None] + columns, mode="clip")
+    picture = np.where(columns < lengths[:, None], picture, _EMPTY)
+    right &= _separators(picture)
+    digits = picture[:, _DIGITS] - ord("0")
+    right &= (digits <= 9).all(axis=1)
+    ms, possible = _moment(digits.astype(np.int64))
+    zoned = zone_lengths > 0
+    if zoned.any():
+        ms = np.where(zoned, local(ms - offsets, zone), ms)
+    return ms, right & possible
+
+
+def _zones(
+    data: _Bytes, starts: Positions, ends: Positions, *, zoned_only: bool
+) -> tuple[Milliseconds, Positions, Mask]:
+    """How far each is ahead of UTC, how many bytes say so (none, if it has no zone), and whether they are right."""
+
+    def digit(place: int) -> npt.NDArray[np.int64]:
+        return data.take(ends - place, mode="clip").astype(np.int64) - ord("0")
+
+    def sign(place: int) -> Mask:
+        byte = data.take(ends - place, mode="clip")
+        signed: Mask = (byte == ord("+")) | (byte == ord("-"))
+        return signed & (ends - starts >= _MINUTE_LENGTH + place)
+
+    last = data.take(ends - 1, mode="clip")
+    utc = (last == ord("Z")) | (last == ord("z"))
+    long = ~utc & sign(6) & (data.take(ends - 3, mode="clip") == ord(":"))
+    short = ~utc & ~long & sign(5) & (not zoned_only)
+    lengths = np.select([utc, long, short], [1, 6, 5], 0).astype(np.int32)
+    tens = np.where(long, digit(5), digit(4))
+    ones = np.where(long, digit(4), digit(3))
+    parts = np.stack([tens, ones, digit(2), digit(1)])
+    hours, minutes = parts[0] * 10 + parts[1], parts[2] * 10 + parts[3]
+    right = ((parts >= 0) & (parts <= 9)).all(axis=0) & (hours <= 23) & (minutes <= 59)
+    ahead = np.where(data.take(ends - lengths, mode="clip") == ord("-"), -60_000, 60_000) * (hours * 60 + minutes)
+    named = long | short
+    return np.where(named, ahead, 0), lengths, np.where(named, right, utc | (not zoned_only))
+
+
+def _known_length(lengths: Positions, *, zoned_only: bool) -> Mask:
+    with_fraction = (lengths > _SECOND_LENGTH + 1) & (lengths <= len(_EMPTY))
+    found: Mask = (lengths == _SECOND_LENGTH) | with_fraction
+    return found if zoned_only else found | (lengths == _DATE_LENGTH) | (lengths == _MINUTE_LENGTH)
+
+
+def _separators(picture: _Bytes) -> Mask:
+    between = picture[:, 10]
+    right: Mask = (between == ord("T")) | (between == ord("t")) | (between == ord(" "))
+    for column, sign in ((4, "-"), (7, "-"), (13, ":"), (16, ":"), (19, ".")):
+        right &= picture[:, column] == ord(sign)
+    return right
+
+
+def _moment(digits: npt.NDArray[np.int64]) -> tuple[Milliseconds, Mask]:
+    """Milliseconds out of digits of date, time and fraction, and whether there is such a moment."""
+    weighed = digits[:, : len(_WEIGHTS)] * _WEIGHTS
+    year, month, day, hour, minute, second = (weighed[:, part].sum(axis=1) for part in _PARTS)
+    leap = ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
+    month_days = _DAYS_OF_MONTH[np.clip(month, 0, 12)] - ((month == 2) & ~leap)
+    possible = (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days)
+    possible &= (hour <= 23) & (minute <= 59) & (second <= 59)
+    fraction = digits[:, 14:18] @ np.array([1000, 100, 10, 1])
+    ms = ((_days(year, month, day) * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + (fraction + 5) // 10
+    return ms, possible
+
+
+def _days(
+    year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Days since 1970-01-01, reckoned in years that begin in March, so that a leap day comes last."""
+    early = month <= 2
+    year = year - early
+    month = np.where(early, month + 9, month - 3)
+    day_of_year = (153 * month + 2) // 5 + day - 1
+    days: npt.NDArray[np.int64] = year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - 719_468
+    return days
+
+
+@cache
+def _long_days() -> npt.NDArray[np.void]:
+    return _texts(np.arange(_LONG_DAYS.start, _LONG_DAYS.stop), _SERIAL["day"])
+
+
+@cache
+def _seconds_of_day() -> npt.NDArray[np.void]:
+    return _reckoned(np.arange(DAY_MS // 1000, dtype=np.int64) * 1000)
+
+
+def _fractions(rest: Milliseconds) -> npt.NDArray[np.void]:
+    """Times of day as parts of it: a point and ten digits."""
+    seconds = rest // 1000
+    if (rest == seconds * 1000).all():
+        found: npt.NDArray[np.void] = _seconds_of_day()[seconds]
+        return found
+    return _reckoned(rest)
+
+
+def _reckoned(rest: Milliseconds) -> npt.NDArray[np.void]:
+    # Never less than the moment is, by some microseconds more: LibreOffice cuts seconds off instead of rounding.
+    scaled = -(-rest * _FRACTION_SCALE // DAY_MS)
+    # One more digit in front keeps the zeros, and gives its place to the point.
+    found = _texts(scaled + _FRACTION_SCALE, _SERIAL["fraction"]).copy()
+    found.view(np.uint8)[:: _SERIAL["fraction"].itemsize] = ord(".")
+    return found
+
+
+def _texts(numbers: npt.NDArray[np.int64], of: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """Numbers that have as many digits as the type has bytes, as texts."""
+    return np.frombuffer(pa.array(numbers).cast(pa.string()).buffers()[2], of, len(numbers))
+
+
+def _fixed(texts: npt.NDArray[np.void]) -> pa.Array:
+    """A column of texts of one length."""
+    ends = np.arange(len(texts) + 1, dtype=np.int32) * np.int32(texts.dtype.itemsize)
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(texts)])

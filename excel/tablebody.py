@@ -1,0 +1,224 @@
+"""Table body: the rows of one table on their way into the book, chunk by chunk, in any number of threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from xlsxwriter.utility import xl_rowcol_to_cell
+
+from excel import layout
+from excel.archive import Piece, Spool, pressed
+from excel.body import Encoder, Link, Tally
+from excel.chunks import Chunk, Chunks
+from excel.headed import Headed
+from excel.layout import Area, Frame, Placed
+from excel.limits import SHEET_BYTES_MAX, SHEET_ROWS_MAX, SheetFull
+from excel.shown import SAMPLE_ROWS, shown
+from excel.splice import Inset
+from excel.stylesheet import StyleSheet
+from excel.template.models import Template
+from excel.wrapping import Points
+from excel.zones import Zone
+
+_CHUNKS_PER_THREAD: Final = 2
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the tables of a book share."""
+
+    styles: StyleSheet
+    zone: Zone
+    executor: Executor | None
+    """Where chunks are worked on; None is at once."""
+    threads: int
+    folder: str | None = None
+    """Where packed rows wait that outgrow the memory; None is the system's own for such files."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A chunk of rows to be packed."""
+
+    chunk: Chunk
+    first_row: int
+    rows: int
+    heads: Sequence[pa.Array]
+    """The cells of the row heads left of them."""
+    heights: Points | None
+    """How high each row is at least for the sake of these."""
+
+
+class TableBody:
+    """The data of one table. Rows come out of the book in the order in which they are added.
+
+    Args:
+        frame: What stands around it.
+        template: Its template, if it has one.
+        keys: The names of the columns of its batches; of several of one name, the first counts.
+        shop: What it shares with other tables.
+    """
+
+    def __init__(self, frame: Frame, template: Template | None, keys: Sequence[str], shop: Workshop) -> None:
+        self._frame = frame
+        self._places = {key: place for place, key in reversed(list(enumerate(keys)))}
+        self._encoder = Encoder(frame.columns, frame.first_body_column, frame.body_height, shop.styles, shop.zone)
+        self._headed = Headed(template, keys, shop.styles) if template is not None and template.rows else None
+        self._row_heads: tuple[Area, ...] = ()
+        self._head_points: Points | None = None
+        self._chunks = Chunks(len(frame.columns))
+        self._shop = shop
+        self._running: deque[Future[tuple[Piece, Tally]]] = deque()
+        self._spool = Spool(shop.folder)
+        self._link_bytes = 0
+        self._body_rows = 0
+        self._samples: list[list[str]] = []
+        self.rows = 0
+        """The rows of data that were added."""
+        self.tally = Tally()
+
+    @property
+    def compressed_bytes(self) -> int:
+        """What the rows and their links take in the book so far; nothing yet while rows under row heads are held.
+
+        Who asks wants to know it exactly, so rows that wait for a full chunk are packed now.
+        """
+        self._flush()
+        return self._spool.size + self._link_bytes
+
+    @property
+    def packed_bytes(self) -> int:
+        """What the rows that are packed so far take at least; those that wait, and links, are not among them."""
+        return self._spool.size
+
+    @property
+    def empty_columns(self) -> list[str]:
+        """The titles of columns without any value, if there is any row that could have one."""
+        columns = enumerate(self._frame.columns) if self.rows else ()
+        return [column.title for place, column in columns if place not in self.tally.filled]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Binary columns hold the JSON text of their cells, others typed values.
+
+        Raises:
+            SheetFull: The sheet has no room for them.
+        """
+        self.rows += batch.num_rows
+        if self._headed is not None:
+            self._headed.add(batch)
+            return
+        for chunk in self._chunks.add(batch):
+            self._encode(chunk, _rows(chunk))
+
+    def close(self, *, footer: bool = True) -> Placed:
+        """Pack the last rows; where the table stands now that all are there.
+
+        Raises:
+            SheetFull: The sheet has no room for them.
+            UncoveredRows: Some rows have keys that no row head has.
+        """
+        if self._headed is not None:
+            arranged, self._row_heads = self._headed.arranged()
+            self._headed = None
+            for batch, heads in arranged:
+                self._encode([] if batch is None else [batch], len(heads[0]), heads)
+        self._flush()
+        return self._placed(footer=footer)
+
+    def inset(self) -> Inset:
+        """The packed rows, for the sheet."""
+        last_column = self._frame.first_body_column + len(self._frame.columns) - 1
+        return Inset(self._frame.first_body_row, self._body_rows, last_column, self._spool)
+
+    def _encode(self, chunk: Chunk, rows: int, heads: Sequence[pa.Array] = ()) -> None:
+        """Have so many rows packed; no batch at all is rows without data."""
+        first_row = self._frame.first_body_row + self._body_rows
+        if self._frame.end(self._body_rows + rows) > SHEET_ROWS_MAX:
+            raise SheetFull(f"A sheet has {SHEET_ROWS_MAX:,} rows at most; ask for fewer rows, or for several files.")
+        if not self._samples:
+            self._samples = self._sampled(self._cells([batch.slice(0, SAMPLE_ROWS) for batch in chunk]))
+            self._fit()
+        work = _Work(chunk, first_row, rows, heads, self._heights(rows))
+        self._body_rows += rows
+        if self._shop.executor is None:
+            self._collect(*self._packed(work))
+            return
+        self._running.append(self._shop.executor.submit(self._packed, work))
+        while len(self._running) >= self._shop.threads * _CHUNKS_PER_THREAD:
+            self._collect(*self._running.popleft().result())
+
+    def _cells(self, chunk: Chunk) -> list[pa.Array | None]:
+        """The cells of each column of the table; None for one that the data do not have."""
+        rows = pa.concat_batches(chunk) if chunk else None
+        return [
+            None if rows is None or column.key not in self._places else rows.column(self._places[column.key])
+            for column in self._frame.columns
+        ]
+
+    def _packed(self, work: _Work) -> tuple[Piece, Tally]:
+        xml, tally = self._encoder.rows(
+            self._cells(work.chunk), work.first_row, work.rows, work.heads, heights=work.heights
+        )
+        return pressed(*xml), tally
+
+    def _fit(self) -> None:
+        """Settle how wide the columns are, as far as is known when the first rows are there.
+
+        The footer, or another table of the sheet, may widen them later: then rows turn out higher than need be, but
+        never too low.
+        """
+        column_widths = self._placed(footer=False).column_widths
+        first = self._frame.first_body_column
+        self._encoder.fit(column_widths[first : first + len(self._frame.columns)])
+        if self._row_heads:
+            rows = max(area.last_row for area in self._row_heads) + 1
+            self._head_points = layout.row_head_points(self._row_heads, column_widths, rows)
+
+    def _placed(self, *, footer: bool) -> Placed:
+        return Placed(self._frame, self._body_rows, self._samples, self._row_heads, footer, self.tally.grown)
+
+    def _heights(self, rows: int) -> Points | None:
+        """How high the next rows are at least for the sake of the row heads."""
+        return None if self._head_points is None else self._head_points[self._body_rows : self._body_rows + rows]
+
+    def _collect(self, piece: Piece, tally: Tally) -> None:
+        if self._spool.length + piece.length > SHEET_BYTES_MAX:
+            raise SheetFull(
+                f"The rows of a sheet take {SHEET_BYTES_MAX >> 20:,} MiB at most, unpacked; "
+                "ask for fewer rows or columns, or for several files."
+            )
+        self._spool.add(piece)
+        self.tally.add(tally)
+        if tally.links:
+            self._link_bytes += _packed_size(tally.links)
+
+    def _flush(self) -> None:
+        for chunk in self._chunks.rest():
+            self._encode(chunk, _rows(chunk))
+        while self._running:
+            self._collect(*self._running.popleft().result())
+
+    def _sampled(self, cells: Sequence[pa.Array | None]) -> list[list[str]]:
+        return [
+            [] if column is None else shown(self._encoder.values(place, column.slice(0, SAMPLE_ROWS)), of)
+            for place, (column, of) in enumerate(zip(cells, self._frame.columns, strict=True))
+        ]
+
+
+def _packed_size(links: Sequence[Link]) -> int:
+    """What links take in the book beside the cells that show them: xlsxwriter writes them when all rows are there."""
+    markup = "".join(
+        f'<hyperlink ref="{xl_rowcol_to_cell(link.row, link.column)}" r:id="rId{place}"/>'
+        f'<Relationship Id="rId{place}" Target="{link.url}" TargetMode="External"/>'
+        for place, link in enumerate(links, start=links[0].row)
+    )
+    return len(pressed(markup.encode()).data)
+
+
+def _rows(chunk: Chunk) -> int:
+    return sum(batch.num_rows for batch in chunk)

@@ -1,0 +1,255 @@
+"""Fields: the values of one object of a template, read one by one; what is wrong is noted and reads as not said."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from pydantic import JsonValue
+
+from excel.template.style import HEAD_COLOR, NAMED_COLORS
+
+FAULTS_MAX: Final = 20
+NAME_MAX_CHARACTERS: Final = 1_000
+
+_SHOWN_CHARACTERS: Final = 60
+_NEAR: Final = 0.7
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_HEX = re.compile(r"#?([0-9a-fA-F]{6}|[0-9a-fA-F]{3})")
+_FLAGS: Final[dict[object, bool]] = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class TemplateFaults(ValueError):
+    """The value is no template.
+
+    Attributes:
+        faults: One sentence each, with the path of the place: the first twenty.
+        count: How many there are.
+    """
+
+    def __init__(self, faults: list[str], count: int) -> None:
+        self.faults = faults
+        self.count = count
+        more = [f"There are {count - len(faults):,} more."] if count > len(faults) else []
+        super().__init__(" ".join([*faults, *more]))
+
+
+class Faults:
+    """What was found wrong with a template so far."""
+
+    def __init__(self) -> None:
+        self._sentences: list[str] = []
+        self._count = 0
+
+    def add(self, path: str, sentence: str) -> None:
+        """Note one fault."""
+        self._count += 1
+        if not self.full:
+            self._sentences.append(f"{path}: {sentence}".encode(errors="replace").decode())
+
+    @property
+    def full(self) -> bool:
+        """Whether no more sentences are kept."""
+        return len(self._sentences) == FAULTS_MAX
+
+    @property
+    def found(self) -> bool:
+        """Whether there is any."""
+        return self._count > 0
+
+    def settle(self) -> None:
+        """End the reading: raise what was found."""
+        if self._count:
+            raise TemplateFaults(self._sentences, self._count)
+
+
+class Fields:
+    """The fields of one object; null and empty texts are not said."""
+
+    def __init__(self, values: dict[str, JsonValue], path: str, faults: Faults) -> None:
+        self._values = values
+        self._faults = faults
+        self.path = path
+
+    def get(self, name: str) -> JsonValue:
+        """A value as it was sent."""
+        value = self._values.get(name)
+        return None if value == "" else value
+
+    def fault(self, name: str, sentence: str) -> None:
+        """Note what is wrong with a field."""
+        self._faults.add(f"{self.path}{step(name)}", sentence)
+
+    def _refuse(self, name: str, allowed: str) -> None:
+        """Note a value that is not allowed; what is not said is."""
+        if self.get(name) is not None:
+            self.fault(name, f"it is {shown(self.get(name))}; send {allowed}.")
+
+    def only(self, known: Collection[str], owner: str) -> None:
+        """Note every field that is none of those known."""
+        for name in self._values:
+            if name in known:
+                continue
+            near = (
+                []
+                if self._faults.full
+                else difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), known, 1, _NEAR)
+            )
+            advice = f"did you mean {near[0]}?" if near else f"it may have {', '.join(known)}."
+            self.fault(name, f"{owner} has no such field; {advice}")
+
+    def text(self, name: str, max_characters: int = NAME_MAX_CHARACTERS) -> str | None:
+        """A text; a number is taken for its digits."""
+        value = self.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            value = _digits(value)
+        if isinstance(value, str) and len(value) > max_characters:
+            self.fault(name, f"it has {len(value):,} characters; send {max_characters:,} or less.")
+        elif value is None or isinstance(value, str):
+            return value
+        else:
+            self._refuse(name, "a text")
+        return None
+
+    def number(self, name: str, low: int, high: int, unit: str, or_else: int | None = None) -> float | None:
+        """A number within bounds, also written as a text; or the single one outside of them that means automatic."""
+        number = _number(self.get(name))
+        if number is not None and (low <= number <= high or number == or_else):
+            return float(number)
+        automatic = "" if or_else is None else f" or {or_else} (automatic)"
+        self._refuse(name, f"a number from {low} to {high:,} ({unit}){automatic}, or leave it out")
+        return None
+
+    def count(self, name: str, high: int, default: int) -> int:
+        """A whole number from 1, also written as a text."""
+        number = _number(self.get(name))
+        if number is not None and 1 <= number <= high and number == int(number):
+            return int(number)
+        self._refuse(name, f"a whole number from 1 to {high:,}, or leave it out")
+        return default
+
+    def flag(self, name: str) -> bool | None:
+        """Yes or no, also as 1 and 0."""
+        flag = _flag(self.get(name))
+        if flag is None:
+            self._refuse(name, "true or false")
+        return flag
+
+    def color(self, name: str) -> str | None:
+        """A colour as six hexadecimal digits."""
+        color = _color(self.get(name))
+        if color is None:
+            self._refuse(name, _COLORS_ALLOWED)
+        return color
+
+    def background(self, name: str) -> str | None:
+        """A colour, or true for that of heads, or false for none."""
+        flag = _flag(self.get(name))
+        if flag is not None:
+            return HEAD_COLOR if flag else None
+        color = _color(self.get(name))
+        if color is None:
+            self._refuse(name, f"true, {_COLORS_ALLOWED}")
+        return color
+
+    def choice(self, name: str, allowed: Mapping[str, Choice]) -> Choice | None:
+        """One of several words, in any case."""
+        value = self.get(name)
+        found = allowed.get(value.strip().lower()) if isinstance(value, str) else None
+        if found is None:
+            self._refuse(name, f"one of {', '.join(dict.fromkeys(choice.value for choice in allowed.values()))}")
+        return found
+
+    def listed(self, name: str) -> Iterator[tuple[str, JsonValue]]:
+        """The items of a list with their paths; what is no list is its only item, and a numbered map its values."""
+        value = self.get(name)
+        path = f"{self.path}{step(name)}"
+        match value:
+            case None:
+                return
+            case list():
+                items = [(f"[{place}]", item) for place, item in enumerate(value)]
+            case dict() if all(key.isdecimal() for key in value):
+                items = [(step(key), item) for key, item in value.items()]
+            case _:
+                items = [("", value)]
+        for place, item in items:
+            yield path + place, item
+
+
+def step(key: str) -> str:
+    """A field as a step of a path."""
+    if len(key) <= _SHOWN_CHARACTERS and (key.isidentifier() or re.fullmatch(r"[a-z]+(?:-[a-z]+)+", key)):
+        return f".{key}"
+    if len(key) <= _SHOWN_CHARACTERS and key.isdecimal():
+        return f"[{key}]"
+    return f"[“{_cut(key)}”]"
+
+
+def shown(value: JsonValue) -> str:
+    """A value as a sentence shows it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return _digits(value)
+        case str():
+            return f"“{_cut(value)}”" if value else "empty"
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+
+
+_COLORS_ALLOWED: Final = f"six hexadecimal digits like FF8800, or one of {', '.join(NAMED_COLORS)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+
+
+def _digits(number: float) -> str:
+    # Python refuses to write out integers of thousands of digits.
+    if isinstance(number, int) and number.bit_length() > 200:
+        return "a number of more than 60 digits"
+    return str(number)
+
+
+def _number(value: JsonValue) -> float | None:
+    match value:
+        case bool():
+            return None
+        case int() | float():
+            return value
+        case str() if _NUMBER.fullmatch(value.strip()):
+            return float(value)
+        case _:
+            return None
+
+
+def _flag(value: JsonValue) -> bool | None:
+    match value:
+        case bool():
+            return value
+        case int() | str():
+            return _FLAGS.get(value.strip().lower() if isinstance(value, str) else value)
+        case _:
+            return None
+
+
+def _color(value: JsonValue) -> str | None:
+    if not isinstance(value, str):
+        return None
+    word = value.strip()
+    found = _HEX.fullmatch(word)
+    if found is None:
+        return NAMED_COLORS.get(word.lower())
+    digits = found[1].upper()
+    return digits if len(digits) == 6 else "".join(2 * digit for digit in digits)
