@@ -15,7 +15,7 @@ import psutil
 
 from bench.parts import ours
 from bench.report import Figure, publish
-from cli.house import House, house
+from dev.house import House, house
 from infra.settings import Settings
 
 RUNS = 5

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from cli.house import House, api_names, worker_names
-from infra.embedded import database, engine, store
+from dev.embedded import database, engine, store
+from dev.house import House, api_names, worker_names
 
 SAMPLE_SECONDS = 0.05
 SOURCE = "source"

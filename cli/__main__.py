@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 import uvloop
 
-from cli import process, surroundings
+from cli import process
+from dev import surroundings
 from domain.faults import Fault
 from haulage import Columns, DownloadRequest, Encoding, FileType
 from infra import log, settings
@@ -73,9 +74,10 @@ def worker(
 @app.command(name="migrate")
 def migrate_() -> None:
     """Bring the database to this version's revision, and register what workflows are searched by."""
-    from cli import serving
+    from services import installation
+    from workflows import schedules
 
-    process.run(serving.prepare(_serving()))
+    process.run(installation.prepare(_serving(), schedules.ensure))
 
 
 @app.command()

@@ -14,7 +14,7 @@ import os
 import sys
 from pathlib import Path
 
-from cli import surroundings
+from dev import surroundings
 from haulage import HaulageError, Unreachable
 from haulage.transport import Transport
 from infra import settings

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cli import export
 from cli.export_progress import shown
-from cli.house import House, house
+from dev.house import House, house
 from haulage import Client, Download, DownloadFailed, DownloadRequest, FileType
 from infra.settings import Settings
 from sims import rows as sample

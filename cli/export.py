@@ -25,8 +25,8 @@ from typing import Any
 
 import typer
 
-from cli import surroundings
 from cli.export_progress import Show, shown
+from dev import surroundings
 from haulage import (
     Client,
     Download,

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -15,45 +15,13 @@ import worker
 from cli.process import stop_signal
 from domain.faults import Invalid
 from infra import log, memory, metrics, temporal
-from infra.database import Database
-from infra.objects import ObjectStore
 from infra.settings import Settings, WorkerSettings
 from services import services
-from services.addresses import configuration
 from stores import migrate
-from workflows import schedules
 
 KEEPALIVE_SECONDS = 30.0
 METRICS_PORT = "HAULAGE_WORKER__METRICS_PORT"
 OWN_PORT = "HAULAGE_API__OWN_PORT"
-
-
-async def prepare(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
-    """Bring database, bucket and engine to what this version needs; may be repeated.
-
-    Args:
-        environment: Variables that lead to the engine, where they are not this process' own.
-    """
-    await migrate.migrate(settings.database.url.get_secret_value())
-    engine = await temporal.connect(environment, console=settings.api.console_base)
-    await temporal.ensure_search_attributes(engine)
-    await schedules.ensure(engine, await _in_force(settings))
-    store = ObjectStore(settings.objects)
-    try:
-        await store.ensure_bucket()
-    finally:
-        await store.close()
-    log.get(__name__).info("prepared")
-
-
-async def _in_force(settings: Settings) -> Settings:
-    """The settings with what operators have set through the API."""
-    database = Database(settings.database)
-    try:
-        addresses = await configuration.in_force(database, settings.addresses)
-    finally:
-        await database.close()
-    return settings.model_copy(update={"addresses": addresses})
 
 
 async def serve_worker(settings: Settings, queues: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ import time
 
 from rich.console import Console
 
-from cli.house import house
 from cli.process import stop_signal
+from dev.house import house
 from infra.settings import Settings
 
 

@@ -22,7 +22,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from bench import load
 from bench.addresses.stream import Sent
 from bench.addresses.surroundings import PubSub
-from cli.house import House, worker_names
+from dev.house import House, worker_names
 from domain.addresses import places
 from domain.addresses.messages import Topic
 from infra import temporal

@@ -19,7 +19,7 @@ from bench.addresses.stream import REPEATED, Stream, merged, stream
 from bench.addresses.surroundings import Modules, PubSub, running_modules, running_pubsub
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from cli.house import house
+from dev.house import house
 from infra.settings import Settings
 from sims.oss.scenario import MODULES
 

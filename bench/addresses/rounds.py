@@ -19,7 +19,7 @@ from bench.addresses.surroundings import Modules, running_modules
 from bench.databases import own_database
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from cli.house import House, worker_names
+from dev.house import House, worker_names
 from sims.oss.server import TOKEN
 
 ROOM: Final = "addresses"

@@ -13,7 +13,7 @@ import aiohttp
 
 from bench import parts
 from bench.peers import environments
-from cli.house import House
+from dev.house import House
 
 ROOM = "downloads"
 PAGE_SIZE = 1_000

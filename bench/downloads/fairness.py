@@ -14,7 +14,7 @@ import aiohttp
 
 from bench.downloads.contenders import Ours
 from bench.report import Figure
-from cli.house import House
+from dev.house import House
 
 GREEDY_EXPORTS = 10
 GREEDY_SOURCE = "rows=1000000&delay_ms=100"

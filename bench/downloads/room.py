@@ -16,7 +16,7 @@ from bench.downloads.contenders import ROOM, Contender, Ours, Peer, Run
 from bench.downloads.figures import Results
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from cli.house import House, house
+from dev.house import House, house
 from infra.settings import Settings
 
 SEED = 20_260_101

@@ -16,7 +16,7 @@ from bench.downloads.proof import Content
 from bench.downloads.proof import require_equal as require_equal_csv
 from bench.excel import content, proof
 from bench.report import Figure
-from cli.house import House, house
+from dev.house import House, house
 from infra.settings import Settings
 
 SMALL_ROWS, FULL_ROWS = 100_000, 1_000_000

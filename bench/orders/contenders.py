@@ -20,7 +20,7 @@ from bench.databases import own_database
 from bench.orders.surroundings import START, Platform
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from cli.house import House
+from dev.house import House
 from sims.platforms.checker import Copy, State, copy_of
 from sims.platforms.dialects.plain import PLAIN
 

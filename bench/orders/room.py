@@ -19,7 +19,7 @@ from bench.orders.rounds import Round
 from bench.orders.surroundings import Platforms, running_platforms
 from bench.peers import environments
 from bench.report import RESULTS, publish
-from cli.house import house
+from dev.house import house
 from infra.settings import Settings
 
 CHART = "chart"

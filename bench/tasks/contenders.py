@@ -17,8 +17,8 @@ from bench import parts
 from bench.databases import own_database
 from bench.parts import tree_cpu_seconds
 from bench.peers import environments
-from cli.house import House
-from infra.embedded import Stack, database, engine
+from dev.embedded import Stack, database, engine
+from dev.house import House
 
 ROOM: Final = "tasks"
 TYPE: Final = "bench"

@@ -16,8 +16,8 @@ from bench.report import RESULTS, publish
 from bench.tasks import contenders, figures, rounds
 from bench.tasks.contenders import PEERS, ROOM
 from bench.tasks.rounds import Round
-from cli.house import house
-from infra.embedded import embedded
+from dev.embedded import embedded
+from dev.house import house
 from infra.settings import Settings
 
 CHART = "chart"

@@ -13,7 +13,7 @@ import aiohttp
 from bench import parts
 from bench.peers import environments
 from bench.transfers.surroundings import Gse, Repository
-from cli.house import House
+from dev.house import House
 
 ROOM = "transfers"
 SEED_DESIGN = "seed_design"

@@ -18,7 +18,7 @@ from bench.transfers import figures, rounds
 from bench.transfers.contenders import ROOM, SEED_DESIGN, Contender, Ours, running_seed_design
 from bench.transfers.figures import Results
 from bench.transfers.surroundings import Gse, Repository, running_gse, running_repository
-from cli.house import house
+from dev.house import house
 from infra.settings import Settings
 
 CHART = "chart"

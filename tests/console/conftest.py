@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from infra.embedded import Stack
+from dev.embedded import Stack
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in
 from tests.console.house import Console, Project

@@ -12,9 +12,9 @@ import pytest
 from pydantic import SecretStr
 from temporalio.client import Client
 
+from dev.embedded import Stack
+from dev.embedded.ports import claiming
 from infra import temporal
-from infra.embedded import Stack
-from infra.embedded.ports import claiming
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import Disks

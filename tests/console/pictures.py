@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
+from dev.embedded import embedded
 from infra import log
-from infra.embedded import embedded
 from stores import migrate
 from tests.console import house
 from tests.console.browsing import Troubles, launched, signed_in, visiting

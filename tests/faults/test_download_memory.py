@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cli.house import worker_names
+from dev.house import worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.memory import resident_bytes, watching

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from cli.house import worker_names
+from dev.house import worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from sims.pubsub.broker import Broker, Subscription

@@ -14,7 +14,7 @@ import aiohttp
 import pyarrow as pa
 from pyarrow import csv
 
-from cli.house import api_names, worker_names
+from dev.house import api_names, worker_names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.objects import ObjectStore

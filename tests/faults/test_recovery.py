@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from cli.house import worker_names
+from dev.house import worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.downloads import expected_rows, parse_csv

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cli.house import api_names
+from dev.house import api_names
 from tests.support import task_checker
 from tests.support.caller import PAUSE_SECONDS, running_caller
 from tests.support.deployment import PATIENCE_SECONDS, Deployment

@@ -14,10 +14,10 @@ import aiohttp
 import psutil
 import pytest
 
-from cli.house import api_names, worker_names
+from dev.embedded import engine
+from dev.house import api_names, worker_names
 from haulage.tasks import NewTask, Result, Status, Tasks, TaskType
 from infra import log
-from infra.embedded import engine
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
 from tests.support.waiting import eventually

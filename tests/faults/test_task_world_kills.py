@@ -8,7 +8,7 @@ import random
 import aiohttp
 import pytest
 
-from cli.house import api_names
+from dev.house import api_names
 from tests.support.caller import running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.house import worker_names
+from dev.house import worker_names
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
 from tests.support.kills import Killer

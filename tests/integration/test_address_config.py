@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from cli import serving
 from domain.addresses import places
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
 from infra.settings import Settings
+from services import installation
 from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
+from workflows import schedules
 
 pytestmark = pytest.mark.stack
 
@@ -184,7 +185,7 @@ async def test_the_schedules_follow(house: Addresses) -> None:
         timedelta(hours=5),
     )
 
-    await serving.prepare(house.api_client.settings)
+    await installation.prepare(house.api_client.settings, schedules.ensure)
 
     assert await interval(places.SCHEDULE) == timedelta(seconds=77)
 

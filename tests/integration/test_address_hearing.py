@@ -9,12 +9,12 @@ import pytest
 from pydantic import SecretStr
 
 from activities.addresses import hearing
+from dev.embedded import Stack
 from domain.addresses import places
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra.database import Database
-from infra.embedded import Stack
 from infra.settings import Settings
 from sims.oss.scenario import Action, Scenario
 from sims.oss.server import running_oss

@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 
 from activities.addresses import hearing
+from dev.embedded import Stack
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
-from infra.embedded import Stack
 from stores.addresses import archiving, counting, loading, searching, steering
 from stores.addresses.searching import Filter, Search
 from stores.addresses.steering import By

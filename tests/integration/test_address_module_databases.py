@@ -23,9 +23,9 @@ import pytest
 from aiohttp import web
 
 from clients.modules import Modules
+from dev.embedded import Stack
 from domain.addresses.operations import UPRN_MAX, AddressEntry, Module, Operation, OperationResult
 from haulage.address_module import Connection
-from infra.embedded import Stack
 from infra.settings import AddressSettings, ModuleSettings, ModulesSettings
 from tests.support import module_page
 from tests.support.address_oracle import ModuleOracle

@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pydantic import SecretStr
 
 from activities.addresses import applying
+from dev.embedded import Stack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Kind, Module, Outcome
-from infra.embedded import Stack
 from tests.support.address_oracle import ModuleOracle
 from tests.support.address_world import Fault, World
 

@@ -14,7 +14,7 @@ import aiohttp
 import psutil
 import pytest
 
-from infra.embedded.ports import claiming
+from dev.embedded.ports import claiming
 
 pytestmark = pytest.mark.stack
 

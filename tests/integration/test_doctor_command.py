@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import surroundings
-from infra.embedded.record import Recorded, Run
+from dev import surroundings
+from dev.embedded.record import Recorded, Run
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = {

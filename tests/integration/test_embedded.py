@@ -22,9 +22,9 @@ from minio import Minio
 from minio.error import S3Error
 from temporalio.client import Client
 
+from dev.embedded import Stack, binaries, embedded, processes, record, store
 from domain import faults
 from infra import log
-from infra.embedded import Stack, binaries, embedded, processes, record, store
 from infra.settings import EmbeddedSettings
 from tests.support import stack as parts
 from tests.support import waiting
@@ -43,7 +43,7 @@ SUPERVISE = """
 import asyncio, sys
 from pathlib import Path
 from infra import log
-from infra.embedded import embedded
+from dev.embedded import embedded
 from tests.support.stack import ANY_PORTS
 
 async def main():

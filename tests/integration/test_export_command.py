@@ -19,8 +19,8 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from cli import surroundings
-from infra.embedded.record import Recorded, Run
+from dev import surroundings
+from dev.embedded.record import Recorded, Run
 from infra.settings import Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads

@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from clients.pubsub import PubSub, Received
+from dev.embedded.ports import claiming
 from domain.addresses.messages import Topic
-from infra.embedded.ports import claiming
 from infra.pubsub_settings import PubSubSettings
 from sims.pubsub.server import running_pubsub
 from tests.support.pubsub import PROJECT, Publisher, delete, publisher

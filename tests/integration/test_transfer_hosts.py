@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from infra.embedded.ports import claiming
+from dev.embedded.ports import claiming
 from infra.settings import Settings
 from sims.gse.disks import Disks
 from sims.gse.scenario import Action, Call, Rule, Scenario

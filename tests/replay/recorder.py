@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 from temporalio.client import Client
 
-from cli.house import House, house
+from dev.embedded import flags
+from dev.embedded.flags import Flag
+from dev.house import House, house
 from infra import temporal
-from infra.embedded import flags
-from infra.embedded.flags import Flag
 from infra.settings import Settings
 from sims.platforms.server import Platforms, running_platforms
 from sims.receiver import Receiver, running_receiver

@@ -21,10 +21,10 @@ import asyncpg
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from cli.house import House, processes
+from dev.embedded import Stack
+from dev.house import House, processes
 from domain.addresses.messages import Topic
 from infra import temporal
-from infra.embedded import Stack
 from infra.settings import Settings
 from sims.gse.disks import Disks
 from sims.gse.server import running_gse

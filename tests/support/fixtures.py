@@ -19,7 +19,7 @@ import pytest
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from infra.embedded import Stack, embedded
+from dev.embedded import Stack, embedded
 from infra.settings import Settings
 from tests.support import stack as parts
 from tests.support.waiting import PATIENCE_SECONDS

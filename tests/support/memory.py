@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from cli.house import api_names, worker_names
+from dev.house import api_names, worker_names
 from tests.support.deployment import Deployment
 
 SAMPLE_SECONDS = 0.2

@@ -16,9 +16,9 @@ from sqlmodel import col, select
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
+from dev.embedded.ports import claiming
 from domain.orders import places
 from domain.orders.steps import CycleOrder, CycleStatus
-from infra.embedded.ports import claiming
 from infra.settings import Settings
 from services.services import Services
 from sims.platforms import checker

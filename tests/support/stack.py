@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
-from infra.embedded import Stack
+from dev.embedded import Stack
 from infra.settings import EmbeddedSettings
 
 ANY_PORTS = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)

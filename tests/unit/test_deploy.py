@@ -18,7 +18,7 @@ from temporalio.envconfig import ClientConfigProfile
 
 import worker
 from cli.__main__ import app
-from infra.embedded import binaries, flags
+from dev.embedded import binaries, flags
 from infra.settings import Settings
 from tests.support import deploy_files as deployment
 from tests.support import settings_reference

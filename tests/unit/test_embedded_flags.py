@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded import flags
-from infra.embedded.flags import Flag
+from dev.embedded import flags
+from dev.embedded.flags import Flag
 
 TABLES = (
     *flags.ENGINE_DYNAMIC,

@@ -9,8 +9,8 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from infra.embedded import keys
-from infra.embedded.variables import as_variables
+from dev.embedded import keys
+from dev.embedded.variables import as_variables
 from infra.settings import GuardSettings, SecretSettings, Settings
 
 

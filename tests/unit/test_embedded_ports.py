@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.embedded.ports import LOOPBACK, RANGE, Ports, claiming
+from dev.embedded.ports import LOOPBACK, RANGE, Ports, claiming
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dev.embedded import processes, record
+from dev.embedded.record import Recorded, Run
 from domain import faults
-from infra.embedded import processes, record
-from infra.embedded.record import Recorded, Run
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded import NotReady, Part, PartFailed, processes, record
-from infra.embedded.supervisor import Supervisor, supervised
+from dev.embedded import NotReady, Part, PartFailed, processes, record
+from dev.embedded.supervisor import Supervisor, supervised
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import asyncpg
 
-from infra.embedded import binaries, flags, processes
-from infra.embedded.part import NotReady, Part, PartFailed
-from infra.embedded.ports import LOOPBACK
+from dev.embedded import binaries, flags, processes
+from dev.embedded.part import NotReady, Part, PartFailed
+from dev.embedded.ports import LOOPBACK
 
 NAME = "database"
 USER = "haulage"

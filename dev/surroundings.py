@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.embedded import record
+from dev.embedded import record
 
 FILE = "environment"
 TELLING = "HAULAGE_DATABASE__URL"

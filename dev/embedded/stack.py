@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from infra.embedded import database, engine, keys, record, store
-from infra.embedded.keys import Keys
-from infra.embedded.part import Part
-from infra.embedded.ports import LOOPBACK, Ports, claiming
-from infra.embedded.supervisor import Supervisor, supervised
-from infra.embedded.variables import as_variables
+from dev.embedded import database, engine, keys, record, store
+from dev.embedded.keys import Keys
+from dev.embedded.part import Part
+from dev.embedded.ports import LOOPBACK, Ports, claiming
+from dev.embedded.supervisor import Supervisor, supervised
+from dev.embedded.variables import as_variables
 from infra.settings import EmbeddedSettings, SecretSettings, Settings
 
 

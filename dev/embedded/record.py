@@ -15,9 +15,9 @@ from typing import Self
 
 from pydantic import BaseModel, ValidationError
 
+from dev.embedded import processes
 from domain import faults
 from infra import log
-from infra.embedded import processes
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.02

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from dev.embedded import processes
+from dev.embedded.part import NotReady, Part, PartFailed
+from dev.embedded.record import Record, Recorded
 from infra import log
-from infra.embedded import processes
-from infra.embedded.part import NotReady, Part, PartFailed
-from infra.embedded.record import Record, Recorded
 
 LOG_MAX_BYTES = 8 * 1024 * 1024
 LAST_LINES_BYTES = 2_000

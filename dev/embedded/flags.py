@@ -173,9 +173,9 @@ STORE_ALONE: tuple[Flag, ...] = (
 )
 
 HEAD = """\
-# Generated from infra/embedded/flags.py, where each value has its reason and its measured effect; a test compares them.
+# Generated from dev/embedded/flags.py, where each value has its reason and its measured effect; a test compares them.
 # To renew, write here what this prints:
-# python -c "from infra.embedded import flags; print(flags.dynamic_configuration(), end='')"
+# python -c "from dev.embedded import flags; print(flags.dynamic_configuration(), end='')"
 """
 
 

@@ -10,9 +10,9 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from infra.embedded import binaries, flags
-from infra.embedded.part import NotReady, Part
-from infra.embedded.ports import LOOPBACK, Ports
+from dev.embedded import binaries, flags
+from dev.embedded.part import NotReady, Part
+from dev.embedded.ports import LOOPBACK, Ports
 
 NAME = "engine"
 NAMESPACE = "default"

@@ -11,10 +11,10 @@ import urllib3
 from minio import Minio
 from minio.error import MinioException
 
-from infra.embedded import binaries, flags
-from infra.embedded.keys import ACCESS_KEY
-from infra.embedded.part import NotReady, Part
-from infra.embedded.ports import LOOPBACK, Ports
+from dev.embedded import binaries, flags
+from dev.embedded.keys import ACCESS_KEY
+from dev.embedded.part import NotReady, Part
+from dev.embedded.ports import LOOPBACK, Ports
 
 NAME = "store"
 BUCKET = "haulage"

@@ -1,0 +1,1 @@
+"""What serves development: embedded parts, their supervisor, and everything on one machine."""
