@@ -31,15 +31,30 @@ from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
-from domain.addresses import places as address_places
-from domain.orders import places
+from domain.addresses import names as addresses_names
+from domain.downloads import names as downloads_names
+from domain.orders import names as orders_names
+from domain.tasks import names as tasks_names
+from domain.transfers import names as transfers_names
+from domain.webhooks import names as webhooks_names
 from infra import memory
 from infra.settings import EngineSettings
 from services.addresses.configuration import Configuration, CurrentModules
 from services.services import Services
-from workflows import addresses, downloads, fetching, making, orders, tasks, transfers, webhooks
 from workflows.addresses import keeping
+from workflows.addresses.cycle import AddressCycle
+from workflows.addresses.intake import AddressIntake
+from workflows.addresses.upkeep import AddressCheck, AddressDrift, AddressPurge
+from workflows.downloads.download import DownloadWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
+from workflows.orders.backfill import OrderBackfill
+from workflows.orders.cycle import OrderCycle
+from workflows.orders.report import OrderReport
+from workflows.orders.slice import OrderSlice
+from workflows.orders.watch import OrderWatch
+from workflows.tasks.lane import TaskLane
+from workflows.transfers.job import TransferJob
+from workflows.webhooks.delivery import WebhookDelivery
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,8 @@ def _of_downloads(services: Services) -> list[Queue]:
     download, housekeeping = DownloadSteps(services), DownloadHousekeeping(services)
     return [
         Queue(
-            name=downloads.QUEUE,
-            workflows=[downloads.DownloadWorkflow, HousekeepingWorkflow],
+            name=downloads_names.QUEUE,
+            workflows=[DownloadWorkflow, HousekeepingWorkflow],
             activities=[
                 download.record,
                 download.probe,
@@ -97,7 +112,7 @@ def _of_downloads(services: Services) -> list[Queue]:
             slots=50,
         ),
         Queue(
-            name=fetching.FETCH_QUEUE,
+            name=downloads_names.FETCH_QUEUE,
             workflows=[],
             activities=[download.fetch_range],
             slots=services.settings.worker.fetch_slots,
@@ -105,7 +120,7 @@ def _of_downloads(services: Services) -> list[Queue]:
             polls=1,
         ),
         Queue(
-            name=making.RENDER_QUEUE,
+            name=downloads_names.RENDER_QUEUE,
             workflows=[],
             activities=[download.render],
             slots=services.settings.worker.render_slots,
@@ -118,8 +133,8 @@ def _of_webhooks(services: Services) -> list[Queue]:
     webhook = WebhookSteps(services.database, services.http, services.sealer, services.settings.webhooks)
     return [
         Queue(
-            name=webhooks.QUEUE,
-            workflows=[webhooks.WebhookDelivery],
+            name=webhooks_names.QUEUE,
+            workflows=[WebhookDelivery],
             activities=[webhook.enter, webhook.attempt],
             # Half of the guarded client's connections: receivers that hang must not keep sources from being asked.
             slots=32,
@@ -131,8 +146,8 @@ def _of_transfers(services: Services) -> list[Queue]:
     transfer = TransferSteps(services)
     return [
         Queue(
-            name=transfers.QUEUE,
-            workflows=[transfers.TransferJob],
+            name=transfers_names.QUEUE,
+            workflows=[TransferJob],
             activities=[
                 transfer.freeze,
                 transfer.freeze_retry,
@@ -143,7 +158,7 @@ def _of_transfers(services: Services) -> list[Queue]:
             ],
             slots=20,
         ),
-        Queue(name=transfers.FILE_QUEUE, workflows=[], activities=[transfer.fetch], slots=8),
+        Queue(name=transfers_names.FILE_QUEUE, workflows=[], activities=[transfer.fetch], slots=8),
         Queue(
             # What has to happen where the file lies.
             name=host_queue(services.settings.gse),
@@ -151,7 +166,7 @@ def _of_transfers(services: Services) -> list[Queue]:
             activities=[transfer.ship],
             # Each waits for GSE most of the time, and the largest job has 500 of them.
             slots=1_000,
-            beside=transfers.FILE_QUEUE,
+            beside=transfers_names.FILE_QUEUE,
         ),
     ]
 
@@ -161,13 +176,13 @@ def _of_orders(services: Services) -> list[Queue]:
     return [
         Queue(
             # What asks platforms has queues of its own, one platform each: `serving` makes them while it runs.
-            name=places.QUEUE,
+            name=orders_names.QUEUE,
             workflows=[
-                orders.OrderCycle,
-                orders.OrderSlice,
-                orders.OrderBackfill,
-                orders.OrderReport,
-                orders.OrderWatch,
+                OrderCycle,
+                OrderSlice,
+                OrderBackfill,
+                OrderReport,
+                OrderWatch,
             ],
             activities=[
                 order.claim,
@@ -189,7 +204,7 @@ def _of_orders(services: Services) -> list[Queue]:
 
 def _of_tasks(services: Services) -> list[Queue]:
     task = TaskSteps(services)
-    return [Queue(name=tasks.QUEUE, workflows=[tasks.TaskLane], activities=[task.keep, task.close], slots=20)]
+    return [Queue(name=tasks_names.QUEUE, workflows=[TaskLane], activities=[task.keep, task.close], slots=20)]
 
 
 def _of_addresses(services: Services) -> list[Queue]:
@@ -199,12 +214,12 @@ def _of_addresses(services: Services) -> list[Queue]:
     logical = LogicalDeletes(services.database, modules, services.settings.addresses)
     return [
         Queue(
-            name=address_places.QUEUE,
+            name=addresses_names.QUEUE,
             workflows=[
-                addresses.AddressCycle,
-                addresses.AddressCheck,
-                addresses.AddressPurge,
-                addresses.AddressDrift,
+                AddressCycle,
+                AddressCheck,
+                AddressPurge,
+                AddressDrift,
             ],
             activities=[
                 cycle.load,
@@ -221,8 +236,8 @@ def _of_addresses(services: Services) -> list[Queue]:
             eager=1,
         ),
         Queue(
-            name=address_places.INTAKE_QUEUE,
-            workflows=[addresses.AddressIntake],
+            name=addresses_names.INTAKE_QUEUE,
+            workflows=[AddressIntake],
             activities=[AddressPulling(services).pull],
             slots=10,
         ),
@@ -232,44 +247,44 @@ def _of_addresses(services: Services) -> list[Queue]:
 def workflows() -> list[type]:
     """All workflows of the house, for the replayer."""
     return [
-        downloads.DownloadWorkflow,
+        DownloadWorkflow,
         HousekeepingWorkflow,
-        webhooks.WebhookDelivery,
-        transfers.TransferJob,
-        orders.OrderCycle,
-        orders.OrderSlice,
-        orders.OrderBackfill,
-        orders.OrderReport,
-        orders.OrderWatch,
-        tasks.TaskLane,
-        addresses.AddressCycle,
-        addresses.AddressIntake,
-        addresses.AddressCheck,
-        addresses.AddressPurge,
-        addresses.AddressDrift,
+        WebhookDelivery,
+        TransferJob,
+        OrderCycle,
+        OrderSlice,
+        OrderBackfill,
+        OrderReport,
+        OrderWatch,
+        TaskLane,
+        AddressCycle,
+        AddressIntake,
+        AddressCheck,
+        AddressPurge,
+        AddressDrift,
     ]
 
 
 def names() -> tuple[str, ...]:
     """The task queues that a worker can be told to serve."""
     return (
-        downloads.QUEUE,
-        fetching.FETCH_QUEUE,
-        making.RENDER_QUEUE,
-        webhooks.QUEUE,
-        transfers.QUEUE,
-        transfers.FILE_QUEUE,
-        places.QUEUE,
-        places.PLATFORM_QUEUES,
-        tasks.QUEUE,
-        address_places.QUEUE,
-        address_places.INTAKE_QUEUE,
+        downloads_names.QUEUE,
+        downloads_names.FETCH_QUEUE,
+        downloads_names.RENDER_QUEUE,
+        webhooks_names.QUEUE,
+        transfers_names.QUEUE,
+        transfers_names.FILE_QUEUE,
+        orders_names.QUEUE,
+        orders_names.PLATFORM_QUEUES,
+        tasks_names.QUEUE,
+        addresses_names.QUEUE,
+        addresses_names.INTAKE_QUEUE,
     )
 
 
 def is_known(name: str) -> bool:
     """Whether a worker can be told to serve this queue: those of single platforms are named after them."""
-    return name in names() or places.served_platform(name) is not None
+    return name in names() or orders_names.served_platform(name) is not None
 
 
 def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
@@ -294,7 +309,7 @@ def build(client: Client, engine: EngineSettings, queue: Queue) -> Worker:
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the named queues until told to stop; what runs may finish within the graceful time."""
     chosen = [queue for queue in table(services) if queue.is_among(queues)]
-    if fetching.FETCH_QUEUE in queues:
+    if downloads_names.FETCH_QUEUE in queues:
         # Arrow is loaded where it is used, and the first download should not wait for that.
         importlib.import_module("domain.downloads.flat_csv")
     workers = [build(services.engine, services.settings.engine, queue) for queue in chosen]
@@ -304,7 +319,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
         group.create_task(serving.serve(services, queues, stop))
         group.create_task(gauges.keep(services, queues, stop))
         group.create_task(memory.give_back(stop))
-        if address_places.INTAKE_QUEUE in queues:
+        if addresses_names.INTAKE_QUEUE in queues:
             group.create_task(keeping.keep(services, stop))
         await stop.wait()
         for worker in workers:

@@ -17,16 +17,18 @@ from api.models import Answer, Request
 from api.paging import Page, PageQuery
 from api.routes import Access, Call, Routes
 from domain import projects
-from domain import webhooks as rules
+from domain.downloads import names as downloads_names
 from domain.faults import Conflict, Invalid
 from domain.sealed import Sealed
-from domain.webhooks import DeliveryState, WebhookEvent, WebhookOrder
+from domain.webhooks import deliveries as rules
+from domain.webhooks import names
+from domain.webhooks.deliveries import DeliveryState, WebhookEvent, WebhookOrder
 from infra import log
 from stores.tables.downloads import Download
 from stores.tables.projects import Project
 from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
 from stores.webhooks import signing
-from workflows import downloads, webhooks
+from workflows.webhooks import delivery
 
 ATTEMPTS_SHOWN = 10
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
@@ -182,17 +184,17 @@ async def _start(call: Call, row: Delivery) -> None:
         redelivery=True,
     )
     await call.services.engine.start_workflow(
-        webhooks.WebhookDelivery.run,
+        delivery.WebhookDelivery.run,
         order,
-        id=webhooks.workflow_id(order.project_id, order.delivery_id),
-        task_queue=webhooks.QUEUE,
+        id=names.workflow_id(order.project_id, order.delivery_id),
+        task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=timedelta(seconds=call.services.settings.engine.task_timeout_seconds),
-        start_signal=webhooks.REDELIVER,
-        search_attributes=webhooks.search_attributes(order),
+        start_signal=names.REDELIVER,
+        search_attributes=delivery.search_attributes(order),
         static_summary=f"tell {order.event.type} again",
-        priority=webhooks.priority(order),
+        priority=delivery.priority(order),
     )
 
 
@@ -203,7 +205,7 @@ async def _require_download(call: Call, task_id: str) -> None:
     if row is not None and row.project_id == call.project_id:
         return
     try:
-        await call.services.engine.get_workflow_handle(downloads.workflow_id(call.project_id, task_id)).describe()
+        await call.services.engine.get_workflow_handle(downloads_names.workflow_id(call.project_id, task_id)).describe()
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -243,7 +245,7 @@ def _show(row: Delivery, attempts: Mapping[str, list[DeliveryAttempt]]) -> Shown
         finished_at=row.finished_at,
         attempts=row.attempts,
         last_attempts=[ShownAttempt.model_validate(each, from_attributes=True) for each in attempts[row.delivery_id]],
-        workflow_id=webhooks.workflow_id(row.project_id, row.delivery_id),
+        workflow_id=names.workflow_id(row.project_id, row.delivery_id),
     )
 
 

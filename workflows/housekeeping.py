@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.tasks.housekeeping import TaskHousekeeping
     from activities.transfers.housekeeping import TransferHousekeeping
     from activities.webhooks.housekeeping import WebhookHousekeeping
+    from domain.downloads import names as downloads_names
     from domain.downloads.housekeeping import Swept
 
 Report = TypeVar("Report")
@@ -26,7 +27,7 @@ _HEARTBEAT_SECONDS = timedelta(seconds=30)
 _TRIES = RetryPolicy(maximum_attempts=5)
 
 
-@workflow.defn
+@workflow.defn(name=downloads_names.HOUSEKEEPING_WORKFLOW)
 class HousekeepingWorkflow:
     """Keeps store and tables to what somebody still wants."""
 

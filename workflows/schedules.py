@@ -14,10 +14,10 @@ from temporalio.client import (
     ScheduleSpec,
 )
 
+from domain.downloads import names as downloads_names
 from infra import schedules
 from infra.settings import Settings
 from workflows.addresses import schedules as addresses
-from workflows.downloads import QUEUE
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders import schedules as orders
 
@@ -34,7 +34,7 @@ async def ensure(client: Client, settings: Settings) -> None:
 
 def _housekeeping() -> Schedule:
     return Schedule(
-        action=ScheduleActionStartWorkflow(HousekeepingWorkflow.run, id=HOUSEKEEPING, task_queue=QUEUE),
+        action=ScheduleActionStartWorkflow(HousekeepingWorkflow.run, id=HOUSEKEEPING, task_queue=downloads_names.QUEUE),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=10))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=10)),
     )

@@ -7,7 +7,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.addresses import applying, hearing, reviving
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.cycle import Applied, ApplyOrder, LoadOrder, Plan, Queued, QueueOrder
 from infra import log, metrics
 from infra.database import Database
@@ -74,7 +74,7 @@ class CycleSteps:
 
     async def _is_paused(self) -> bool:
         try:
-            schedule = await self._engine.get_schedule_handle(places.SCHEDULE).describe()
+            schedule = await self._engine.get_schedule_handle(names.SCHEDULE).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False

@@ -14,11 +14,11 @@ from temporalio import activity
 
 from activities.addresses import scanning
 from activities.addresses.scanning import Pages
-from domain.addresses import drift, places
+from domain.addresses import drift, names
 from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides
 from domain.addresses.messages import Topic
+from domain.addresses.names import CONTENT_TYPE
 from domain.addresses.operations import Module
-from domain.addresses.places import CONTENT_TYPE
 from infra.database import Database
 from infra.heartbeats import beating
 from infra.objects import ObjectStore
@@ -124,7 +124,7 @@ class DriftReporting:
     async def _written(self, order: DriftOrder, findings: Findings, known: Sequence[Known]) -> DriftReport:
         async with self._database.connection() as connection:
             made_at = await connection.fetchval("SELECT now()")
-        key = places.drift_key(order.report)
+        key = names.drift_key(order.report)
         report = DriftReport(
             report=order.report,
             made_at=made_at,
@@ -139,7 +139,7 @@ class DriftReporting:
         book = await asyncio.to_thread(_book, report, findings.shown, known)
         await self._objects.put(key, book, content_type=CONTENT_TYPE)
         # Last: whoever finds it finds the workbook too.
-        await self._objects.put(places.drift_manifest(key), report.model_dump_json().encode())
+        await self._objects.put(names.drift_manifest(key), report.model_dump_json().encode())
         return report
 
 

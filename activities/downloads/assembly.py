@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.downloads import books, parquet
 from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import places, repeated_keys, repeats, sinks, staging
+from domain.downloads import names, repeated_keys, repeats, sinks, staging
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, Rendered, StagingError, UploadedPiece
 from domain.downloads.status import StoredFile
@@ -76,7 +76,7 @@ def _repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
 
 
 async def _ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:
-    texts = await asyncio.gather(*(objects.get(places.ledger(order, index)) for index in range(count)))
+    texts = await asyncio.gather(*(objects.get(names.ledger(order, index)) for index in range(count)))
     return [Ledger.model_validate_json(text) for text in texts]
 
 
@@ -100,14 +100,14 @@ async def _file(
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.sink_for(order)
     if sink.rendered:
-        staged, metadata = places.upload(order), {"task": order.task_id}
-        rendered = await parquet.render(objects, staged, places.data(order), metadata=metadata)
+        staged, metadata = names.upload(order), {"task": order.task_id}
+        rendered = await parquet.render(objects, staged, names.data(order), metadata=metadata)
         if rendered.rows != joined.rows:
             raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
     manifest = Manifest(
         task_id=order.task_id,
-        key=places.data(order),
+        key=names.data(order),
         name=order.file_name,
         content_type=sink.content_type,
         columns=probe.shape.columns,
@@ -128,7 +128,7 @@ class _Table:
         self._order = order
         self._probe = probe
         self._ledgers = ledgers
-        self._joined = places.upload(order)
+        self._joined = names.upload(order)
 
     async def joined(self) -> _Joined:
         """Join them, and check that all rows are there."""
@@ -141,7 +141,7 @@ class _Table:
 
     async def _placed(self, pieces: Sequence[Piece]) -> list[PartRecord]:
         """All parts, in place, and written down: once the upload is completed, none can be put again."""
-        key = places.assembly(self._order)
+        key = names.assembly(self._order)
         try:
             record = AssemblyRecord.model_validate_json(await self._objects.get(key))
         except ObjectMissing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import archive, places
+from domain.downloads import archive, names
 from domain.downloads.archive import ArchiveTooLarge, Member
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
@@ -24,7 +24,7 @@ async def bind(objects: ObjectStore, bind: BindOrder) -> StoredFile:
         manifest = await _bound(objects, bind)
         await write_manifest(objects, order, manifest)
     if manifest.files > 1:
-        for upload in await objects.list_uploads(places.files(order)):
+        for upload in await objects.list_uploads(names.files(order)):
             await objects.abort(upload.key, upload.upload_id)
         for key in _keys(bind):
             await objects.delete(key)
@@ -53,7 +53,7 @@ async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
 def _single(bind: BindOrder) -> StoredFile:
     (book,) = bind.books
     return StoredFile(
-        key=places.book(bind.order, 0, 0),
+        key=names.book(bind.order, 0, 0),
         name=bind.order.file_name,
         content_type=sink_for(bind.order).content_type,
         rows=book.report.rows,
@@ -75,7 +75,7 @@ async def _archived(objects: ObjectStore, bind: BindOrder) -> StoredFile:
     parts = [rendered.part for rendered in bind.rendered if rendered.part is not None]
     size, etag = await (_joined(objects, bind, members, parts) if parts else _copied(objects, bind, members))
     return StoredFile(
-        key=places.archive(order),
+        key=names.archive(order),
         name=f"{order.file_name.removesuffix('.xlsx')}.zip",
         content_type=archive.CONTENT_TYPE,
         rows=sum(book.report.rows for book in bind.books),
@@ -89,7 +89,7 @@ async def _joined(
     objects: ObjectStore, bind: BindOrder, members: Sequence[Member], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """The books lie in the archive as its parts; its directory is the last one."""
-    key, directory = places.archive(bind.order), archive.directory(members, bind.order.archived_at)
+    key, directory = names.archive(bind.order), archive.directory(members, bind.order.archived_at)
     if await objects.head(key) is None:
         parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
@@ -103,7 +103,7 @@ async def _joined(
 async def _copied(objects: ObjectStore, bind: BindOrder, members: Sequence[Member]) -> tuple[int, str]:
     """The books are objects, which are written into the archive one after another."""
     stored = await objects.put_stream(
-        places.archive(bind.order),
+        names.archive(bind.order),
         _content(objects, bind, members),
         content_type=archive.CONTENT_TYPE,
         metadata={"task": bind.order.task_id},
@@ -122,7 +122,7 @@ async def _content(objects: ObjectStore, bind: BindOrder, members: Sequence[Memb
 def _keys(bind: BindOrder) -> list[str]:
     """Where the books lie, if they are objects."""
     return [
-        places.book(bind.order, segment, number)
+        names.book(bind.order, segment, number)
         for segment, rendered in enumerate(bind.rendered)
         if rendered.part is None
         for number in range(len(rendered.books))

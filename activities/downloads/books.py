@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from activities.downloads.press import FRAME_BYTES, Press, Print
 from activities.downloads.staged import GatheredRows, StagedRows
-from domain.downloads import archive, places, plan, segments, staging
+from domain.downloads import archive, names, plan, segments, staging
 from domain.downloads.archive import Member
 from domain.downloads.request import DownloadOrder
 from domain.downloads.segments import Book, Segment
@@ -100,16 +100,16 @@ async def render_gathered(objects: ObjectStore, fetch: FetchOrder, rows: Gathere
 
 async def new_archive(objects: ObjectStore, order: DownloadOrder) -> str:
     """An upload for the archive; one that an earlier attempt left behind goes."""
-    for upload in await objects.list_uploads(places.archive(order)):
+    for upload in await objects.list_uploads(names.archive(order)):
         await objects.abort(upload.key, upload.upload_id)
     return await objects.begin_upload(
-        places.archive(order), content_type=archive.CONTENT_TYPE, metadata={"task": order.task_id}
+        names.archive(order), content_type=archive.CONTENT_TYPE, metadata={"task": order.task_id}
     )
 
 
 async def read_drawing(objects: ObjectStore, order: DownloadOrder) -> Drawing:
     """How the book is to look."""
-    return Drawing.model_validate_json(await objects.get(places.drawing(order)))
+    return Drawing.model_validate_json(await objects.get(names.drawing(order)))
 
 
 def _press(objects: ObjectStore, order: DownloadOrder, opening: Opening, drawing: Drawing) -> Press:
@@ -172,7 +172,7 @@ class _Shelf:
         order, books = self._order, list[Book]()
         async for made in prints:
             stored = await self._objects.put_stream(
-                places.book(order, self._segment.number, len(books)),
+                names.book(order, self._segment.number, len(books)),
                 made.stream(),
                 content_type=sink_for(order).content_type,
                 metadata={"task": order.task_id},
@@ -191,7 +191,7 @@ class _Shelf:
         if len(data) < staging.PART_MIN_BYTES:
             return Rendered(books=books)
         number = self._segment.number + 1
-        part = await self._objects.put_part(places.archive(self._order), upload_id, number, data)
+        part = await self._objects.put_part(names.archive(self._order), upload_id, number, data)
         rows = sum(book.report.rows for book in books)
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         return Rendered(books=books, part=record)

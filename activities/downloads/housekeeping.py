@@ -10,7 +10,7 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.housekeeping import Kept, Swept
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
@@ -23,7 +23,7 @@ from stores.tables.downloads import Download
 
 BATCH = 200
 ABANDONED_AFTER = timedelta(hours=24)
-_TEMPORARY = (places.STAGING, places.INLINE)
+_TEMPORARY = (names.STAGING, names.INLINE)
 
 
 class DownloadHousekeeping:
@@ -52,7 +52,7 @@ class DownloadHousekeeping:
         """Remove what no running download will come back to: it is a day old, and its workflow is over."""
         await Limiter(self._database).sweep()
         before = datetime.now(UTC) - ABANDONED_AFTER
-        uploads = await self._objects.list_uploads(places.FILES) + await self._objects.list_uploads(places.STAGING)
+        uploads = await self._objects.list_uploads(names.FILES) + await self._objects.list_uploads(names.STAGING)
         stale = [upload for upload in uploads if upload.started < before and not await self._is_running(upload.key)]
         for upload in stale:
             await self._objects.abort(upload.key, upload.upload_id)
@@ -71,7 +71,7 @@ class DownloadHousekeeping:
         _, project_id, rest = key.split("/", 2)
         task_id = rest.partition("/")[0].removesuffix(".json")
         try:
-            description = await self._engine.get_workflow_handle(places.workflow_id(project_id, task_id)).describe()
+            description = await self._engine.get_workflow_handle(names.workflow_id(project_id, task_id)).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Protocol
 
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.shape import Shape
 from domain.downloads.sinks import frames
@@ -77,7 +77,7 @@ class StagedRows:
         """The rows of a table from one on, page by page."""
         start, before = await self._part_with(table, first_row)
         async with (
-            aclosing(self._objects.stream(places.upload(self._orders[table]), start)) as content,
+            aclosing(self._objects.stream(names.upload(self._orders[table]), start)) as content,
             aclosing(_read(content, self._shapes[table].columns, first_row - before)) as pages,
         ):
             async for page in pages:
@@ -93,7 +93,7 @@ class StagedRows:
         return start, rows
 
     async def _record(self, table: int) -> AssemblyRecord:
-        return AssemblyRecord.model_validate_json(await self._objects.get(places.assembly(self._orders[table])))
+        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly(self._orders[table])))
 
 
 class GatheredRows:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from activities.downloads import books
 from activities.downloads.staged import GatheredRows
-from domain.downloads import places, repeated_keys, staging
+from domain.downloads import names, repeated_keys, staging
 from domain.downloads.staging import Ledger, Mark, PartRecord, Rendered, TailRecord
 from domain.downloads.steps import FetchOrder
 from infra import metrics
@@ -33,7 +33,7 @@ async def resumed(objects: ObjectStore, fetch: FetchOrder) -> tuple[Ledger, byte
     order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
     fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
     try:
-        ledger = Ledger.model_validate_json(await objects.get(places.ledger(order, pages.index)))
+        ledger = Ledger.model_validate_json(await objects.get(names.ledger(order, pages.index)))
     except ObjectMissing:
         return fresh, b""
     if ledger.upload_id != upload_id:
@@ -145,7 +145,7 @@ class Stager:
         del self._gathered[:count]
         self._gathered_bytes -= len(data)
         number = staging.part_number(self.ledger.range, len(self.ledger.parts), self._ranges)
-        part = await self._objects.put_part(places.upload(self._order), self.ledger.upload_id, number, data)
+        part = await self._objects.put_part(names.upload(self._order), self.ledger.upload_id, number, data)
         rows = last.rows - self._rows_in_parts
         record = PartRecord(number=number, bytes=part.size, etag=part.etag, sha256=part.sha256, rows=rows)
         await self._write([*self.ledger.parts, record], None, last.next_page, last.rows)
@@ -155,7 +155,7 @@ class Stager:
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._gathered_bytes):
             return
         data = _joined(self._gathered)
-        key = places.tail(self._order, self.ledger.range, self.next_page)
+        key = names.tail(self._order, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
         tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_marks(self._gathered))
@@ -187,7 +187,7 @@ class Stager:
                 "repeated_keys": self._repeated_keys,
             }
         )
-        key = places.ledger(self._order, self.ledger.range)
+        key = names.ledger(self._order, self.ledger.range)
         await self._objects.put(key, self.ledger.model_dump_json().encode())
         if before is not None and (tail is None or tail.key != before.key):
             await self._objects.delete(before.key)

@@ -15,7 +15,7 @@ from activities.downloads import assembly, binding, books, opening
 from activities.downloads.fetching import Fetching
 from activities.downloads.source import ComeBack, Source, source_of
 from activities.downloads.stager import BookStager, Stager, resumed
-from domain.downloads import places, plan, sinks
+from domain.downloads import names, plan, sinks
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Rendered, StagingError, StagingExpired
 from domain.downloads.status import FetchProgress, State, StoredFile
@@ -164,14 +164,14 @@ class DownloadSteps:
     async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""
         if drawing is not None:
-            await self._objects.put(places.drawing(order), drawing.model_dump_json().encode())
+            await self._objects.put(names.drawing(order), drawing.model_dump_json().encode())
         if probes[0].books:
             probes[0].upload_id = await books.new_archive(self._objects, order)
             return Opening(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = order.for_table(table)
             probe.upload_id = await self._objects.begin_upload(
-                places.upload(of_table),
+                names.upload(of_table),
                 content_type=sinks.sink_for(order).content_type,
                 metadata={"task": order.task_id},
             )
@@ -179,18 +179,18 @@ class DownloadSteps:
 
     async def _is_recent(self, order: DownloadOrder) -> bool | None:
         """Whether what is staged was staged within the resume window; None where nothing is."""
-        staged = await self._objects.list(places.staging(order))
+        staged = await self._objects.list(names.staging(order))
         if not staged:
             return None
         window = timedelta(seconds=order.resume_window_seconds)
         return datetime.now(UTC) - max(each.modified for each in staged) <= window
 
     async def _wipe(self, order: DownloadOrder) -> None:
-        for prefix in (places.files(order), places.staging(order)):
+        for prefix in (names.files(order), names.staging(order)):
             for upload in await self._objects.list_uploads(prefix):
                 await self._objects.abort(upload.key, upload.upload_id)
-        await self._objects.delete_prefix(places.staging(order))
-        await self._objects.delete_prefix(places.files(order))
+        await self._objects.delete_prefix(names.staging(order))
+        await self._objects.delete_prefix(names.files(order))
 
 
 def _drawing(order: DownloadOrder, looks: Sequence[opening.Look]) -> Drawing | None:

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import Gauge
 from sqlmodel import col, func, select
 
-from domain.orders import places
+from domain.orders import names
 from infra import log, metrics
 from infra.limits.pool import OUTAGES
 from services.services import Services
@@ -27,7 +27,7 @@ _GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE.values(), metrics.SLICES_STALE)
 
 async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Renew the gauges every few seconds while this process serves plans or platforms of orders."""
-    if places.PLATFORM_QUEUES not in queues and not any(_is_of_orders(queue) for queue in queues):
+    if names.PLATFORM_QUEUES not in queues and not any(_is_of_orders(queue) for queue in queues):
         return
     shown: set[str] = set()
     while not stop.is_set():
@@ -57,4 +57,4 @@ async def _renew(services: Services, shown: set[str]) -> set[str]:
 
 
 def _is_of_orders(queue: str) -> bool:
-    return queue == places.QUEUE or places.served_platform(queue) is not None
+    return queue == names.QUEUE or names.served_platform(queue) is not None

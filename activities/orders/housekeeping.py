@@ -9,7 +9,7 @@ from sqlalchemy import delete
 from sqlmodel import col, func, select, tuple_
 from temporalio import activity
 
-from domain.orders import places
+from domain.orders import names
 from infra import log
 from services.services import Services
 from stores.tables.orders import OrderCopy
@@ -34,8 +34,8 @@ class OrderHousekeeping:
         while batch := await self._purge_copies():
             activity.heartbeat()
             copies += batch
-        pages = await self._purge_objects(places.RAW, self._settings.raw_kept_days)
-        pages += await self._purge_objects(places.STAGING, STAGED_DAYS)
+        pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
+        pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:
             log.get(__name__).info("orders_purged", copies=copies, pages=pages)
 

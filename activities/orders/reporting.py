@@ -20,9 +20,9 @@ from activities.orders import troubles
 from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
 from clients.platforms import Pace
-from domain.orders import days, places, windows
+from domain.orders import days, names, windows
 from domain.orders.capability import QueryField
-from domain.orders.places import CONTENT_TYPE
+from domain.orders.names import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from domain.orders.windows import Window
 from infra.heartbeats import beating
@@ -133,7 +133,7 @@ class OrderReporting:
         missing = [order_id for order_id, line in told.items() if _is_older(ours.get(order_id), line)]
         async with self._database.session() as session:
             made_at = await ledger.database_now(session)
-        key = places.report_key(order.platform, order.day.isoformat())
+        key = names.report_key(order.platform, order.day.isoformat())
         report = Report(
             platform=order.platform,
             day=order.day,
@@ -150,7 +150,7 @@ class OrderReporting:
         book = await asyncio.to_thread(workbook, report, told, stored, missing, only_here or ())
         await self._objects.put(key, book, content_type=CONTENT_TYPE)
         # Last: whoever finds it finds the workbook too.
-        await self._objects.put(places.report_manifest(key), report.model_dump_json().encode())
+        await self._objects.put(names.report_manifest(key), report.model_dump_json().encode())
         return report
 
 

@@ -10,7 +10,7 @@ from sqlmodel import and_, col, func, or_, select
 from temporalio import activity
 
 from activities.orders.backfilling import OrderBackfills, is_running
-from domain.orders import backfills, places
+from domain.orders import backfills, names
 from domain.orders.steps import Alarm, Alarms
 from infra import log, schedules
 from services.services import Services
@@ -69,13 +69,13 @@ class OrderScan:
         """Whether a slice has a reason to take so long, or has ended without having been able to say so."""
         if row.reread_since is not None:
             window = ledger.window_of(row)
-            workflow_id = places.slice_id(row.platform, window, places.REDO_SUFFIX)
+            workflow_id = names.slice_id(row.platform, window, names.REDO_SUFFIX)
             if await is_running(self._engine, workflow_id):
                 return False
             async with self._database.session() as session:
                 await ledger.fail_reread(session, row.platform, window, backfills.SLICE_ENDED_BY_HAND)
             return True
-        return not row.attempts and await schedules.is_paused(self._engine, places.schedule_id(row.platform))
+        return not row.attempts and await schedules.is_paused(self._engine, names.schedule_id(row.platform))
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:
@@ -90,12 +90,12 @@ def _is_stale(before: datetime) -> ColumnElement[bool]:
 def _sentence(row: OrderSlice, now: datetime) -> str:
     window = ledger.window_of(row)
     if row.reread_since is not None:
-        workflow_id = places.slice_id(row.platform, window, places.REDO_SUFFIX)
+        workflow_id = names.slice_id(row.platform, window, names.REDO_SUFFIX)
         hours = (now - row.reread_since).total_seconds() / 3600
         state = f"is being read again for {hours:.0f} hours"
         advice = "end that in Temporal, and redo the slice"
     else:
-        workflow_id = places.slice_id(row.platform, window)
+        workflow_id = names.slice_id(row.platform, window)
         hours = (now - row.claimed_at).total_seconds() / 3600
         attempts = f"{row.attempts} attempts have begun" if row.attempts else "no attempt has begun"
         state = f"was claimed {hours:.0f} hours ago and is not in: {attempts}. It holds `complete_to` back"

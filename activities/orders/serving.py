@@ -24,7 +24,7 @@ from temporalio.worker import (
 
 from activities.orders.reporting import OrderReporting
 from activities.orders.steps import PlatformSteps
-from domain.orders import places
+from domain.orders import names
 from domain.orders.config import DEFAULT
 from infra import log
 from infra.limits.pool import OUTAGES
@@ -100,16 +100,16 @@ class Counter:
             nexus_supplier=FixedSizeSlotSupplier(IDLE_SLOTS),
         )
         self.workers = (
-            _worker(services, places.desk_queue(platform), [steps.clock, steps.presence], desk),
-            _worker(services, places.report_queue(platform), [reporting.read, reporting.write], reports),
-            _worker(services, places.slice_queue(platform), [steps.read], reading),
+            _worker(services, names.desk_queue(platform), [steps.clock, steps.presence], desk),
+            _worker(services, names.report_queue(platform), [reporting.read, reporting.write], reports),
+            _worker(services, names.slice_queue(platform), [steps.read], reading),
         )
 
 
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Serve the platforms among these queues until told to stop; those that are new are soon served too."""
-    named = {platform for queue in queues if (platform := places.served_platform(queue))}
-    if not named and places.PLATFORM_QUEUES not in queues:
+    named = {platform for queue in queues if (platform := names.served_platform(queue))}
+    if not named and names.PLATFORM_QUEUES not in queues:
         return
     steps, counters = PlatformSteps(services), dict[str, Counter]()
     async with asyncio.TaskGroup() as group:
@@ -117,7 +117,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
             for platform, threads in (await _threads(services)).items():
                 if platform in counters:
                     counters[platform].threads.allow(threads)
-                elif platform in named or places.PLATFORM_QUEUES in queues:
+                elif platform in named or names.PLATFORM_QUEUES in queues:
                     counters[platform] = counter = Counter(services, steps, platform, threads)
                     for worker in counter.workers:
                         group.create_task(worker.run())

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from clients.platforms import Tape
-from domain.orders import places
+from domain.orders import names
 from domain.orders.capability import Capability
 from domain.orders.places import Place
 from domain.orders.steps import ReadOrder
@@ -36,7 +36,7 @@ async def kept(objects: ObjectStore, order: ReadOrder, tape: Tape) -> Place | No
     """Keep what has been told, so that it need not be asked for again."""
     if not tape.gained:
         return order.place
-    key = places.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
+    key = names.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
     body = await asyncio.to_thread(tape.encoded)
     await objects.put(key, body)
     return Place(key=key, older=order.place.key if order.place else None, kept_at=datetime.now(UTC))

@@ -12,7 +12,7 @@ from activities.orders.credentials import keyring
 from activities.orders.reading import Harvest, Reading, TooLarge
 from clients.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from domain.faults import FaultRecord
-from domain.orders import lateness, places
+from domain.orders import lateness, names
 from domain.orders.capability import Capability
 from domain.orders.config import Effective
 from domain.orders.marks import Track
@@ -59,7 +59,7 @@ class OrderSteps:
     @activity.defn(name="order_claim")
     async def claim(self, order: ClaimOrder) -> Claimed:
         """Claim the next slices, and say which are to be read now; or re-read those of a time that is over."""
-        is_paused = order.heeds_pause and await schedules.is_paused(self._engine, places.schedule_id(order.platform))
+        is_paused = order.heeds_pause and await schedules.is_paused(self._engine, names.schedule_id(order.platform))
         async with self._database.session() as session:
             here = await configuration.standing(session, order.platform, lock=True)
             row, threads = here.row, here.settings.threads
@@ -293,7 +293,7 @@ class PlatformSteps:
     async def _commit(
         self, here: Standing, order: ReadOrder, harvest: Harvest, copies: list[Copy], *, is_zone_right: bool
     ) -> Read:
-        key = places.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
+        key = names.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
         await raw.keep(self._objects, key, harvest.sheets)
         async with self._database.session() as session:
             platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlmodel import col, select
 from temporalio import activity
 
-from domain.orders import places
+from domain.orders import names
 from domain.orders.steps import Alarms, Presence, Watched
 from infra import log
 from services.services import Services
@@ -53,8 +53,8 @@ class OrderWatching:
 
 
 def _sentence(platform: str) -> str:
-    queue = places.slice_queue(platform)
+    queue = names.slice_queue(platform)
     return (
         f"No worker serves platform {platform}: its orders stand still, none is lost. "
-        f"Start one with `haulage worker --queues {queue}`, or `{places.PLATFORM_QUEUES}` for all platforms."
+        f"Start one with `haulage worker --queues {queue}`, or `{names.PLATFORM_QUEUES}` for all platforms."
     )

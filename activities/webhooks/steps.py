@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from clients.http import GuardedClient
-from domain import webhooks
 from domain.faults import SourceFault
 from domain.sealed import Sealed
-from domain.webhooks import Answered, AttemptOrder, DeliveryState, Progress, WebhookOrder
+from domain.webhooks import deliveries
+from domain.webhooks.deliveries import Answered, AttemptOrder, DeliveryState, Progress, WebhookOrder
 from infra import heartbeats, log
 from infra.database import Database
 from infra.sealing import Sealer
@@ -49,7 +49,7 @@ class WebhookSteps:
         async with heartbeats.beating():
             answered = await self._post(delivery, moment, secrets)
         seconds = time.perf_counter() - began
-        progress = webhooks.judge(order.number, answered, self._settings.retry_pauses_seconds, random.random())
+        progress = deliveries.judge(order.number, answered, self._settings.retry_pauses_seconds, random.random())
         await ledger.book(self._database, order.delivery_id, moment, seconds, progress)
         log.get(__name__).info(
             "webhook_attempted",
@@ -66,16 +66,16 @@ class WebhookSteps:
             answer = await self._http.post(
                 self._sealer.open(Sealed(token=delivery.url)),
                 body=body,
-                headers=webhooks.headers(delivery.delivery_id, moment, body, secrets),
+                headers=deliveries.headers(delivery.delivery_id, moment, body, secrets),
                 excerpt_bytes=ANSWER_EXCERPT_BYTES,
                 timeout_seconds=self._settings.timeout_seconds,
             )
         except SourceFault as fault:
             # The hint is for sources of data; the message tells all there is about a receiver.
-            error = webhooks.bounded(fault.record.message)
+            error = deliveries.bounded(fault.record.message)
             return Answered(error=error, hopeless=fault.record.code == "address_denied")
         return Answered(
             status=answer.status,
-            error=webhooks.describe(answer.status, answer.body),
-            retry_after_seconds=webhooks.retry_after_seconds(answer.headers.get("Retry-After"), moment),
+            error=deliveries.describe(answer.status, answer.body),
+            retry_after_seconds=deliveries.retry_after_seconds(answer.headers.get("Retry-After"), moment),
         )

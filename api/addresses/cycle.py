@@ -23,7 +23,8 @@ from api.routes import Access, Call
 from domain.addresses.cycle import Phase
 from stores.addresses import steering
 from stores.addresses.steering import By
-from workflows.addresses import AddressCycle, schedules
+from workflows.addresses import schedules
+from workflows.addresses.cycle import AddressCycle
 
 PATIENCE: Final = timedelta(seconds=2)
 

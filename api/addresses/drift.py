@@ -17,13 +17,13 @@ from api.addresses.orders import Progress
 from api.addresses.room import routes
 from api.models import Answer, Request
 from api.routes import Access, Call
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.drift import DriftOrder, DriftReport
+from domain.addresses.names import CONTENT_TYPE
 from domain.addresses.operations import Module
-from domain.addresses.places import CONTENT_TYPE
 from domain.faults import Missing
 from infra.objects import ObjectMissing
-from workflows.addresses import AddressDrift
+from workflows.addresses.upkeep import AddressDrift
 
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
@@ -65,7 +65,7 @@ class ShownDrift(Answer):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return places.drift_id(self.report)
+        return names.drift_id(self.report)
 
 
 class ListedDrift(Answer):
@@ -88,8 +88,8 @@ class Drifts(Answer):
 async def browse_drift(call: Call) -> Drifts:
     """List the latest comparisons, the newest first, at most twenty."""
     engine, store = call.services.engine, call.services.objects
-    keys = {each.key.removeprefix(places.REPORTS) for each in await store.list(places.REPORTS)}
-    done = {key.partition(".")[0] for key in keys if key.endswith(places.drift_manifest(""))}
+    keys = {each.key.removeprefix(names.REPORTS) for each in await store.list(names.REPORTS)}
+    done = {key.partition(".")[0] for key in keys if key.endswith(names.drift_manifest(""))}
     begun = {each async for each in _begun(engine)}
     newest = sorted(done | begun, reverse=True)[:LISTED_MAX]
     return Drifts(items=await asyncio.gather(*(_listed(call, report) for report in newest)))
@@ -102,8 +102,8 @@ async def compare(call: Call) -> ShownDrift:
     await call.services.engine.start_workflow(
         AddressDrift.run,
         DriftOrder(report=report),
-        id=places.drift_id(report),
-        task_queue=places.QUEUE,
+        id=names.drift_id(report),
+        task_queue=names.QUEUE,
         # Who asks twice in a second gets one.
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -119,7 +119,7 @@ async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
     found = await _found(call, path.report)
     if found is not None:
         return ShownDrift(report=path.report, progress=Progress.DONE, fault=None, found=found)
-    engine, workflow_id = call.services.engine, places.drift_id(path.report)
+    engine, workflow_id = call.services.engine, names.drift_id(path.report)
     match await orders.progress(engine, workflow_id):
         case Progress.FAILED:
             why = await orders.fault(engine, workflow_id)
@@ -136,12 +136,12 @@ async def _begun(engine: Client) -> AsyncIterator[str]:
     """Names of those that the engine remembers, also while they run or where they failed."""
     wanted = f"WorkflowType = '{AddressDrift.__name__}'"
     async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
-        yield each.id.removeprefix(places.drift_id(""))
+        yield each.id.removeprefix(names.drift_id(""))
 
 
 async def _listed(call: Call, report: str) -> ListedDrift:
     found = await _manifest(call, report)
-    progress = Progress.DONE if found else await orders.progress(call.services.engine, places.drift_id(report))
+    progress = Progress.DONE if found else await orders.progress(call.services.engine, names.drift_id(report))
     return ListedDrift(
         report=report,
         ordered_at=datetime.strptime(report, _FORM).replace(tzinfo=UTC),
@@ -154,7 +154,7 @@ async def _listed(call: Call, report: str) -> ListedDrift:
 
 async def _manifest(call: Call, report: str) -> DriftReport | None:
     try:
-        written = await call.services.objects.get(places.drift_manifest(places.drift_key(report)))
+        written = await call.services.objects.get(names.drift_manifest(names.drift_key(report)))
     except ObjectMissing:
         return None
     return DriftReport.model_validate_json(written)
@@ -164,7 +164,7 @@ async def _found(call: Call, report: str) -> Found | None:
     found = await _manifest(call, report)
     if found is None:
         return None
-    key = places.drift_key(report)
+    key = names.drift_key(report)
     url = await call.services.objects.presign(
         key, expires_seconds=LINK_SECONDS, file_name=f"addresses-{report}.xlsx", content_type=CONTENT_TYPE
     )

@@ -18,13 +18,14 @@ from api.addresses.room import in_force, routes
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from domain.faults import Invalid, Missing
 from stores.tables.addresses import LogicalDelete
-from workflows.addresses import AddressPurge, schedules
+from workflows.addresses import schedules
+from workflows.addresses.upkeep import AddressPurge
 
 _ID: Final = r"^[0-9a-f]{24}$"
 
@@ -87,7 +88,7 @@ class ShownPurge(Answer):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return places.purge_id(self.purge_id)
+        return names.purge_id(self.purge_id)
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
@@ -131,8 +132,8 @@ async def purge(call: Call, body: Purge) -> ShownPurge:
     await call.services.engine.start_workflow(
         AddressPurge.run,
         PurgeOrder(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason),
-        id=places.purge_id(purge_id),
-        task_queue=places.QUEUE,
+        id=names.purge_id(purge_id),
+        task_queue=names.QUEUE,
         search_attributes=orders.attributes(),
         static_summary=f"purge {len(body.address_ids)} addresses",
     )
@@ -142,7 +143,7 @@ async def purge(call: Call, body: Purge) -> ShownPurge:
 @routes.get("/v1/addresses/logical-deletes/purges/{purge_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
     """See what became of a purge."""
-    engine, workflow_id = call.services.engine, places.purge_id(path.purge_id)
+    engine, workflow_id = call.services.engine, names.purge_id(path.purge_id)
     match await orders.progress(engine, workflow_id):
         case None:
             raise Missing(

@@ -8,8 +8,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
+from domain.addresses import names
 from infra import temporal
-from workflows.addresses.intake import ROOM
 
 
 class Progress(StrEnum):
@@ -22,7 +22,7 @@ class Progress(StrEnum):
 
 def attributes() -> TypedSearchAttributes:
     """What the Web UI finds it by."""
-    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, ROOM)])
+    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
 
 
 async def progress(engine: Client, workflow_id: str) -> Progress | None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pydantic import AwareDatetime, Field, computed_field
 
 from api.models import Answer
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import Phase, State, Status, StoredFile, Trouble
 from domain.faults import FaultRecord
@@ -41,7 +41,7 @@ class ListedDownload(Answer):
     @property
     def workflow_id(self) -> str:
         """The workflow that does it."""
-        return places.workflow_id(self.project_id, self.task_id)
+        return names.workflow_id(self.project_id, self.task_id)
 
 
 class DownloadAnswer(ListedDownload):

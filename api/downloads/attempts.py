@@ -8,10 +8,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.downloads.room import TaskPath, board, routes
 from api.models import Answer, Request
 from api.routes import Access, Call
+from domain.downloads import names
 from domain.faults import FaultRecord
 from infra import history
 from infra.history import StepState
-from workflows import downloads
 
 STEP_PREFIX = "download_"
 
@@ -50,7 +50,7 @@ async def read_attempts(call: Call, path: TaskPath, query: HowMany) -> Attempts:
     itself are not told one by one. The engine forgets them days after the end.
     """
     await board(call).read(call.project_id, path.task_id)
-    handle = call.services.engine.get_workflow_handle(downloads.workflow_id(call.project_id, path.task_id))
+    handle = call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, path.task_id))
     try:
         found, is_all = await history.steps(call.services.engine, await handle.describe(), query.limit)
     except RPCError as error:

@@ -14,12 +14,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.downloads import answers
 from api.downloads.answers import Asked, DownloadAnswer
+from domain.downloads import names
 from domain.downloads.status import FetchProgress, Phase, State, Status, with_progress
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
 from services.services import Services
 from stores.tables.downloads import Download
-from workflows import downloads
 
 LOOK_SECONDS = 0.5
 """For how long what the engine said is good enough: it is asked twice a second about a run, whoever wants to know."""
@@ -30,7 +30,6 @@ LOOKS_AT_A_TIME = 16
 HEIGHTS_MAX = 10_000
 """Of how many runs it is kept how far they were seen; the one that was asked about least recently goes first."""
 
-ASKED_MEMO = "asked"
 
 _ENDED_BY_HAND = FaultRecord(
     code="run_ended",
@@ -144,7 +143,7 @@ class Board:
 
     async def _describe(self, project_id: str, task_id: str) -> Sight:
         """The workflow's own word, and on top the rows that running fetchers reported."""
-        handle = self._engine.get_workflow_handle(downloads.workflow_id(project_id, task_id))
+        handle = self._engine.get_workflow_handle(names.workflow_id(project_id, task_id))
         try:
             async with self._turns:
                 metrics.LOOKS.inc()
@@ -153,13 +152,13 @@ class Board:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise missing(task_id) from None
-        status = await description.memo_value(downloads.STATUS_MEMO, type_hint=Status)
+        status = await description.memo_value(names.STATUS_MEMO, type_hint=Status)
         beats = await temporal.heartbeats(self._engine, description, FetchProgress)
         # Also of a run that goes on in another one, the first stays the same.
         first_run_id = description.raw_description.workflow_execution_info.first_run_id
         told = _mended(with_progress(status, beats), description)
         return Sight(
-            asked=await description.memo_value(ASKED_MEMO, type_hint=Asked),
+            asked=await description.memo_value(names.ASKED_MEMO, type_hint=Asked),
             status=self._heights.lift((project_id, task_id), first_run_id, told),
             began=description.start_time,
         )

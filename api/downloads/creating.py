@@ -21,7 +21,7 @@ from api.downloads.room import board, routes, watches
 from api.downloads.tables import Table
 from api.models import Request
 from api.routes import Access, Call
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder, FileType, TableSource, clean_file_name
 from domain.downloads.status import State, Status
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
@@ -139,7 +139,7 @@ def _source(call: Call, table: Table, task_id: str, index: int) -> TableSource:
     return TableSource(
         source_url=seal(table.source_url) if table.source_url else None,
         source_headers=seal(json.dumps(table.headers)) if table.headers else None,
-        inline_key=places.inline(call.project_id, task_id, index) if table.data is not None else None,
+        inline_key=names.inline(call.project_id, task_id, index) if table.data is not None else None,
     )
 
 

@@ -6,8 +6,7 @@ from sqlmodel import col, select
 from temporalio.client import WorkflowExecution
 
 from api.downloads.answers import Asked, ListedDownload
-from api.downloads.board import ASKED_MEMO
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.status import State
 from infra import temporal
 from services.services import Services
@@ -32,8 +31,8 @@ async def pending(services: Services, project_id: str | None) -> list[ListedDown
 
 
 async def _listed(run: WorkflowExecution) -> ListedDownload:
-    project_id, task_id = places.names_in(run.id)
-    asked = await run.memo_value(ASKED_MEMO, type_hint=Asked)
+    project_id, task_id = names.names_in(run.id)
+    asked = await run.memo_value(names.ASKED_MEMO, type_hint=Asked)
     return ListedDownload(
         task_id=task_id,
         project_id=project_id,

@@ -13,15 +13,13 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from api.downloads import answers
-from api.downloads.board import ASKED_MEMO
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State, Status
 from domain.downloads.steps import DownloadRun
 from infra import temporal
 from services.services import Services
-from workflows import downloads
-
-ROOM = "downloads"
+from workflows.downloads import download
 
 
 async def start(services: Services, order: DownloadOrder, *, again: bool = False) -> bool:
@@ -33,25 +31,25 @@ async def start(services: Services, order: DownloadOrder, *, again: bool = False
         again: Whether an earlier run may have ended.
     """
     attributes = [
-        SearchAttributePair(temporal.ROOM, ROOM),
+        SearchAttributePair(temporal.ROOM, names.SYSTEM),
         SearchAttributePair(temporal.PROJECT, order.project_id),
         SearchAttributePair(temporal.STATE, State.PENDING),
     ]
     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         await services.engine.start_workflow(
-            downloads.DownloadWorkflow.run,
+            download.DownloadWorkflow.run,
             DownloadRun(order=order),
-            id=downloads.workflow_id(order.project_id, order.task_id),
-            task_queue=downloads.QUEUE,
+            id=names.workflow_id(order.project_id, order.task_id),
+            task_queue=names.QUEUE,
             id_reuse_policy=reuse,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             task_timeout=timedelta(seconds=services.settings.engine.task_timeout_seconds),
             search_attributes=TypedSearchAttributes(attributes),
             memo={
-                downloads.NAME_MEMO: order.file_name,
-                ASKED_MEMO: answers.asked(order),
-                downloads.STATUS_MEMO: Status(),
+                names.NAME_MEMO: order.file_name,
+                names.ASKED_MEMO: answers.asked(order),
+                names.STATUS_MEMO: Status(),
             },
             static_summary=f"export to {order.file_name}",
         )

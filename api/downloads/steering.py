@@ -14,13 +14,13 @@ from api.downloads.answers import DownloadAnswer
 from api.downloads.board import missing
 from api.downloads.room import TaskPath, board, routes
 from api.routes import Access, Call
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import Phase, State
 from domain.faults import Conflict, Exhausted
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
-from workflows import downloads
-from workflows.downloads import DownloadWorkflow
+from workflows.downloads.download import DownloadWorkflow
 
 SEEN_SECONDS = 2.0
 """How long a retry waits until a worker has taken it up, so that whoever asks next does not see the old failure."""
@@ -126,4 +126,4 @@ async def _taken_up(call: Call, before: Download) -> DownloadAnswer:
 
 
 def _handle(call: Call, task_id: str) -> WorkflowHandle[DownloadWorkflow, object]:
-    return call.services.engine.get_workflow_handle(downloads.workflow_id(call.project_id, task_id))
+    return call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, task_id))

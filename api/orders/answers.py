@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field
 from api.models import Answer
 from api.orders.backfills import ShownBackfill
 from domain.faults import FaultRecord
-from domain.orders import places
+from domain.orders import names
 from domain.orders.windows import Window
 from stores.tables.orders import OrderPlatform, OrderSlice
 
@@ -151,7 +151,7 @@ def shown_slice(row: OrderSlice) -> ShownSlice:
         finished_at=finished_at,
         reread=_reread(row),
         fault=fault,
-        workflow_id=places.slice_id(row.platform, window),
+        workflow_id=names.slice_id(row.platform, window),
         **same,
     )
 

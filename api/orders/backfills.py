@@ -19,14 +19,14 @@ from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
-from domain.orders import places, windows
+from domain.orders import names, windows
 from domain.orders.backfills import BackfillOrder, BackfillState
 from domain.orders.windows import Window
 from infra.database import Session
 from stores.orders import backfills, configuration, ledger
 from stores.tables.orders import OrderBackfill
-from workflows.orders import OrderBackfill as OrderBackfillWorkflow
 from workflows.orders.attributes import attributes
+from workflows.orders.backfill import OrderBackfill as OrderBackfillWorkflow
 
 BACKFILL_MAX: Final = timedelta(hours=12)
 
@@ -119,13 +119,13 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
         asked_by=body.who.strip() or ("the console" if call.caller.until else "the admin key"),
         asked_at=datetime.now(UTC),
     )
-    workflow_id = places.backfill_id(path.platform, window)
+    workflow_id = names.backfill_id(path.platform, window)
     try:
         await call.services.engine.start_workflow(
             OrderBackfillWorkflow.run,
             order,
             id=workflow_id,
-            task_queue=places.QUEUE,
+            task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=attributes(platform.project_id, "running"),

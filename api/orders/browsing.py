@@ -20,14 +20,14 @@ from api.orders.room import routes
 from api.paging import Page, PageQuery
 from api.routes import JSON, Access, Call
 from domain.faults import Invalid
-from domain.orders import places
+from domain.orders import names
 from stores.tables.orders import Order, OrderPlatform
 
 
 class Wanted(PageQuery):
     """Which orders to list."""
 
-    platform: str | None = Field(default=None, pattern=places.PLATFORM_PATTERN)
+    platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
     order_id: str | None = Field(default=None, max_length=200)
     modified_after: Moment | None = Field(default=None, description="at or after this time")

@@ -23,7 +23,7 @@ from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from clients.platforms import day_bucket, rate_bucket
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
-from domain.orders import lateness, marks, places, platforms, windows
+from domain.orders import lateness, marks, names, platforms, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
 from infra.database import Session
@@ -278,7 +278,7 @@ class _Schedule:
 
 async def _schedule(call: Call, platform: str) -> _Schedule:
     try:
-        description = await call.services.engine.get_schedule_handle(places.schedule_id(platform)).describe()
+        description = await call.services.engine.get_schedule_handle(names.schedule_id(platform)).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return _Schedule()

@@ -13,15 +13,15 @@ from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
-from domain.orders import days, places
-from domain.orders.places import CONTENT_TYPE
+from domain.orders import days, names
+from domain.orders.names import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder
 from domain.orders.windows import Window
 from infra.objects import ObjectMissing
 from stores.orders import configuration, ledger
 from stores.tables.orders import OrderPlatform
-from workflows.orders import OrderReport
 from workflows.orders.attributes import attributes
+from workflows.orders.report import OrderReport
 
 LINK_SECONDS: Final = 900
 DAYS_MAX: Final = 1_000
@@ -95,7 +95,7 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
         here = await configuration.standing(session, path.platform)
     row, zone_minutes = here.row, here.capability.zone_minutes
     window = days.comparable(body.day, zone_minutes, ledger.marks_of(row), here.now)
-    workflow_id = places.report_id(path.platform, body.day.isoformat())
+    workflow_id = names.report_id(path.platform, body.day.isoformat())
     await call.services.engine.start_workflow(
         OrderReport.run,
         ReportOrder(
@@ -106,7 +106,7 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
             complete_to=row.complete_to,
         ),
         id=workflow_id,
-        task_queue=places.QUEUE,
+        task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         search_attributes=attributes(row.project_id),
@@ -121,7 +121,7 @@ async def browse_reports(call: Call, path: PlatformPath) -> Reports:
     async with call.services.database.session() as session:
         if await session.get(OrderPlatform, path.platform) is None:
             raise configuration.unknown(path.platform)
-    folder, end = places.report_manifest(places.report_key(path.platform, "\0")).split("\0")
+    folder, end = names.report_manifest(names.report_key(path.platform, "\0")).split("\0")
     keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
     days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)
     return Reports(platform=path.platform, days=days[:DAYS_MAX])
@@ -130,9 +130,9 @@ async def browse_reports(call: Call, path: PlatformPath) -> Reports:
 @routes.get("/v1/platforms/{platform}/reports/{day}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_report(call: Call, path: DayPath) -> ShownReport:
     """See what the last comparison of a day found."""
-    key = places.report_key(path.platform, path.day.isoformat())
+    key = names.report_key(path.platform, path.day.isoformat())
     try:
-        report = Report.model_validate_json(await call.services.objects.get(places.report_manifest(key)))
+        report = Report.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
     except ObjectMissing:
         raise Missing(
             "not_found",

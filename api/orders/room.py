@@ -8,7 +8,7 @@ from pydantic import Field
 from api.models import Request
 from api.orders.frozen import FROZEN, Frozen
 from api.routes import Routes
-from domain.orders import places
+from domain.orders import names
 from services.services import Services
 
 
@@ -22,4 +22,4 @@ routes = Routes("orders", "Orders are fetched from every platform in slices of t
 class PlatformPath(Request):
     """Names one platform: the number that you gave it."""
 
-    platform: str = Field(pattern=places.PLATFORM_PATTERN)
+    platform: str = Field(pattern=names.PLATFORM_PATTERN)

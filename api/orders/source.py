@@ -20,7 +20,7 @@ from api.orders.frozen import FROZEN, Excerpt
 from api.orders.room import routes
 from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
-from domain.orders import places
+from domain.orders import names
 from stores.orders import configuration
 from stores.tables.orders import OrderPlatform
 
@@ -33,7 +33,7 @@ MARK: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,11})")
 class Filters(Request):
     """Which orders."""
 
-    platform: str = Field(pattern=places.PLATFORM_PATTERN)
+    platform: str = Field(pattern=names.PLATFORM_PATTERN)
     modified_after: Moment | None = Field(default=None, description="at or after this time")
     modified_before: Moment | None = Field(default=None, description="before this time")
 

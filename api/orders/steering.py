@@ -20,16 +20,16 @@ from api.orders.room import PlatformPath, routes
 from api.orders.slices import SliceName, SlicePath, find, unknown
 from api.routes import Access, Call
 from domain.faults import Conflict, Missing
-from domain.orders import places, windows
+from domain.orders import names, windows
 from domain.orders.marks import Track
 from domain.orders.steps import Job, Purpose, SliceOrder
 from domain.orders.windows import Window
 from infra.database import Session
 from stores.orders import configuration, ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
-from workflows.orders import OrderSlice as OrderSliceWorkflow
 from workflows.orders import schedules
 from workflows.orders.attributes import attributes
+from workflows.orders.slice import OrderSlice as OrderSliceWorkflow
 
 MANY_MAX: Final = 1_000
 _NOT_ENDED, _NOT_FAILED, _TOO_SHORT = "slice_not_ended", "slice_not_failed", "slice_too_short"
@@ -215,13 +215,13 @@ async def _platform(session: Session, path: PlatformPath) -> OrderPlatform:
 
 async def _read_again(call: Call, platform: OrderPlatform, window: Window) -> None:
     """Start a reading, unless one is under way."""
-    job = Job(window=window, track=Track.LIVE, purpose=Purpose.AGAIN, suffix=places.REDO_SUFFIX)
+    job = Job(window=window, track=Track.LIVE, purpose=Purpose.AGAIN, suffix=names.REDO_SUFFIX)
     with suppress(WorkflowAlreadyStartedError):
         await call.services.engine.start_workflow(
             OrderSliceWorkflow.run,
             SliceOrder(platform=platform.platform, project_id=platform.project_id, job=job),
-            id=places.slice_id(platform.platform, window, places.REDO_SUFFIX),
-            task_queue=places.QUEUE,
+            id=names.slice_id(platform.platform, window, names.REDO_SUFFIX),
+            task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=attributes(platform.project_id, "running"),

@@ -15,28 +15,31 @@ from api.downloads.answers import ListedDownload
 from api.downloads.pending import pending
 from api.overview.answers import Queue, Room
 from api.overview.standing import Pile, Standing, Standings, merged
-from domain.addresses import places as addresses
-from domain.orders import places as orders
+from domain.addresses import names as addresses
+from domain.downloads import names as downloads_names
+from domain.orders import names as orders
+from domain.tasks import names as tasks_names
+from domain.transfers import names as transfers_names
+from domain.webhooks import names as webhooks_names
 from infra import temporal
 from infra.database import Database
 from services.services import Services
-from workflows import downloads, fetching, making, tasks, transfers, webhooks
 
 TIMEOUT: Final = timedelta(seconds=2)
 SEEN_WITHIN: Final = timedelta(minutes=2)
 """A worker polls once a minute at least, also where there is nothing to do."""
 
 QUEUES: Final = {
-    downloads.QUEUE: Room.DOWNLOADS,
-    fetching.FETCH_QUEUE: Room.DOWNLOADS,
-    making.RENDER_QUEUE: Room.DOWNLOADS,
-    webhooks.QUEUE: Room.DOWNLOADS,
-    transfers.QUEUE: Room.TRANSFERS,
-    transfers.FILE_QUEUE: Room.TRANSFERS,
+    downloads_names.QUEUE: Room.DOWNLOADS,
+    downloads_names.FETCH_QUEUE: Room.DOWNLOADS,
+    downloads_names.RENDER_QUEUE: Room.DOWNLOADS,
+    webhooks_names.QUEUE: Room.DOWNLOADS,
+    transfers_names.QUEUE: Room.TRANSFERS,
+    transfers_names.FILE_QUEUE: Room.TRANSFERS,
     orders.QUEUE: Room.ORDERS,
     addresses.QUEUE: Room.ADDRESSES,
     addresses.INTAKE_QUEUE: Room.ADDRESSES,
-    tasks.QUEUE: Room.TASKS,
+    tasks_names.QUEUE: Room.TASKS,
 }
 _KINDS = (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
 

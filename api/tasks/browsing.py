@@ -20,6 +20,7 @@ from api.tasks.room import Desk, desk, routes
 from api.tasks.types import TaskType
 from domain.faults import Conflict, Invalid, Missing
 from domain.tasks import ids
+from domain.tasks import names as tasks_names
 from domain.tasks.ids import POS_MAX
 from domain.tasks.messages import FINAL, Search, Task
 
@@ -182,7 +183,7 @@ def _lane(type_: str, row: asyncpg.Record) -> LaneAnswer:
     same = ("pos", "due", "pending", "running", "success", "failed", "cancelled", "held", "retries", "timeouts")
     return LaneAnswer(
         **{name: row[name] for name in same},
-        workflow_id=ids.lane_id(type_, row["pos"]),
+        workflow_id=tasks_names.lane_id(type_, row["pos"]),
         full=row["is_full"],
         next_order_time=_seconds(row["next_order_time"]),
         next_lease_end=_seconds(row["next_lease_end"]),

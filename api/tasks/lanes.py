@@ -22,7 +22,7 @@ from api.tasks import calls, figures
 from api.tasks.calls import Closing, Unanswered
 from api.tasks.grouping import Gathering, Wish, checked, is_new
 from api.tasks.resting import LaneName, Mark, Resting
-from domain.tasks import ids
+from domain.tasks import ids, names
 from domain.tasks.messages import (
     Beat,
     Code,
@@ -226,13 +226,13 @@ class Lanes:
     async def _update(self, lane: Gathering, group: Group) -> GroupReply:
         # The same number is the same group to the lane, whichever of its runs it reaches.
         update_id = f"{group.sender}-{group.number}"
-        return await calls.update(self._engine, ids.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
+        return await calls.update(self._engine, names.lane_id(lane.type, lane.pos), "act", update_id, group, GroupReply)
 
     async def _mark(self, lane: LaneName) -> Mark:
-        return await self._patiently(lambda: calls.mark(self._engine, ids.lane_id(*lane)))
+        return await self._patiently(lambda: calls.mark(self._engine, names.lane_id(*lane)))
 
     async def _query(self, lane: LaneName, name: str, argument: object, reply: type[Reply]) -> Reply:
-        return await calls.query(self._engine, ids.lane_id(*lane), name, argument, reply)
+        return await calls.query(self._engine, names.lane_id(*lane), name, argument, reply)
 
     async def _patiently(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
         """What the lane says, asked until it says something."""

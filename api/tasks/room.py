@@ -23,14 +23,14 @@ from api.tasks.resting import LaneName
 from api.tasks.types import TaskType, Types
 from api.together import Together
 from domain.faults import Missing
-from domain.tasks import ids
+from domain.tasks import ids, names
 from domain.tasks.carrying import LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Rules, Task
 from infra import log
 from services.services import Services
-from workflows import tasks
-from workflows.tasks import TaskLane
+from workflows.tasks import lane as tasks_lane
+from workflows.tasks.lane import TaskLane
 
 NEARLY_FULL = 60
 """Per cent of what a lane takes; a type that creates some thousand tasks a second fills the rest in 200 ms."""
@@ -138,11 +138,11 @@ class Desk:
                 TaskLane.run,
                 # Version 0: it learns the rules with its first group.
                 LaneOrder(type=type_, pos=pos, rules=Rules()),
-                id=ids.lane_id(type_, pos),
-                task_queue=tasks.QUEUE,
+                id=names.lane_id(type_, pos),
+                task_queue=names.QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=tasks.attributes(),
+                search_attributes=tasks_lane.attributes(),
                 static_summary=f"lane {pos} of {ids.split_type(type_)[1]}",
             )
 

@@ -27,7 +27,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.faults import Exhausted
-from domain.transfers import ids, joining
+from domain.transfers import ids, joining, names
 from domain.transfers.ids import Job
 from domain.transfers.joining import (
     CONSIGNMENTS_MAX,
@@ -45,9 +45,7 @@ from domain.transfers.states import State
 from domain.transfers.steps import JobStatus
 from infra import log, temporal
 from services.services import Services
-from workflows import transfers
-from workflows.transfers import TransferJob
-from workflows.transfers.job import ROOM
+from workflows.transfers.job import TransferJob
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
 TASK_TIMEOUT = timedelta(seconds=10)
@@ -267,7 +265,7 @@ class Joins:
                 TransferJob.run,
                 order,
                 id=order.job_id,
-                task_queue=transfers.QUEUE,
+                task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=_attributes(),
                 static_summary=f"{job.file.path} to hosts again"[:200],
@@ -287,7 +285,7 @@ class Joins:
             TransferJob.run,
             order,
             id=order.job_id,
-            task_queue=transfers.QUEUE,
+            task_queue=names.QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             task_timeout=TASK_TIMEOUT,
@@ -314,7 +312,7 @@ class Joins:
 
 def _attributes() -> TypedSearchAttributes:
     return TypedSearchAttributes(
-        [SearchAttributePair(temporal.ROOM, ROOM), SearchAttributePair(temporal.STATE, State.PENDING)]
+        [SearchAttributePair(temporal.ROOM, names.SYSTEM), SearchAttributePair(temporal.STATE, State.PENDING)]
     )
 
 

@@ -17,7 +17,7 @@ from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.states import State
 from services.services import Services
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 WAITING_MAX = 50
 """Jobs of open windows that a list shows at most."""

@@ -19,7 +19,7 @@ from api.transfers.kept import Kept
 from domain.transfers.states import Reason, State
 from services.services import Services
 from stores.tables.transfers import ALL_TARGETS
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 Wanted: TypeAlias = tuple[str, int, str]
 """A target as a status asks for it: job id, key, and whose it has to be."""

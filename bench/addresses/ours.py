@@ -23,7 +23,7 @@ from bench import load
 from bench.addresses.stream import Sent
 from bench.addresses.surroundings import PubSub
 from dev.house import House, worker_names
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.messages import Topic
 from infra import temporal
 
@@ -102,11 +102,11 @@ class Ours:
 
     async def pause(self) -> None:
         """Let no cycle begin."""
-        await self.engine.get_schedule_handle(places.SCHEDULE).pause(note="filling the log")
+        await self.engine.get_schedule_handle(names.SCHEDULE).pause(note="filling the log")
 
     async def resume(self) -> None:
         """Let a cycle begin now."""
-        schedule = self.engine.get_schedule_handle(places.SCHEDULE)
+        schedule = self.engine.get_schedule_handle(names.SCHEDULE)
         await schedule.unpause()
         # Not SKIP: a run that found the schedule paused may be about to end.
         await schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)

@@ -45,8 +45,3 @@ def split_type(type_: str) -> tuple[str, str]:
     """The project and the name of a type."""
     project_id, _, name = type_.rpartition("/")
     return project_id, name
-
-
-def lane_id(type_: str, pos: int) -> str:
-    """The id of the workflow that is a lane: `tasks/{project}/{name}/{position}`."""
-    return f"tasks/{type_}/{pos}"

@@ -9,7 +9,7 @@ from typing import Final
 from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.service import RPCError
 
-from domain.addresses import places
+from domain.addresses import names
 from infra import log
 
 PAUSE_SECONDS: Final = 1.0
@@ -21,7 +21,7 @@ class Waker:
     """Tells the schedule of cycles that there is work; nobody waits for that."""
 
     def __init__(self, engine: Client) -> None:
-        self._schedule = engine.get_schedule_handle(places.SCHEDULE)
+        self._schedule = engine.get_schedule_handle(names.SCHEDULE)
         self._is_wanted = False
         self._telling: asyncio.Task[None] | None = None
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from domain.downloads import places
+from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
 from domain.downloads.steps import FinishOrder, RecordOrder
@@ -71,7 +71,7 @@ async def finish(database: Database, finish: FinishOrder) -> None:
 async def remove(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:
     """Remove a finished file: its time is over now."""
     # First the bytes: a row that says expired while the file lies there would never be looked at again.
-    await objects.delete_prefix(places.files(order))
+    await objects.delete_prefix(names.files(order))
     over = func.least(col(Download.expires_at), datetime.now(UTC))
     async with database.session() as session:
         values = {"state": State.EXPIRED, "file": None, "expires_at": over}

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import and_, col, func, or_, select
 
 from domain.faults import FaultRecord
-from domain.orders import config, places, windows
+from domain.orders import config, names, windows
 from domain.orders.marks import Claim, Marks, Track
 from domain.orders.steps import Job, Purpose, ReadOrder
 from domain.orders.windows import Window
@@ -136,7 +136,7 @@ async def rereadable(session: Session, platform: str, after: datetime, before: d
     statement = (
         select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
     )
-    again = {"track": Track.HISTORY, "purpose": Purpose.AGAIN, "suffix": places.REDO_SUFFIX}
+    again = {"track": Track.HISTORY, "purpose": Purpose.AGAIN, "suffix": names.REDO_SUFFIX}
     return [Job(window=window_of(row), **again) for row in await session.exec(statement)]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import ARRAY, Text, bindparam, text
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from domain.tasks import ids
+from domain.tasks import ids, names
 from domain.tasks.ids import TaskId, split_type
 from domain.tasks.messages import Look, Refs, Seen, Task
 from infra.database import Database
@@ -69,7 +69,7 @@ class Whereabouts:
             return {(row.type, row.pos): named[row.name, row.pos] for row in rows if (row.name, row.pos) in named}
 
     async def _look(self, lane: _Lane, keys: Sequence[str]) -> AsyncIterator[Task]:
-        handle = self._engine.get_workflow_handle(ids.lane_id(*lane))
+        handle = self._engine.get_workflow_handle(names.lane_id(*lane))
         while keys:
             try:
                 seen = await handle.query("look", Look(list(keys)), result_type=Seen, rpc_timeout=_ANSWER_SECONDS)

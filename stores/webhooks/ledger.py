@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain import egress
-from domain.webhooks import DeliveryState, Progress, WebhookOrder
+from domain.webhooks.deliveries import DeliveryState, Progress, WebhookOrder
 from infra.database import Database
 from stores.tables.webhooks import Delivery, DeliveryAttempt
 

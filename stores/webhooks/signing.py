@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from domain import webhooks
 from domain.faults import Conflict
 from domain.sealed import Sealed
+from domain.webhooks import deliveries
 from infra.database import Database
 from infra.sealing import Sealer
 from stores.tables.projects import Project
@@ -70,7 +70,7 @@ async def rotate(session: AsyncSession, sealer: Sealer, project_id: str, overlap
 
 
 async def _mint(session: AsyncSession, sealer: Sealer, project_id: str) -> Minted:
-    text = webhooks.secret_text(secrets.token_bytes(webhooks.SECRET_BYTES))
+    text = deliveries.secret_text(secrets.token_bytes(deliveries.SECRET_BYTES))
     now = (await session.exec(select(func.now()))).one()
     row = WebhookSecret(project_id=project_id, sealed=sealer.seal(text).token, last4=text[-4:], created_at=now)
     session.add(row)

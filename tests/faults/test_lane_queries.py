@@ -10,6 +10,7 @@ from temporalio.worker import Replayer
 
 import worker
 from domain.tasks import ids
+from domain.tasks import names as tasks_names
 from infra import temporal
 from tests.support.caller import Caller, running_caller
 from tests.support.deployment import Deployment
@@ -69,7 +70,7 @@ async def _kill_amid_queries(caller: Caller, deployment: Deployment, killer: Kil
 
 
 def _lane(engine: Client, caller: Caller, type_: str) -> WorkflowHandle[Any, Any]:
-    return engine.get_workflow_handle(ids.lane_id(ids.make_type(caller.project_id, type_), 1))
+    return engine.get_workflow_handle(tasks_names.lane_id(ids.make_type(caller.project_id, type_), 1))
 
 
 async def _ask(caller: Caller, method: str, route: str, **options: Any) -> dict[str, Any]:

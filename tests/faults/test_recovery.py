@@ -16,7 +16,7 @@ from tests.support.downloads import expected_rows, parse_csv
 from tests.support.engine import find_download
 from tests.support.kills import Killer
 from tests.support.pace import measure_pace
-from workflows.downloads import DownloadWorkflow
+from workflows.downloads.download import DownloadWorkflow
 
 TIMEOUTS_SECONDS = 3.0
 """Our own time-outs of the engine: they take as long on any machine."""

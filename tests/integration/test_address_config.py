@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from infra import temporal
@@ -180,14 +180,14 @@ async def test_retries_that_are_set_decide_when_a_message_is_given_up(house: Add
 async def test_the_schedules_follow(house: Addresses) -> None:
     """At once, and also after the installation was prepared anew by an environment that says otherwise."""
     await send(house, "PUT", pause_seconds=77, check_hours=5)
-    assert (await interval(places.SCHEDULE), await interval(places.CHECKS)) == (
+    assert (await interval(names.SCHEDULE), await interval(names.CHECKS)) == (
         timedelta(seconds=77),
         timedelta(hours=5),
     )
 
     await installation.prepare(house.api_client.settings, schedules.ensure)
 
-    assert await interval(places.SCHEDULE) == timedelta(seconds=77)
+    assert await interval(names.SCHEDULE) == timedelta(seconds=77)
 
 
 async def test_a_module_may_move(settings: Settings, tmp_path: Path) -> None:

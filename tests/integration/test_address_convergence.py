@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from temporalio.client import Client
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.intake import Message
@@ -25,7 +25,8 @@ from stores.addresses.inbox import Inbox, Incoming
 from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
-from workflows.addresses import AddressCycle, AddressDrift
+from workflows.addresses.cycle import AddressCycle
+from workflows.addresses.upkeep import AddressDrift
 
 pytestmark = pytest.mark.stack
 
@@ -95,7 +96,7 @@ async def test_modules_agree_when_all_are_well_again(
             oss.base, tmp_path, batch=batch, retries=1, timeout_seconds=1, breaker_seconds=0
         )
         addresses = peers.model_copy(update={"run_messages": 20, "threshold": 60})
-        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine = running.services.engine
             incoming, inbox = Publisher(dice).messages(MESSAGES), Inbox(database, 10_000)
             for start in range(0, len(incoming), 50):
@@ -104,7 +105,7 @@ async def test_modules_agree_when_all_are_well_again(
             oss.set(Scenario())
             left = await _retried(engine, database)
             report: DriftReport = await engine.execute_workflow(
-                AddressDrift.run, DriftOrder(report="1"), id=places.drift_id("1"), task_queue=places.QUEUE
+                AddressDrift.run, DriftOrder(report="1"), id=names.drift_id("1"), task_queue=names.QUEUE
             )
 
     assert report.different == 0
@@ -124,7 +125,7 @@ _RETRY = "UPDATE im_infi_addr_sync_log SET retry_times = 0, next_attempt_at = no
 
 async def _cycle(engine: Client) -> None:
     """Cycles until nothing is left to do."""
-    await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=places.SCHEDULE, task_queue=places.QUEUE)
+    await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=names.SCHEDULE, task_queue=names.QUEUE)
 
 
 async def _retried(engine: Client, database: Database) -> list[str]:

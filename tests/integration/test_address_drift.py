@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.addresses import reporting
 from activities.addresses.reporting import DriftReporting
 from clients.modules import ModuleFailure, Modules
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.operations import AddressPage, Module
 from infra.database import Database
@@ -73,7 +73,7 @@ async def test_each_difference_is_found_and_explained(database: Database, object
 
     assert (report.different, report.presence, report.address_id, report.record) == (4, 1, 2, 3)
     assert (report.under_way, report.live[Module.OD], report.compared) == (1, ADDRESSES - 1, ADDRESSES)
-    manifest = await objects.get(places.drift_manifest(report.key))
+    manifest = await objects.get(names.drift_manifest(report.key))
     assert DriftReport.model_validate_json(manifest) == report
     book = await objects.get(report.key)
     rows = {row["uprn"]: row for row in sheet(book, "addresses")}

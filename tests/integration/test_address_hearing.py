@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from activities.addresses import hearing
 from dev.embedded import Stack
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -24,7 +24,7 @@ from tests.support import modules as module_peers
 from tests.support.address_world import Fault, World
 from tests.support.modules import call_fault
 from tests.support.worker import running_worker
-from workflows.addresses import AddressCycle
+from workflows.addresses.cycle import AddressCycle
 
 pytestmark = pytest.mark.stack
 
@@ -216,14 +216,12 @@ async def test_a_run_without_work_asks_about_what_was_not_heard(
     async with running_oss(tmp_path) as oss:
         peers = module_peers.module_settings(oss.base, tmp_path, retries=0, timeout_seconds=5, breaker_seconds=0)
         addresses = peers.model_copy(update={"retries": 1})
-        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             engine, inbox = running.services.engine, World(settings.database)
 
             async def run(*said: Said) -> None:
                 await inbox.publish(said)
-                await engine.execute_workflow(
-                    AddressCycle.run, CycleOrder(), id=places.SCHEDULE, task_queue=places.QUEUE
-                )
+                await engine.execute_workflow(AddressCycle.run, CycleOrder(), id=names.SCHEDULE, task_queue=names.QUEUE)
 
             await run(create("first", GONE))
             oss.modules[Module.WFM].begin_orders([GONE])

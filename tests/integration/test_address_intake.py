@@ -10,7 +10,7 @@ from sqlmodel import select
 from temporalio.client import Client
 
 from clients.pubsub import PubSub, PubSubFailure
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.intake import IntakeOrder, Taken
 from domain.addresses.messages import Topic
 from infra import temporal
@@ -22,11 +22,12 @@ from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import AddressIntake, keeping
+from workflows.addresses import keeping
+from workflows.addresses.intake import AddressIntake
 
 pytestmark = pytest.mark.stack
 
-QUEUES = (places.INTAKE_QUEUE,)
+QUEUES = (names.INTAKE_QUEUE,)
 GRACEFUL_SECONDS = 10.0
 
 
@@ -138,7 +139,7 @@ async def test_a_worker_that_stops_leaves_its_topics_to_the_next(settings: Setti
 
 async def _runs(engine: Client) -> list[str | None]:
     """The run of each topic."""
-    return [(await engine.get_workflow_handle(places.intake_id(topic)).describe()).run_id for topic in Topic]
+    return [(await engine.get_workflow_handle(names.intake_id(topic)).describe()).run_id for topic in Topic]
 
 
 async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +155,7 @@ async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypat
             AddressIntake.run,
             IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5, taken=Taken(new=100)),
             id="intake-test",
-            task_queue=places.INTAKE_QUEUE,
+            task_queue=names.INTAKE_QUEUE,
         )
 
         async def told() -> bool:
@@ -168,7 +169,7 @@ async def test_where_nothing_is_pulled_an_intake_ends(settings: Settings) -> Non
     """An installation that is pushed to starts none, and one that was switched over ends those that run."""
     async with running_worker(settings, QUEUES) as running:
         taken = await running.services.engine.execute_workflow(
-            AddressIntake.run, IntakeOrder(topic=Topic.SWAP), id="intake-test", task_queue=places.INTAKE_QUEUE
+            AddressIntake.run, IntakeOrder(topic=Topic.SWAP), id="intake-test", task_queue=names.INTAKE_QUEUE
         )
         found = [each.id async for each in running.services.engine.list_workflows()]
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from clients.modules import Modules
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -74,7 +74,7 @@ async def office(settings: Settings, folder: Path) -> AsyncIterator[Office]:
     async with running_oss(folder) as oss:
         addresses = module_peers.module_settings(oss.base, folder, batch=500, retries=0)
         tuned = settings.model_copy(update={"addresses": addresses})
-        async with running_worker(tuned, [places.QUEUE]), running_api(tuned) as api_client:
+        async with running_worker(tuned, [names.QUEUE]), running_api(tuned) as api_client:
             yield Office(api_client, oss)
 
 
@@ -93,7 +93,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
         resumed = await api_client.as_admin(
             "POST", "/v1/addresses/cycle/resume", json={**SIGNED, "reason": "all is well"}
         )
-        schedule = (await temporal.connect()).get_schedule_handle(places.SCHEDULE)
+        schedule = (await temporal.connect()).get_schedule_handle(names.SCHEDULE)
 
         async def woken() -> bool:
             return bool((await schedule.describe()).info.num_actions)
@@ -208,7 +208,7 @@ async def test_a_comparison_that_ended_without_a_report_says_why(settings: Setti
     async with running_api(settings) as api_client:
         report = (await api_client.as_admin("POST", DRIFT)).body["report"]
         running = await api_client.as_admin("GET", f"{DRIFT}/{report}")
-        await (await temporal.connect()).get_workflow_handle(places.drift_id(report)).terminate(reason="too busy today")
+        await (await temporal.connect()).get_workflow_handle(names.drift_id(report)).terminate(reason="too busy today")
 
         failed = await api_client.as_admin("GET", f"{DRIFT}/{report}")
 
@@ -244,7 +244,7 @@ async def test_the_guide_asks_for_what_there_is(settings: Settings) -> None:
             body = {"json": json.loads(options[options.index("-d") + 1])} if "-d" in options else {}
             replies.append((path, await api_client.as_admin(method, f"/v1/addresses/{path}", **body)))
     engine = await temporal.connect()
-    for schedule in (places.SCHEDULE, places.CHECKS):
+    for schedule in (names.SCHEDULE, names.CHECKS):
         await engine.get_schedule_handle(schedule).delete()
 
     assert len(replies) > 20

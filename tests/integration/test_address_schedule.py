@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from temporalio.client import Client, ScheduleHandle, ScheduleOverlapPolicy
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.cycle import CycleStatus
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
@@ -84,7 +84,7 @@ async def house(settings: Settings, database: Database, tmp_path: Path) -> Async
         own = settings.model_copy(
             update={"addresses": peers.model_copy(update={"run_messages": STEP_MESSAGES, "runs": 1})}
         )
-        async with running_worker(own, [places.QUEUE]) as running:
+        async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
             schedule = await schedules.ensure(engine, 3_600)
             yield House(engine, schedule, database, oss)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.logical import PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
@@ -23,7 +23,8 @@ from tests.integration.test_address_purging import listed
 from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import AddressDrift, AddressPurge, schedules
+from workflows.addresses import schedules
+from workflows.addresses.upkeep import AddressDrift, AddressPurge
 
 pytestmark = pytest.mark.stack
 
@@ -33,7 +34,7 @@ async def serving(settings: Settings, folder: Path) -> AsyncIterator[tuple[Oss, 
     """The modules, and a worker of the queue of addresses."""
     async with running_oss(folder) as oss:
         addresses = module_peers.module_settings(oss.base, folder, batch=500)
-        async with running_worker(settings.model_copy(update={"addresses": addresses}), [places.QUEUE]) as running:
+        async with running_worker(settings.model_copy(update={"addresses": addresses}), [names.QUEUE]) as running:
             yield oss, running.services.engine
 
 
@@ -65,10 +66,10 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
     async with serving(settings, tmp_path) as (_, engine):
         purge = PurgeOrder(address_ids=[1], who="ann")
         purged: PurgeReport = await engine.execute_workflow(
-            AddressPurge.run, purge, id=places.purge_id("1"), task_queue=places.QUEUE
+            AddressPurge.run, purge, id=names.purge_id("1"), task_queue=names.QUEUE
         )
         report: DriftReport = await engine.execute_workflow(
-            AddressDrift.run, DriftOrder(report="1"), id=places.drift_id("1"), task_queue=places.QUEUE
+            AddressDrift.run, DriftOrder(report="1"), id=names.drift_id("1"), task_queue=names.QUEUE
         )
 
     assert purged == PurgeReport(purged=[1])

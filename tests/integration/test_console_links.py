@@ -10,8 +10,8 @@ from temporalio.client import Client, ScheduleActionStartWorkflow
 from temporalio.worker import Replayer
 
 import worker
-from domain.addresses import places as addresses
-from domain.orders import places as orders
+from domain.addresses import names as addresses
+from domain.orders import names as orders
 from infra import temporal
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import WorkflowHandle
 
+from domain.downloads import names
 from domain.downloads.request import Columns, DownloadOrder
 from domain.downloads.status import Outcome, Phase, State, Status
 from domain.downloads.steps import DownloadRun
@@ -19,8 +20,7 @@ from sims import rows as sample
 from sims.source import is_gap
 from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads, to_csv_text
 from tests.support.waiting import PATIENCE_SECONDS, eventually
-from workflows import downloads
-from workflows.downloads import DownloadWorkflow
+from workflows.downloads.download import DownloadWorkflow
 
 SEED = 8
 PAGE_SIZE = 100
@@ -51,8 +51,8 @@ async def start(exports: Downloads, url: str, **changes: object) -> tuple[Downlo
     handle = await exports.services.engine.start_workflow(
         DownloadWorkflow.run,
         DownloadRun(order=order),
-        id=downloads.workflow_id(order.project_id, order.task_id),
-        task_queue=downloads.QUEUE,
+        id=names.workflow_id(order.project_id, order.task_id),
+        task_queue=names.QUEUE,
         task_timeout=timedelta(seconds=2),
     )
     return order, handle

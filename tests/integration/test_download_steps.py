@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.downloads.stager import Stager
 from activities.downloads.steps import DownloadSteps
-from domain.downloads import places, plan, staging
+from domain.downloads import names, plan, staging
 from domain.downloads.plan import PageRange
 from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
@@ -139,7 +139,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     store = CrashingStore(held.objects, at=6)  # within the second part's upload
     with pytest.raises(Crash):
         await ActivityEnvironment().run(steps(held, store).fetch_range, fetch)
-    ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
     before = dict(source.requests(page_size=PAGE_SIZE))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
     await assemble(steps(held), order, opening, 1)
@@ -149,7 +149,7 @@ async def test_resume_goes_on_where_the_ledger_ends(held: Services, source: Sour
     assert ledger.next_page > 0
     # The last page is full: only the one behind it shows that it is the last.
     assert asked_again == set(range(ledger.next_page, plan.page_count(rows, PAGE_SIZE) + 1))
-    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
+    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_every_crash_point_is_survived(held: Services, source: Source) -> None:
@@ -168,8 +168,8 @@ async def test_every_crash_point_is_survived(held: Services, source: Source) -> 
                 break
             except Crash:
                 continue
-        assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows)), crash_points
-        assert [listed.key for listed in await held.objects.list("")] == [places.data(order), places.manifest(order)]
+        assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows)), crash_points
+        assert [listed.key for listed in await held.objects.list("")] == [names.data(order), names.manifest(order)]
         assert await held.objects.list_uploads("") == []
         if not store.crashed:
             break
@@ -193,20 +193,20 @@ async def test_a_slow_source_is_secured_in_between(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
     await ActivityEnvironment().run(steps(held).fetch_range, fetch)
     await assemble(steps(held), order, opening, 1)
 
     assert ledger.tail is not None
     assert ledger.next_page > 3
     assert source.requests(page_size=PAGE_SIZE)[1] == 1
-    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(40_000))
+    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(40_000))
 
 
 async def has_secured(held: Services, order: DownloadOrder, *, pages: int) -> bool:
     """Whether the ledger of the first range is past so many pages."""
     try:
-        ledger = Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+        ledger = Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))
     except ObjectMissing:
         return False
     return ledger.next_page > pages
@@ -219,13 +219,13 @@ async def test_a_part_that_somebody_replaced_never_gets_into_the_file(held: Serv
     opening = await look(steps(held), ProbeOrder(order=order))
     await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     number = staging.part_number(0, 0, 1)
-    await held.objects.put_part(places.data(order), opening.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
+    await held.objects.put_part(names.data(order), opening.tables[0].upload_id, number, b"x" * staging.PART_BYTES)
 
     with suppress(StagingError):
         await assemble(steps(held), order, opening, 1)
 
-    if await held.objects.head(places.manifest(order)):
-        assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
+    if await held.objects.head(names.manifest(order)):
+        assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source: Source) -> None:
@@ -236,16 +236,16 @@ async def test_an_object_that_is_not_its_parts_is_noticed(held: Services, source
     await fetch_all(steps(held), order, opening, plan.ranges(rows, PAGE_SIZE, 1))
     with pytest.raises(Crash):
         await assemble(steps(held, CrashAfterCompletion(held.objects)), order, opening, 1)
-    data = await held.objects.get(places.data(order))
+    data = await held.objects.get(names.data(order))
 
-    await held.objects.put(places.data(order), data[:-1] + b"?")
+    await held.objects.put(names.data(order), data[:-1] + b"?")
     with pytest.raises(StagingError):
         await assemble(steps(held), order, opening, 1)
-    assert await held.objects.head(places.manifest(order)) is None
+    assert await held.objects.head(names.manifest(order)) is None
     # The same bytes under another ETag, as a store with encryption by a key service shows them.
-    await held.objects.put(places.data(order), data)
+    await held.objects.put(names.data(order), data)
     await assemble(steps(held), order, opening, 1)
-    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(rows))
+    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(rows))
 
 
 async def test_slices_stage_the_same_file(held: Services, source: Source) -> None:
@@ -259,7 +259,7 @@ async def test_slices_stage_the_same_file(held: Services, source: Source) -> Non
     await assemble(steps(held), order, opening, 1)
 
     assert [report.rows for report in reports] == [1_000 * n for n in range(1, 13)]
-    assert parse_csv(await held.objects.get(places.data(order))) == expected_rows(SEED, range(12_000))
+    assert parse_csv(await held.objects.get(names.data(order))) == expected_rows(SEED, range(12_000))
 
 
 async def test_an_attempt_after_the_window_starts_again(held: Services, source: Source) -> None:
@@ -369,4 +369,4 @@ async def probed(held: Services, order: DownloadOrder) -> Opening:
 
 
 async def ledger_of(held: Services, order: DownloadOrder) -> Ledger:
-    return Ledger.model_validate_json(await held.objects.get(places.ledger(order, 0)))
+    return Ledger.model_validate_json(await held.objects.get(names.ledger(order, 0)))

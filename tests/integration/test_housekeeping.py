@@ -11,11 +11,12 @@ from sqlmodel import col
 from temporalio.client import ScheduleHandle
 
 from activities.downloads import housekeeping
+from domain.downloads import names as downloads_names
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.waiting import eventually
-from workflows import downloads, schedules
+from workflows import schedules
 from workflows.housekeeping import HousekeepingWorkflow
 
 
@@ -28,7 +29,7 @@ async def exports(settings: Settings) -> AsyncIterator[Downloads]:
 
 async def keep_house(exports: Downloads) -> None:
     await exports.services.engine.execute_workflow(
-        HousekeepingWorkflow.run, id="housekeeping-now", task_queue=downloads.QUEUE
+        HousekeepingWorkflow.run, id="housekeeping-now", task_queue=downloads_names.QUEUE
     )
 
 
@@ -79,7 +80,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     assert [key for key in left if "gone" in key] == []
     assert staged in left
     assert await objects.list_uploads(f"files/{exports.project_id}/{task_id}/")
-    await exports.services.engine.get_workflow_handle(downloads.workflow_id(exports.project_id, task_id)).cancel()
+    await exports.services.engine.get_workflow_handle(downloads_names.workflow_id(exports.project_id, task_id)).cancel()
     assert (await exports.ended(task_id))["state"] == "cancelled"
 
 

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.backfilling import OrderBackfills
 from activities.orders.scanning import OrderScan
-from domain.orders import places
+from domain.orders import names
 from domain.orders.backfills import BackfillOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
@@ -247,7 +247,7 @@ async def test_a_backfill_of_the_schedule_is_recorded_too(settings: Settings) ->
     """As Temporal's Web UI begins it: one record for each slice, however many runs lie in its time."""
     async with running_orders(settings) as orders:
         rows = await fetched(orders)
-        schedule = orders.engine.get_schedule_handle(places.schedule_id(NUMBER))
+        schedule = orders.engine.get_schedule_handle(names.schedule_id(NUMBER))
         start = rows[0].end_at - timedelta(minutes=4)
         await schedule.backfill(
             ScheduleBackfill(

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.orders import raw
 from activities.orders.steps import OrderSteps, PlatformSteps
 from domain.faults import FaultRecord
-from domain.orders import places
+from domain.orders import names
 from domain.orders.steps import ClaimOrder, Ending, FailOrder, Named, Purpose, Read, ReadOrder
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
@@ -52,7 +52,7 @@ KEEP = raw.keep
 @pytest.fixture
 async def orders(settings: Settings) -> AsyncIterator[Orders]:
     """API and worker; nobody serves the platform, so that only the test reads it."""
-    async with running_orders(settings, queues=[places.QUEUE]) as running:
+    async with running_orders(settings, queues=[names.QUEUE]) as running:
         yield running
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from domain.orders import places
+from domain.orders import names
 from domain.orders.capability import Capability
 from domain.orders.platforms import AMAZON
 from domain.orders.requests import RateLimit
@@ -60,7 +60,7 @@ async def test_a_slice_makes_progress_at_any_rate(settings: Settings) -> None:
         assert 0 <= asked_for_clock <= row.attempts + 2
         assert platform.throttle.refused == 0
         assert count_findings(await orders.findings()) == NOTHING
-        assert await orders.services.objects.list(places.STAGING) == []
+        assert await orders.services.objects.list(names.STAGING) == []
 
 
 async def test_a_place_that_has_expired_is_given_up(settings: Settings) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from domain.orders import places, windows
+from domain.orders import names, windows
 from domain.orders.capability import Capability
 from domain.orders.platforms import KNOWN
 from infra.settings import Settings
@@ -205,7 +205,7 @@ async def test_the_rate_holds_over_all_workers(settings: Settings) -> None:
         await orders.configure(
             starttime=since(platform, seconds=3_600), interval=300, requests_per_second=rate, burst=burst
         )
-        async with running_worker(orders.api_client.settings, [places.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [names.slice_queue("shop-1")]):
             await orders.fetch()
 
         times = platform.throttle.times
@@ -281,13 +281,13 @@ async def test_what_a_platform_lies_about_is_not_called_complete(
 
 async def test_workers_may_come_and_go_while_they_share_two_platforms(settings: Settings) -> None:
     """O9: four workers, one leaves and one comes in the middle; all is read, and hardly a slice twice."""
-    async with running_orders(settings, queues=[places.QUEUE]) as orders, AsyncExitStack() as stack:
+    async with running_orders(settings, queues=[names.QUEUE]) as orders, AsyncExitStack() as stack:
         scenario = Scenario(orders=400, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=20))
         for number in ("left", "right"):
             platform = orders.play(scenario, number)
             await orders.set_up(number)
             await orders.configure(number, starttime=since(platform, seconds=SPAN_SECONDS), interval=200, threads=1)
-        served = [places.slice_queue("left"), places.slice_queue("right")]
+        served = [names.slice_queue("left"), names.slice_queue("right")]
         workers = [
             await stack.enter_async_context(running_worker(orders.api_client.settings, served)) for _ in range(4)
         ]

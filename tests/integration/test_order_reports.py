@@ -12,7 +12,7 @@ from sqlmodel import select
 from temporalio import workflow
 
 from activities.orders import reporting
-from domain.orders import places
+from domain.orders import names
 from domain.orders.capability import QueryField
 from domain.orders.steps import ReportPart
 from domain.orders.windows import Window
@@ -99,7 +99,7 @@ async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
 
         report = await compared(orders)
         row, stored = await orders.row(), await modified(orders)
-        book = await orders.services.objects.get(places.report_key(NUMBER, DAY))
+        book = await orders.services.objects.get(names.report_key(NUMBER, DAY))
         days = (await orders.ask("GET", PATH)).body["days"]
 
     assert row.complete_to is not None
@@ -174,7 +174,7 @@ async def test_a_lost_worker_costs_no_part(settings: Settings, monkeypatch: pyte
     """The next one reads on where the last part ended, and what was read before is compared too."""
     monkeypatch.setattr(reporting, "PART_SECONDS", 1.0)
     async with running_orders(settings, queues=["webhooks"]) as orders:
-        queues = [places.QUEUE, places.PLATFORM_QUEUES]
+        queues = [names.QUEUE, names.PLATFORM_QUEUES]
         async with running_worker(orders.api_client.settings, queues):
             platform = await fetched(orders, Scenario(orders=90, span_seconds=SPAN_SECONDS))
             await let_the_day_end(orders, platform)
@@ -205,7 +205,7 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
         monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
 
         report = await compared(orders)
-        workflow_id = places.report_id(NUMBER, DAY)
+        workflow_id = names.report_id(NUMBER, DAY)
         runs = [each async for each in orders.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
 
     assert len(runs) > 2

@@ -10,7 +10,7 @@ from sqlmodel import col, func, update
 from temporalio.testing import ActivityEnvironment
 
 from activities.orders.scanning import OrderScan
-from domain.orders import places
+from domain.orders import names
 from domain.orders.steps import Alarm, WatchOrder
 from domain.orders.windows import Window
 from infra import metrics
@@ -19,7 +19,7 @@ from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderSlice
 from tests.support.orders import NUMBER, Orders, gauge, running_orders, since
 from tests.support.waiting import eventually
-from workflows.orders import OrderWatch
+from workflows.orders.watch import OrderWatch
 
 pytestmark = pytest.mark.stack
 
@@ -68,7 +68,7 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatch.run, WatchOrder(patience_seconds=30), id=f"watch-{turn}", task_queue=places.QUEUE
+                OrderWatch.run, WatchOrder(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
             )
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body
@@ -100,7 +100,7 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
     assert alarm.type == "orders.slice_stale"
     assert "30 hours ago" in alarm.message
     assert "10 attempts" in alarm.message
-    assert places.slice_id(NUMBER, window) in alarm.message
+    assert names.slice_id(NUMBER, window) in alarm.message
 
 
 async def test_a_slice_is_given_its_time(settings: Settings) -> None:
@@ -115,7 +115,7 @@ async def test_a_slice_is_given_its_time(settings: Settings) -> None:
 
 async def test_a_pause_excuses_what_was_not_begun(settings: Settings) -> None:
     """A paused platform begins nothing; once it is resumed, what still waits is reported."""
-    async with running_orders(settings, queues=[places.QUEUE]) as orders:
+    async with running_orders(settings, queues=[names.QUEUE]) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up(notify_url=f"{orders.platforms.base}/nobody")
         start = (await orders.row()).created_at.replace(microsecond=0)
@@ -171,7 +171,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
         assert "read again for 25 hours" in alarm.message
 
         await change(orders, first, stale_told_at=None)
-        handle = orders.engine.get_workflow_handle(places.slice_id(NUMBER, name, places.REDO_SUFFIX))
+        handle = orders.engine.get_workflow_handle(names.slice_id(NUMBER, name, names.REDO_SUFFIX))
         await handle.terminate()
         assert await scan(orders) == []
         reread = (await orders.ask("GET", f"{PATH}/slices/{name}")).body["reread"]

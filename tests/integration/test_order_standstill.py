@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 from temporalio.client import WorkflowFailureError
 
 from activities.orders import steps
-from domain.orders import places
+from domain.orders import names
 from domain.orders.windows import Window
 from infra import metrics
 from infra.settings import Settings
@@ -128,7 +128,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
 )
 async def test_every_worker_shows_what_another_has_noted(settings: Settings, column: str, shown: Gauge) -> None:
     """The database is what they have in common: what one process notes, all show, and none goes on when it is over."""
-    async with running_orders(settings, queues=[places.QUEUE]) as orders:
+    async with running_orders(settings, queues=[names.QUEUE]) as orders:
         orders.play(Scenario(orders=0))
         await orders.set_up()
         for value in (1, 0):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import worker
-from domain.orders import places
+from domain.orders import names as orders_names
 from domain.orders.steps import Presence, WatchOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
@@ -22,7 +22,7 @@ from tests.support.downloads import parse_csv
 from tests.support.orders import Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.orders import OrderWatch
+from workflows.orders.watch import OrderWatch
 
 pytestmark = pytest.mark.stack
 
@@ -391,7 +391,7 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
 
 async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:
     """And forgotten when a worker comes; meanwhile it stands still without a loss."""
-    async with running_orders(settings, queues=[places.QUEUE, "webhooks"]) as orders:
+    async with running_orders(settings, queues=[orders_names.QUEUE, "webhooks"]) as orders:
         await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
 
         assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
@@ -399,14 +399,16 @@ async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) ->
         assert await orders.events() == ["orders.platform_unserved"]
         assert (await orders.status())["unserved_since"] is not None
 
-        async with running_worker(orders.api_client.settings, [places.slice_queue("shop-1")]):
+        async with running_worker(orders.api_client.settings, [orders_names.slice_queue("shop-1")]):
             assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
             assert (await orders.status())["unserved_since"] is None
 
 
 async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Presence:
     order = WatchOrder(patience_seconds=patience_seconds)
-    return await orders.engine.execute_workflow(OrderWatch.run, order, id=f"watch-{name}", task_queue=places.QUEUE)
+    return await orders.engine.execute_workflow(
+        OrderWatch.run, order, id=f"watch-{name}", task_queue=orders_names.QUEUE
+    )
 
 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from domain.orders import places
+from domain.orders import names
 from infra.settings import Settings
 from sims.platforms.scenario import Scenario
 from tests.support.orders import running_orders
@@ -20,7 +20,7 @@ WITHIN_SECONDS = 60.0
 
 async def test_a_platform_that_nobody_serves_is_told_within_a_minute(settings: Settings) -> None:
     """From the moment at which it is set up until the administrator is being told."""
-    async with running_orders(settings, queues=[places.QUEUE, "webhooks"]) as orders:
+    async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await schedules.ensure_watch(orders.engine)
         orders.play(Scenario(orders=0))
         began = time.monotonic()

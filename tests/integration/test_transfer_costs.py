@@ -14,6 +14,7 @@ from sqlalchemy import event
 from temporalio.client import WorkflowHandle
 
 from api.transfers import lookup
+from domain.transfers import names
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Shard
 from domain.transfers.request import Consignment, File
 from domain.transfers.steps import JobStatus
@@ -22,8 +23,7 @@ from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
 from stores.transfers import ledger
 from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
-from workflows import transfers as transfer_workflows
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
 
@@ -60,7 +60,7 @@ async def test_a_join_costs_the_same_whoever_has_joined_before(settings: Setting
     """What is written for a group is the group, not all that have come so far."""
     async with running_transfers(settings) as transfers:
         handle: WorkflowHandle[TransferJob, JobStatus] = await transfers.worker.services.engine.start_workflow(
-            TransferJob.run, order(), id=order().job_id, task_queue=transfer_workflows.QUEUE
+            TransferJob.run, order(), id=order().job_id, task_queue=names.QUEUE
         )
 
         async def bytes_for_groups(first: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
 from api.transfers.joins import Joins
+from domain.transfers import names
 from domain.transfers.ids import Job, target_key
 from domain.transfers.joining import JobOrder, Lot
 from domain.transfers.request import Consignment, File
@@ -20,8 +21,7 @@ from sims.gse.scenario import Action, Call, Rule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows import transfers as transfer_workflows
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
 
@@ -91,9 +91,7 @@ async def test_a_job_that_nobody_joined_asks_nobody(settings: Settings) -> None:
             closes_at=past,
             deadline_at=past,
         )
-        status = await services.engine.execute_workflow(
-            TransferJob.run, order, id=order.job_id, task_queue=transfer_workflows.QUEUE
-        )
+        status = await services.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
         reply = await transfers.ask("GET", f"/v1/transfers/jobs/{order.job_id}")
 
         assert (status.targets, status.shards) == (0, 0)

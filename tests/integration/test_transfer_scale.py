@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from domain.transfers import names
 from domain.transfers.joining import JobOrder, JoinGroup, Lot
 from domain.transfers.request import Consignment, File
 from infra.settings import Settings
 from sims.gse.scenario import Call
 from tests.support.transfers import QUICK, running_transfers, sha256
-from workflows import transfers as transfer_workflows
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 pytestmark = pytest.mark.stack
 
@@ -58,9 +58,7 @@ async def test_a_full_job_answers_next(settings: Settings) -> None:
         order = JobOrder(
             job_id="AsyncDownloadJob:2:7:/f:1", file=file, closes_at=soon, deadline_at=soon, targets_max=3, groups_max=3
         )
-        handle = await engine.start_workflow(
-            TransferJob.run, order, id=order.job_id, task_queue=transfer_workflows.QUEUE
-        )
+        handle = await engine.start_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
 
         async def join(group_id: str, *keys: int) -> tuple[bool, int, int]:
             wanted = Consignment(project_id="p", signature=sha256(b"nothing"), user="root", folder="/data")

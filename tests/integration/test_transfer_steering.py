@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text
 from yarl import URL
 
+from domain.downloads import names as downloads_names
 from domain.transfers.steps import JobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows import downloads
 from workflows.housekeeping import HousekeepingWorkflow
 
 pytestmark = pytest.mark.stack
@@ -262,7 +262,7 @@ async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settin
 
         await eventually(is_over)
         services = transfers.worker.services
-        async with running_worker(transfers.api_client.settings, [downloads.QUEUE]):
+        async with running_worker(transfers.api_client.settings, [downloads_names.QUEUE]):
             for number, age in enumerate((timedelta(), timedelta(days=7, minutes=-1), timedelta(days=7, minutes=1))):
                 if number:  # the first time its targets are purged
                     purged_at = {"purged_at": datetime.now(UTC) - age}
@@ -270,7 +270,7 @@ async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settin
                         await session.execute(text("UPDATE transfer_jobs SET purged_at = :purged_at"), purged_at)
                         await session.commit()
                 await services.engine.execute_workflow(
-                    HousekeepingWorkflow.run, id=f"tidy-{number}", task_queue=downloads.QUEUE
+                    HousekeepingWorkflow.run, id=f"tidy-{number}", task_queue=downloads_names.QUEUE
                 )
                 answers.append(await transfers.ask("GET", path))
 
@@ -295,8 +295,10 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
 
         await eventually(lambda: len(transfers.world.tasks) == 2)
         services = transfers.worker.services
-        async with running_worker(transfers.api_client.settings, [downloads.QUEUE]):
-            await services.engine.execute_workflow(HousekeepingWorkflow.run, id="tidy", task_queue=downloads.QUEUE)
+        async with running_worker(transfers.api_client.settings, [downloads_names.QUEUE]):
+            await services.engine.execute_workflow(
+                HousekeepingWorkflow.run, id="tidy", task_queue=downloads_names.QUEUE
+            )
         async with services.database.session() as session:
             left = (await session.execute(text("SELECT agent_id FROM transfer_targets"))).scalars().all()
 

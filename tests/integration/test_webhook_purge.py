@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.webhooks import housekeeping
 from activities.webhooks.housekeeping import WebhookHousekeeping
-from domain.webhooks import WebhookOrder
+from domain.webhooks.deliveries import WebhookOrder
 from infra.settings import Settings
 from stores.tables.webhooks import Delivery, DeliveryAttempt
 from tests.support.webhooks import Webhooks, running_webhooks

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from domain.webhooks import DeliveryState, Progress
+from domain.webhooks.deliveries import DeliveryState, Progress
 from infra.settings import Settings
 from sims.source import running_source
 from tests.support.pace import measure_pace
 from tests.support.waiting import eventually
 from tests.support.webhooks import DATA, TASK_ID, make_order, running_webhooks, start, verified
-from workflows import webhooks
+from workflows.webhooks import delivery
 
 pytestmark = pytest.mark.stack
 
@@ -182,7 +182,7 @@ async def test_the_workflow_says_how_it_stands(settings: Settings) -> None:
         )
         handle = await start(deliveries.services.engine, order)
         result = await handle.result()
-        asked = await handle.query(webhooks.WebhookDelivery.status)
+        asked = await handle.query(delivery.WebhookDelivery.status)
         history = (await handle.fetch_history()).to_json()
 
     assert result == asked == Progress(state=DeliveryState.SUCCEEDED, number=1, status=200)

@@ -725,7 +725,7 @@ DEFECTS = (
     Defect(
         "a-delivery-is-not-repeated",
         "webhooks",
-        "domain/webhooks.py",
+        "domain/webhooks/deliveries.py",
         "if answered.hopeless or number > len(pauses):",
         "if answered.hopeless or number > 0:",
         ("tests/unit/test_webhooks.py",),
@@ -733,7 +733,7 @@ DEFECTS = (
     Defect(
         "a-signature-forgets-its-time",
         "webhooks",
-        "domain/webhooks.py",
+        "domain/webhooks/deliveries.py",
         'signed = b".".join((delivery_id.encode(), timestamp.encode(), body))',
         'signed = b".".join((delivery_id.encode(), body))',
         ("tests/unit/test_webhooks.py",),
@@ -805,7 +805,7 @@ DEFECTS = (
     Defect(
         "a-failure-that-may-pass-is-final",
         "downloads",
-        "workflows/downloads.py",
+        "workflows/downloads/download.py",
         "self._course.reruns < self._order.max_task_retries",
         "self._course.reruns < 0",
         ("tests/integration/test_download_lifecycle.py", "-k", "processed_again"),
@@ -938,7 +938,7 @@ DEFECTS = (
     Defect(
         "a-delivery-dies-with-its-download",
         "webhooks",
-        "workflows/webhooks.py",
+        "workflows/webhooks/delivery.py",
         "            parent_close_policy=ParentClosePolicy.ABANDON,\n",
         "            parent_close_policy=ParentClosePolicy.TERMINATE,\n",
         ("tests/workflow/test_webhook_plan.py", "-k", "outlives"),
@@ -946,7 +946,7 @@ DEFECTS = (
     Defect(
         "all-projects-wait-in-one-line",
         "webhooks",
-        "workflows/webhooks.py",
+        "workflows/webhooks/delivery.py",
         "return Priority(fairness_key=order.project_id)",
         'return Priority(fairness_key="all")',
         ("tests/integration/test_webhooks.py", "-k", "hold_up"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -102,7 +102,7 @@ async def running_addresses(
         addresses = module_settings(modules.base, folder, **{"batch": 500, "retries": 0, **(calls or {})})
         addresses = addresses.model_copy(update={"pause_seconds": 1.0, **changes})
         settings = settings.model_copy(update={"addresses": addresses})
-        async with running_api(settings) as api_client, running_worker(settings, [places.QUEUE]) as working:
+        async with running_api(settings) as api_client, running_worker(settings, [names.QUEUE]) as working:
             running = Addresses(api_client, modules, working.services)
             try:
                 yield running

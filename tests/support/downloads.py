@@ -12,6 +12,8 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from domain.downloads import names
+from domain.webhooks import names as webhooks_names
 from infra.settings import Settings
 from services.services import Services
 from sims import rows as sample
@@ -19,9 +21,8 @@ from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import RunningWorker, running_worker
-from workflows import downloads, fetching, making, webhooks
 
-QUEUES = (downloads.QUEUE, fetching.FETCH_QUEUE, making.RENDER_QUEUE, webhooks.QUEUE)
+QUEUES = (names.QUEUE, names.FETCH_QUEUE, names.RENDER_QUEUE, webhooks_names.QUEUE)
 FINAL = ("succeeded", "failed", "cancelled", "expired")
 
 

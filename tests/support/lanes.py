@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 
 import worker
 from domain.tasks import ids
+from domain.tasks import names as tasks_names
 from domain.tasks.carrying import LaneEnd, LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Group, GroupReply, Hold, Look, NewTask, Rules, Seen, Setting, Task
@@ -26,8 +27,8 @@ from infra.settings import Settings
 from services import services
 from services.services import Services
 from stores.tasks import heads
-from workflows import tasks
-from workflows.tasks import TaskLane
+from workflows.tasks import lane
+from workflows.tasks.lane import TaskLane
 
 NAME = "video"
 TYPE = ids.make_type("p", NAME)
@@ -118,9 +119,9 @@ class Lanes:
         handle = await self.services.engine.start_workflow(
             TaskLane.run,
             order,
-            id=ids.lane_id(TYPE, pos),
-            task_queue=tasks.QUEUE,
-            search_attributes=tasks.attributes(),
+            id=tasks_names.lane_id(TYPE, pos),
+            task_queue=tasks_names.QUEUE,
+            search_attributes=lane.attributes(),
         )
         return AskedLane(self.services.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 
@@ -171,7 +172,7 @@ async def running_lanes(settings: Settings, **rules: Any) -> AsyncIterator[Lanes
 @asynccontextmanager
 async def running_lane_worker(running: Services) -> AsyncIterator[Worker]:
     """A worker for lanes alone."""
-    [queue] = [queue for queue in worker.table(running) if queue.name == tasks.QUEUE]
+    [queue] = [queue for queue in worker.table(running) if queue.name == tasks_names.QUEUE]
     async with worker.build(running.engine, running.settings.engine, queue) as running_lane_worker:
         yield running_lane_worker
 

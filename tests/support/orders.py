@@ -17,8 +17,9 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 
 from dev.embedded.ports import claiming
-from domain.orders import places
+from domain.orders import names
 from domain.orders.steps import CycleOrder, CycleStatus
+from domain.webhooks import names as webhooks_names
 from infra.settings import Settings
 from services.services import Services
 from sims.platforms import checker
@@ -33,12 +34,12 @@ from stores.tables.webhooks import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
-from workflows import webhooks
-from workflows.orders import OrderCycle, schedules
+from workflows.orders import schedules
 from workflows.orders.attributes import attributes
+from workflows.orders.cycle import OrderCycle
 
 LAG_SECONDS = 60
-QUEUES = (places.QUEUE, places.PLATFORM_QUEUES, webhooks.QUEUE)
+QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks_names.QUEUE)
 NUMBER = "shop-1"
 CREDENTIALS = "shop"
 NEAR_SECONDS = 6.0
@@ -108,8 +109,8 @@ class Orders:
         return await self.engine.start_workflow(
             OrderCycle.run,
             CycleOrder(platform=number),
-            id=f"{places.schedule_id(number)}-test{name}",
-            task_queue=places.QUEUE,
+            id=f"{names.schedule_id(number)}-test{name}",
+            task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=attributes(self.project_id),
         )

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from domain.tasks import ids
+from domain.tasks import ids, names
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.worker import RunningWorker, running_worker
-from workflows import tasks
 
 PENDING, RUNNING, SUCCESS, FAILED, CANCELLED = 1, 2, 3, 4, 5
 
@@ -30,7 +29,7 @@ class Tasks:
 
     def lane_id(self, pos: int) -> str:
         """The id of the workflow that is a lane of the type."""
-        return ids.lane_id(ids.make_type(self.project_id, self.type), pos)
+        return names.lane_id(ids.make_type(self.project_id, self.type), pos)
 
     async def post(self, route: str, **body: Any) -> Json:
         """What a route answers, whatever it is."""
@@ -111,6 +110,6 @@ def good(answer: Json) -> Json:
 async def running_tasks(settings: Settings, **changes: Any) -> AsyncIterator[Tasks]:
     """API, worker and project over the test's own parts; `changes` replace settings of tasks."""
     settings = settings.model_copy(update={"tasks": settings.tasks.model_copy(update=changes)})
-    async with running_api(settings) as api_client, running_worker(settings, [tasks.QUEUE]) as running:
+    async with running_api(settings) as api_client, running_worker(settings, [names.QUEUE]) as running:
         project_id, key = await api_client.make_project()
         yield Tasks(api_client, key, running, project_id)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
+from domain.transfers import names
 from infra.settings import Settings
 from sims.gse.disks import Disks
 from sims.gse.scenario import Scenario
@@ -23,9 +24,8 @@ from tests.support.api import ApiClient, Reply, running_api
 from tests.support.gse import Gse, running_hosts
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import RunningWorker, running_worker
-from workflows import transfers as queues
 
-QUEUES = (queues.QUEUE, queues.FILE_QUEUE)
+QUEUES = (names.QUEUE, names.FILE_QUEUE)
 FINAL = ("Success", "Failed", "Timeout")
 QUICK = Scenario(upload_seconds=0.05, download_seconds=0.1, jitter_seconds=0.05, terminate_seconds=0.05)
 CONTENT = b"the file that everybody wants\n" * 1_000

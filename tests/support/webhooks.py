@@ -13,7 +13,8 @@ from standardwebhooks import Webhook
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from domain.webhooks import Progress, WebhookEvent, WebhookOrder
+from domain.webhooks import names
+from domain.webhooks.deliveries import Progress, WebhookEvent, WebhookOrder
 from infra.sealing import Sealer
 from infra.settings import Settings
 from services.services import Services
@@ -21,8 +22,8 @@ from sims.receiver import Received, Receiver, running_receiver
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows import webhooks
-from workflows.webhooks import WebhookDelivery
+from workflows.webhooks import delivery as webhooks_delivery
+from workflows.webhooks.delivery import WebhookDelivery
 
 TASK_ID = "dl_" + "0" * 24
 DATA = {"task_id": TASK_ID, "file_name": "订单.csv", "rows": 3}
@@ -96,12 +97,12 @@ async def start(engine: Client, order: WebhookOrder) -> Handle:
     return await engine.start_workflow(
         WebhookDelivery.run,
         order,
-        id=webhooks.workflow_id(order.project_id, order.delivery_id),
-        task_queue=webhooks.QUEUE,
+        id=names.workflow_id(order.project_id, order.delivery_id),
+        task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        search_attributes=webhooks.search_attributes(order),
-        priority=webhooks.priority(order),
+        search_attributes=webhooks_delivery.search_attributes(order),
+        priority=webhooks_delivery.priority(order),
     )
 
 
@@ -133,6 +134,6 @@ async def running_webhooks(
     """
     async with nullcontext(receiver) if receiver else running_receiver() as receiver:
         settings = with_receiver(settings, receiver, **ladder)
-        async with running_api(settings) as api_client, running_worker(settings, [webhooks.QUEUE]) as working:
+        async with running_api(settings) as api_client, running_worker(settings, [names.QUEUE]) as working:
             project_id, key = await api_client.make_project()
             yield Webhooks(api_client, receiver, working.services, project_id, key)

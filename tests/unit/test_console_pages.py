@@ -7,16 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from domain import console
-from domain.addresses import places as addresses
+from domain.addresses import names as addresses
 from domain.addresses.messages import Topic
-from domain.downloads import places as downloads
-from domain.orders import places as orders
+from domain.downloads import names as downloads
+from domain.orders import names as orders
 from domain.orders.windows import Window
 from domain.tasks import ids as tasks
+from domain.tasks import names as tasks_names
 from domain.transfers.ids import Job
 from domain.transfers.request import File
+from domain.webhooks import names as webhooks_names
 from infra.settings import ApiSettings
-from workflows import schedules, webhooks
+from workflows import schedules
 
 RUN = "-2026-11-20T15:00:00Z"
 WINDOW = Window(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
@@ -27,7 +29,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
     ("workflow_id", "page"),
     [
         (downloads.workflow_id("prj_1", "dl_2"), "/console/downloads/dl_2?project=prj_1"),
-        (webhooks.workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
+        (webhooks_names.workflow_id("prj_1", "msg_2"), "/console/downloads?project_id=prj_1"),
         (
             str(Job(File(biz_id=2, app_id=7, path="/etc/app.conf"), 4)),
             "/console/transfers/jobs/AsyncDownloadJob%3A2%3A7%3A%2Fetc%2Fapp.conf%3A4",
@@ -43,7 +45,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.CHECKS + RUN, "/console/addresses/logical-deletes"),
         (addresses.purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
         (addresses.drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
-        (tasks.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
+        (tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
         (schedules.HOUSEKEEPING + RUN, "/console"),
         ("somebody-else-s", None),
     ],
@@ -55,7 +57,7 @@ def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
-    workflow_id = tasks.lane_id(tasks.make_type("prj_1", "video"), 3)
+    workflow_id = tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3)
     assert console.details("", workflow_id) is None
     assert console.details("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"

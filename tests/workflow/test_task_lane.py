@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy import text
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
+from domain.tasks import names
 from domain.tasks.messages import GROUP_MAX_BYTES, Code, Group, Hold, Setting, Status, Task
 from infra.settings import Settings
 from tests.support.lanes import AskedLane, new_key, new_tasks, running_lane_worker, running_lanes
 from tests.support.waiting import eventually
-from workflows.tasks import ACT, TaskLane
+from workflows.tasks.lane import TaskLane
 
 pytestmark = pytest.mark.stack
 
@@ -97,8 +98,8 @@ async def test_what_is_no_group_is_refused_and_harms_nothing(settings: Settings)
         lane = await lanes.start()
         for wrong in ([], ["x", 0], ["x", 1, [["no key", "user", ""]]], {"sender": "x"}, "x"):
             with pytest.raises(WorkflowUpdateFailedError):
-                await lane.handle.execute_update(ACT, wrong)
-        plain = await lane.handle.execute_update(ACT, ["by hand", 1, [[new_key(), "user", "{}"]]])
+                await lane.handle.execute_update(names.ACT, wrong)
+        plain = await lane.handle.execute_update(names.ACT, ["by hand", 1, [[new_key(), "user", "{}"]]])
         status = await lane.handle.query(TaskLane.status)
 
     assert plain[3] == Code.OK

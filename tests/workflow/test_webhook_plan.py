@@ -13,11 +13,12 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
-from domain.webhooks import DeliveryState, WebhookOrder
+from domain.webhooks import names
+from domain.webhooks.deliveries import DeliveryState, WebhookOrder
 from infra.settings import Settings
 from tests.support.waiting import eventually
 from tests.support.webhooks import Handle, make_order, running_webhooks, start
-from workflows import webhooks
+from workflows.webhooks import delivery
 
 pytestmark = pytest.mark.stack
 
@@ -35,9 +36,9 @@ class Announcer:
             if order.task_id == "to be cancelled":
                 await asyncio.sleep(3600)
         finally:
-            await webhooks.announce(order)
-            await webhooks.announce(order)
-        return webhooks.new_delivery_id()
+            await delivery.announce(order)
+            await delivery.announce(order)
+        return delivery.new_delivery_id()
 
 
 async def test_the_ladder_in_its_full_length(settings: Settings) -> None:
@@ -84,7 +85,7 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
         order = order.model_copy(update={"task_id": "to be cancelled"})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
-        child = engine.get_workflow_handle(webhooks.workflow_id(order.project_id, order.delivery_id))
+        child = engine.get_workflow_handle(names.workflow_id(order.project_id, order.delivery_id))
 
         await eventually(lambda: len(deliveries.receiver.received()) == 1)
         await eventually(lambda: _closed(child))

@@ -15,6 +15,7 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.cycle import CycleSteps
+    from domain.addresses import names
     from domain.addresses.cycle import (
         Applied,
         ApplyOrder,
@@ -36,7 +37,7 @@ _APPLY_TIMEOUT: Final = timedelta(hours=2)
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
 
 
-@workflow.defn
+@workflow.defn(name=names.CYCLE_WORKFLOW)
 class AddressCycle:
     """One run of the schedule: cycles, until nothing is left to do."""
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.pulling import AddressPulling
+    from domain.addresses import names
     from domain.addresses.intake import IntakeOrder, PullOrder, PullReport, Taken
 
-ROOM: Final = "addresses"
 
 _SLICE_TIMEOUT = timedelta(minutes=10)
 _HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=30))
 
 
-@workflow.defn
+@workflow.defn(name=names.INTAKE_WORKFLOW)
 class AddressIntake:
     """One topic."""
 

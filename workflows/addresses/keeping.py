@@ -15,12 +15,12 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError
 
-from domain.addresses import places
+from domain.addresses import names
 from domain.addresses.intake import IntakeOrder
 from domain.addresses.messages import Topic
 from infra import log, temporal
 from services.services import Services
-from workflows.addresses.intake import ROOM, AddressIntake
+from workflows.addresses.intake import AddressIntake
 
 LOOK_SECONDS: Final = 60.0
 """How soon an intake that somebody terminated runs again."""
@@ -47,10 +47,10 @@ async def start(engine: Client) -> None:
         await engine.start_workflow(
             AddressIntake.run,
             IntakeOrder(topic=topic),
-            id=places.intake_id(topic),
-            task_queue=places.INTAKE_QUEUE,
+            id=names.intake_id(topic),
+            task_queue=names.INTAKE_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, ROOM)]),
+            search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
             static_summary=f"pull {topic}",
         )

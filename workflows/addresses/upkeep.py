@@ -11,6 +11,7 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.purging import LogicalDeletes
     from activities.addresses.reporting import DriftReporting
+    from domain.addresses import names
     from domain.addresses.drift import DriftOrder, DriftReport
     from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
 
@@ -23,7 +24,7 @@ _PATIENTLY: Final = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum
 _DRIFT_TRIES: Final = RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=5)
 
 
-@workflow.defn
+@workflow.defn(name=names.CHECK_WORKFLOW)
 class AddressCheck:
     """All listed addresses, once."""
 
@@ -38,7 +39,7 @@ class AddressCheck:
         )
 
 
-@workflow.defn
+@workflow.defn(name=names.PURGE_WORKFLOW)
 class AddressPurge:
     """Some of them, because somebody ordered it."""
 
@@ -55,7 +56,7 @@ class AddressPurge:
         )
 
 
-@workflow.defn
+@workflow.defn(name=names.DRIFT_WORKFLOW)
 class AddressDrift:
     """All addresses of all modules, side by side."""
 

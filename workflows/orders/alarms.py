@@ -8,8 +8,8 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from domain.orders.steps import Alarm
-    from domain.webhooks import WebhookEvent, WebhookOrder
-    from workflows import webhooks
+    from domain.webhooks.deliveries import WebhookEvent, WebhookOrder
+    from workflows.webhooks import delivery
 
 
 async def tell(alarms: Iterable[Alarm]) -> None:
@@ -20,9 +20,9 @@ async def tell(alarms: Iterable[Alarm]) -> None:
             timestamp=workflow.now(),
             data={"platform": alarm.platform, "message": alarm.message},
         )
-        await webhooks.announce(
+        await delivery.announce(
             WebhookOrder(
-                delivery_id=webhooks.new_delivery_id(),
+                delivery_id=delivery.new_delivery_id(),
                 project_id=alarm.project_id,
                 task_id=workflow.info().workflow_id,
                 url=alarm.notify,

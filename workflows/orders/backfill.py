@@ -16,7 +16,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 with workflow.unsafe.imports_passed_through():
     from activities.orders.backfilling import OrderBackfills
     from domain.faults import FaultRecord
-    from domain.orders import backfills, places
+    from domain.orders import backfills, names
     from domain.orders.backfills import (
         BackfillEnd,
         BackfillOrder,
@@ -38,7 +38,7 @@ _ELSEWHERE_SECONDS = 10
 """How long a slice that somebody else has read again at this moment is left alone."""
 
 
-@workflow.defn
+@workflow.defn(name=names.BACKFILL_WORKFLOW)
 class OrderBackfill:
     """One time of one platform."""
 
@@ -107,8 +107,8 @@ class OrderBackfill:
             return await workflow.start_child_workflow(
                 OrderSlice.run,
                 SliceOrder(platform=self._order.platform, project_id=self._order.project_id, job=job),
-                id=places.slice_id(self._order.platform, job.window, job.suffix),
-                task_queue=places.QUEUE,
+                id=names.slice_id(self._order.platform, job.window, job.suffix),
+                task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,

@@ -25,7 +25,7 @@ from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHand
 with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import OrderSteps, PlatformSteps
     from activities.orders.troubles import CREDENTIALS_CODE, SETBACK_TYPE
-    from domain.orders import backfills, places
+    from domain.orders import backfills, names
     from domain.orders.backfills import BackfillOrder
     from domain.orders.retrying import Setback
     from domain.orders.steps import (
@@ -61,7 +61,7 @@ _ELSEWHERE_SECONDS = timedelta(seconds=30)
 _BACKFILL_SECONDS = 600
 
 
-@workflow.defn
+@workflow.defn(name=names.CYCLE_WORKFLOW)
 class OrderCycle:
     """One run of a platform's schedule."""
 
@@ -167,7 +167,7 @@ class OrderCycle:
         return await workflow.execute_activity_method(
             PlatformSteps.clock,
             Named(platform=self._order.platform),
-            task_queue=places.desk_queue(self._order.platform),
+            task_queue=names.desk_queue(self._order.platform),
             schedule_to_start_timeout=_CLOCK_SECONDS,
             start_to_close_timeout=_CLOCK_SECONDS,
             retry_policy=_A_FEW_TIMES,
@@ -215,8 +215,8 @@ class OrderCycle:
             await workflow.start_child_workflow(
                 OrderBackfill.run,
                 order,
-                id=places.backfill_id(self._order.platform, job.window, suffix),
-                task_queue=places.QUEUE,
+                id=names.backfill_id(self._order.platform, job.window, suffix),
+                task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,
@@ -230,8 +230,8 @@ class OrderCycle:
             return await workflow.start_child_workflow(
                 OrderSlice.run,
                 SliceOrder(platform=self._order.platform, project_id=project_id, job=job),
-                id=places.slice_id(self._order.platform, job.window, job.suffix),
-                task_queue=places.QUEUE,
+                id=names.slice_id(self._order.platform, job.window, job.suffix),
+                task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 cancellation_type=ChildWorkflowCancellationType.ABANDON,

@@ -9,7 +9,7 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.reporting import OrderReporting
-    from domain.orders import places
+    from domain.orders import names
     from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 
 # A part ends with the first slice's length of time that is read after half a minute; at one request a minute that
@@ -20,7 +20,7 @@ _HEARTBEAT_SECONDS = timedelta(seconds=10)
 _TRIES = RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=20)
 
 
-@workflow.defn
+@workflow.defn(name=names.REPORT_WORKFLOW)
 class OrderReport:
     """One day of one platform."""
 
@@ -40,7 +40,7 @@ class OrderReport:
         return await workflow.execute_activity_method(
             OrderReporting.write,
             self._step(),
-            task_queue=places.report_queue(order.platform),
+            task_queue=names.report_queue(order.platform),
             start_to_close_timeout=_WRITE_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_TRIES,
@@ -56,7 +56,7 @@ class OrderReport:
         return await workflow.execute_activity_method(
             OrderReporting.read,
             self._step(),
-            task_queue=places.report_queue(self._order.platform),
+            task_queue=names.report_queue(self._order.platform),
             start_to_close_timeout=_PART_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_TRIES,
@@ -65,5 +65,5 @@ class OrderReport:
 
     def _step(self) -> ReportStep:
         run = workflow.info().first_execution_run_id
-        folder = places.report_parts(self._order.platform, self._order.day.isoformat(), run)
+        folder = names.report_parts(self._order.platform, self._order.day.isoformat(), run)
         return ReportStep(order=self._order, folder=folder, after=self._part)

@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import OrderSteps, PlatformSteps
     from activities.orders.troubles import SETBACK_TYPE, TIMEOUT_HINT
     from domain.faults import FaultRecord
-    from domain.orders import places
+    from domain.orders import names
     from domain.orders.config import Effective
     from domain.orders.marks import Track
     from domain.orders.retrying import Ladder, Setback, Trouble
@@ -46,7 +46,7 @@ _PRIORITIES = {(Purpose.FIRST, Track.LIVE): 2, (Purpose.FIRST, Track.HISTORY): 3
 _READ_AGAIN = 4
 
 
-@workflow.defn
+@workflow.defn(name=names.SLICE_WORKFLOW)
 class OrderSlice:
     """One window of one platform, read until it is confirmed."""
 
@@ -113,7 +113,7 @@ class OrderSlice:
                 place=self._place,
                 holder=f"{info.workflow_id}/{info.run_id}-{self._attempt}",
             ),
-            task_queue=places.slice_queue(self._order.platform),
+            task_queue=names.slice_queue(self._order.platform),
             start_to_close_timeout=timedelta(seconds=settings.timeout),
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_ONCE,

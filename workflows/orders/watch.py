@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.scanning import OrderScan
     from activities.orders.steps import PlatformSteps
     from activities.orders.watching import OrderWatching
-    from domain.orders import places
+    from domain.orders import names
     from domain.orders.steps import Presence, WatchOrder
     from workflows.orders import alarms
 
@@ -21,7 +21,7 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
 
 
-@workflow.defn
+@workflow.defn(name=names.WATCH_WORKFLOW)
 class OrderWatch:
     """One round over all platforms."""
 
@@ -52,7 +52,7 @@ async def _served(platforms: list[str], patience_seconds: float) -> set[str]:
     handles = {
         platform: workflow.start_activity_method(
             PlatformSteps.presence,
-            task_queue=places.desk_queue(platform),
+            task_queue=names.desk_queue(platform),
             schedule_to_start_timeout=timedelta(seconds=patience_seconds),
             start_to_close_timeout=_STEP_SECONDS,
             retry_policy=_ONCE,

@@ -11,15 +11,13 @@ from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttri
 
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.steps import TaskSteps
+    from domain.tasks import names
     from domain.tasks.carrying import CloseOrder, Kept, LaneEnd, LaneOrder
     from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
     from infra import temporal
 
-QUEUE = "tasks"
-ROOM = "tasks"
-ACT, LOOK, SEARCH = "act", "look", "search"
 
 RUN_GROUPS_MAX = 1_500
 """Temporal takes 2,000 updates of one run."""
@@ -36,10 +34,10 @@ _STEP_SECONDS = timedelta(seconds=10)
 
 def attributes() -> TypedSearchAttributes:
     """How lanes are found in the engine; their ids tell type and position."""
-    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, ROOM)])
+    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
 
 
-@workflow.defn
+@workflow.defn(name=names.LANE_WORKFLOW)
 class TaskLane:
     """The tasks of one position of a type, from the first to the last."""
 
@@ -70,18 +68,18 @@ class TaskLane:
         )
         return self._lane.end()
 
-    @workflow.update(name=ACT)
+    @workflow.update(name=names.ACT)
     def act(self, group: Group) -> GroupReply:
         """Do what a group asks. It never waits, so that no group is half done when the lane is carried on."""
         self._groups += 1
         return self._lane.act(group, _now())
 
-    @workflow.query(name=LOOK)
+    @workflow.query(name=names.LOOK)
     def look(self, look: Look) -> Seen:
         """Tasks by key."""
         return self._lane.look(look)
 
-    @workflow.query(name=SEARCH)
+    @workflow.query(name=names.SEARCH)
     def search(self, search: Search) -> Found:
         """Tasks by their properties."""
         return self._lane.search(search)

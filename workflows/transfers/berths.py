@@ -10,10 +10,10 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.transfers.steps import TransferSteps
+    from domain.transfers import names
     from domain.transfers.joining import JobOrder
     from domain.transfers.steps import Berth, FetchOrder
 
-FILE_QUEUE = "transfers-files"
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=10))
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
@@ -43,7 +43,7 @@ class Berths:
         self._found[signature] = await workflow.execute_activity_method(
             TransferSteps.fetch,
             FetchOrder(file=self._order.file, signature=signature),
-            task_queue=FILE_QUEUE,
+            task_queue=names.FILE_QUEUE,
             schedule_to_close_timeout=max(timedelta(seconds=1), self._order.deadline_at - workflow.now()),
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=_PATIENTLY,

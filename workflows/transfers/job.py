@@ -15,6 +15,7 @@ from temporalio.exceptions import TimeoutError as StepTimeout
 
 with workflow.unsafe.imports_passed_through():
     from activities.transfers.steps import TransferSteps
+    from domain.transfers import names
     from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
     from domain.transfers.states import End, Reason, State
     from domain.transfers.steps import (
@@ -29,14 +30,11 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.outcomes import fault_of, is_type
-    from workflows.transfers.berths import FILE_QUEUE, Berths
+    from workflows.transfers.berths import Berths
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-QUEUE = "transfers"
-ROOM = "transfers"
-JOIN = "join"
 
 FREEZE_TARGETS_MAX = 2_000
 """Half a megabyte; and the first shards are on their way before the last are written down."""
@@ -58,10 +56,8 @@ _NO_HOST = End(
     "arrive. See whether workers run and what they log, then ask again.",
 )
 
-__all__ = ["FILE_QUEUE", "JOIN", "QUEUE", "ROOM", "TransferJob"]
 
-
-@workflow.defn
+@workflow.defn(name=names.JOB_WORKFLOW)
 class TransferJob:
     """One file in one time window, for all who asked for it."""
 
@@ -88,7 +84,7 @@ class TransferJob:
             self._tell("done", self._status.ended.state)
         return self.status()
 
-    @workflow.update(name=JOIN)
+    @workflow.update(name=names.JOIN)
     def join(self, group: JoinGroup) -> JoinReply:
         """Let a group in, if the window is open and there is room; else it goes into the next window."""
         if self._is_closed or workflow.now() >= self._order.closes_at:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.addresses import places
+from domain.addresses import names as addresses_names
 from domain.addresses.cycle import CycleOrder
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
@@ -16,7 +16,7 @@ from sims.oss.server import running_oss
 from stores.addresses.inbox import Inbox, Incoming
 from tests.replay.recorder import Recorder
 from tests.replay.rooms import upkeep
-from workflows.addresses import AddressCycle
+from workflows.addresses.cycle import AddressCycle
 
 VARIABLES: Mapping[str, str] = {
     **upkeep.VARIABLES,
@@ -60,9 +60,9 @@ async def record_continued(recorder: Recorder) -> None:
     upkeep.make_folder()
     async with running_oss(upkeep.FOLDER, upkeep.PORT):
         await _publish(recorder, "continued", [("create", uprn, 0) for uprn in range(101, 151)])
-        workflow_id = f"{places.SCHEDULE}-recorded"
+        workflow_id = f"{addresses_names.SCHEDULE}-recorded"
         handle = await recorder.engine.start_workflow(
-            AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=places.QUEUE
+            AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=addresses_names.QUEUE
         )
         await handle.result()
         first = handle.first_execution_run_id
@@ -71,15 +71,17 @@ async def record_continued(recorder: Recorder) -> None:
 
 
 async def _record_paused(recorder: Recorder) -> None:
-    schedule = recorder.engine.get_schedule_handle(places.SCHEDULE)
+    schedule = recorder.engine.get_schedule_handle(addresses_names.SCHEDULE)
     await schedule.pause()
     await _run(recorder, "paused")
     await schedule.unpause()
 
 
 async def _run(recorder: Recorder, name: str) -> None:
-    workflow_id = f"{places.SCHEDULE}-{name}"
-    await recorder.engine.execute_workflow(AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=places.QUEUE)
+    workflow_id = f"{addresses_names.SCHEDULE}-{name}"
+    await recorder.engine.execute_workflow(
+        AddressCycle.run, CycleOrder(), id=workflow_id, task_queue=addresses_names.QUEUE
+    )
     await recorder.keep(workflow_id, AddressCycle.__name__, name)
 
 

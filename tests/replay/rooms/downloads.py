@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from domain.downloads import names
 from tests.replay.recorder import Recorder
-from workflows import downloads
 
 VARIABLES: Mapping[str, str] = {
     "HAULAGE_DOWNLOADS__RETRY_PAUSE_SECONDS": "0.01",
@@ -63,10 +63,10 @@ async def _start(recorder: Recorder, query: str | list[str], request: Mapping[st
 
 async def _ended(recorder: Recorder, task_id: str) -> str:
     """Wait for the end of the workflow, which is later than the download's where it waits for a retry."""
-    handle = recorder.engine.get_workflow_handle(downloads.workflow_id(recorder.project_id, task_id))
+    handle = recorder.engine.get_workflow_handle(names.workflow_id(recorder.project_id, task_id))
     await handle.result()
     return task_id
 
 
 async def _keep(recorder: Recorder, task_id: str, name: str) -> None:
-    await recorder.keep(downloads.workflow_id(recorder.project_id, task_id), WORKFLOW, name)
+    await recorder.keep(names.workflow_id(recorder.project_id, task_id), WORKFLOW, name)

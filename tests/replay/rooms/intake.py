@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from temporalio.common import WorkflowIDConflictPolicy
 
-from domain.addresses import places
+from domain.addresses import names as addresses_names
 from domain.addresses.intake import IntakeOrder, Taken
 from domain.addresses.messages import Topic
 from sims.pubsub.server import running_pubsub
 from tests.replay.recorder import Recorder
 from tests.support.pubsub import PROJECT, create_update, publisher
 from tests.support.waiting import eventually
-from workflows.addresses import AddressIntake
+from workflows.addresses.intake import AddressIntake
 
 PORT = 18_978
 SUBSCRIPTION = "recorded"
@@ -33,8 +33,8 @@ async def record(recorder: Recorder) -> None:
         handle = await recorder.engine.start_workflow(
             AddressIntake.run,
             IntakeOrder(topic=Topic.CREATE_UPDATE, slice_seconds=0.5),
-            id=places.intake_id(Topic.CREATE_UPDATE),
-            task_queue=places.INTAKE_QUEUE,
+            id=addresses_names.intake_id(Topic.CREATE_UPDATE),
+            task_queue=addresses_names.INTAKE_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
         )
 

@@ -19,7 +19,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDReusePolicy
 
-from domain.orders import places
+from domain.orders import names
 from domain.orders.marks import Track
 from domain.orders.steps import CycleOrder, Job, Purpose, ReportOrder, SliceOrder, WatchOrder
 from domain.orders.windows import Window
@@ -27,8 +27,12 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders import OrderBackfill, OrderCycle, OrderReport, OrderSlice, OrderWatch
 from workflows.orders.attributes import attributes
+from workflows.orders.backfill import OrderBackfill
+from workflows.orders.cycle import OrderCycle
+from workflows.orders.report import OrderReport
+from workflows.orders.slice import OrderSlice
+from workflows.orders.watch import OrderWatch
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_ORDERS__SERVE_SECONDS": "0.2", "HAULAGE_ORDERS__SLICES_AHEAD": "4"}
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,8 +60,8 @@ async def record_continued(recorder: Recorder) -> None:
         cycle = await recorder.engine.start_workflow(
             OrderCycle.run,
             CycleOrder(platform=number),
-            id=f"{places.schedule_id(number)}-recorded",
-            task_queue=places.QUEUE,
+            id=f"{names.schedule_id(number)}-recorded",
+            task_queue=names.QUEUE,
             search_attributes=attributes(recorder.project_id),
         )
         await cycle.result()
@@ -65,7 +69,7 @@ async def record_continued(recorder: Recorder) -> None:
     backfill_id, first_run = await _backfill(recorder, "long", hours=2)
     await recorder.keep(backfill_id, OrderBackfill.__name__, "continued", run_id=first_run)
     [waited, *_] = await _slices(recorder, "waits", 9)
-    workflow_id = places.slice_id("waits", waited)
+    workflow_id = names.slice_id("waits", waited)
     runs = [each async for each in recorder.engine.list_workflows(f"WorkflowId = '{workflow_id}'")]
     first = min(runs, key=lambda each: each.start_time)
     await recorder.keep(workflow_id, OrderSlice.__name__, "continued", run_id=first.run_id)
@@ -159,22 +163,22 @@ async def _backfill(recorder: Recorder, number: str, *, hours: int, cancelled: b
 
 
 async def _record_report(recorder: Recorder) -> None:
-    workflow_id = places.report_id("good", "2026-01-01")
+    workflow_id = names.report_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
         OrderReport.run,
         ReportOrder(
             platform="good", day=START.date(), window=Window(start=START, end=START + timedelta(seconds=SPAN_SECONDS))
         ),
         id=workflow_id,
-        task_queue=places.QUEUE,
+        task_queue=names.QUEUE,
     )
     await recorder.keep(workflow_id, OrderReport.__name__, "compared")
 
 
 async def _record_watch(recorder: Recorder) -> None:
-    workflow_id = f"{places.WATCH}-recorded"
+    workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatch.run, WatchOrder(patience_seconds=5), id=workflow_id, task_queue=places.QUEUE
+        OrderWatch.run, WatchOrder(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
     await recorder.keep(workflow_id, OrderWatch.__name__, "served")
 
@@ -198,12 +202,12 @@ async def _set_up(recorder: Recorder, number: str, scenario: Scenario, **options
 
 
 async def _cycle(recorder: Recorder, number: str, name: str) -> None:
-    workflow_id = f"{places.schedule_id(number)}-recorded"
+    workflow_id = f"{names.schedule_id(number)}-recorded"
     await recorder.engine.execute_workflow(
         OrderCycle.run,
         CycleOrder(platform=number),
         id=workflow_id,
-        task_queue=places.QUEUE,
+        task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         search_attributes=attributes(recorder.project_id),
     )
@@ -212,7 +216,7 @@ async def _cycle(recorder: Recorder, number: str, name: str) -> None:
 
 async def _reread(recorder: Recorder, number: str) -> None:
     """A run whose time is over, as a backfill of the schedule starts it."""
-    schedule = recorder.engine.get_schedule_handle(places.schedule_id(number))
+    schedule = recorder.engine.get_schedule_handle(names.schedule_id(number))
     start = START + timedelta(minutes=15)
     await schedule.backfill(
         ScheduleBackfill(start_at=start, end_at=start + timedelta(minutes=1), overlap=ScheduleOverlapPolicy.ALLOW_ALL)
@@ -240,15 +244,15 @@ async def _slice(recorder: Recorder, number: str, window: Window, suffix: str, p
     await recorder.engine.execute_workflow(
         OrderSlice.run,
         SliceOrder(platform=number, project_id=recorder.project_id, job=job),
-        id=places.slice_id(number, window, suffix),
-        task_queue=places.QUEUE,
+        id=names.slice_id(number, window, suffix),
+        task_queue=names.QUEUE,
         search_attributes=attributes(recorder.project_id),
     )
     await _keep_slice(recorder, number, window, suffix, name)
 
 
 async def _keep_slice(recorder: Recorder, number: str, window: Window, suffix: str, name: str) -> None:
-    await recorder.keep(places.slice_id(number, window, suffix), OrderSlice.__name__, name)
+    await recorder.keep(names.slice_id(number, window, suffix), OrderSlice.__name__, name)
 
 
 async def _admin(recorder: Recorder, method: str, path: str, body: Any = None) -> Any:

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import text
 
 from domain.tasks import ids
+from domain.tasks import names as tasks_names
 from domain.tasks.carrying import LaneOrder
 from domain.tasks.messages import Group, Hold, NewTask, Rules, Setting
 from infra.database import Database
 from tests.replay.recorder import Recorder
 from tests.support.lanes import AskedLane, new_key, new_tasks
 from tests.support.waiting import eventually
-from workflows import tasks
-from workflows.tasks import TaskLane
+from workflows.tasks import lane as tasks_lane
+from workflows.tasks.lane import TaskLane
 
 VARIABLES: Mapping[str, str] = {}
 WORKFLOW = TaskLane.__name__
@@ -119,7 +120,7 @@ async def _add_types(recorder: Recorder, *names: str) -> None:
 
 
 def _lane_id(recorder: Recorder, name: str) -> str:
-    return ids.lane_id(ids.make_type(recorder.project_id, name), 1)
+    return tasks_names.lane_id(ids.make_type(recorder.project_id, name), 1)
 
 
 async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
@@ -127,8 +128,8 @@ async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
         TaskLane.run,
         LaneOrder(type=ids.make_type(recorder.project_id, name), pos=1, rules=rules),
         id=_lane_id(recorder, name),
-        task_queue=tasks.QUEUE,
-        search_attributes=tasks.attributes(),
+        task_queue=tasks_names.QUEUE,
+        search_attributes=tasks_lane.attributes(),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 

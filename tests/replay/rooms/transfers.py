@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from domain.transfers import names
 from domain.transfers.joining import JobOrder
 from domain.transfers.request import File
 from infra.objects import ObjectStore
@@ -16,8 +17,7 @@ from sims.gse.server import running_gse
 from sims.gse.world import World
 from tests.replay.recorder import Recorder
 from tests.support.transfers import CONTENT, FOLDER, sha256
-from workflows import transfers
-from workflows.transfers import TransferJob
+from workflows.transfers.job import TransferJob
 
 PORT = 18_977
 VARIABLES: Mapping[str, str] = {
@@ -92,7 +92,7 @@ async def _empty(recorder: Recorder, app_id: int) -> None:
     now = datetime.now(UTC)
     file = File(biz_id=2, app_id=app_id, path="/f")
     order = JobOrder(job_id=f"AsyncDownloadJob:2:{app_id}:/f:1", file=file, closes_at=now, deadline_at=now)
-    await recorder.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=transfers.QUEUE)
+    await recorder.engine.execute_workflow(TransferJob.run, order, id=order.job_id, task_queue=names.QUEUE)
     await recorder.keep(order.job_id, WORKFLOW, "empty")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.webhooks import WebhookOrder
+from domain.webhooks import names
+from domain.webhooks.deliveries import WebhookOrder
 from infra.sealing import Sealer
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
 from tests.support.webhooks import make_order, start
-from workflows import webhooks
-from workflows.webhooks import WebhookDelivery
+from workflows.webhooks.delivery import WebhookDelivery
 
 VARIABLES: Mapping[str, str] = {"HAULAGE_WEBHOOKS__RETRY_PAUSES_SECONDS": "[0.1, 0.2]"}
 # What the receiver answers, by the name of the history that it gives.
@@ -58,4 +58,4 @@ def _order(recorder: Recorder, url: str) -> WebhookOrder:
 
 
 def _id(order: WebhookOrder) -> str:
-    return webhooks.workflow_id(order.project_id, order.delivery_id)
+    return names.workflow_id(order.project_id, order.delivery_id)

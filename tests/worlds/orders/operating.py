@@ -11,15 +11,15 @@ from typing import Any
 from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 
-from domain.orders import places
+from domain.orders import names
 from domain.orders.steps import CycleOrder
 from tests.support.orders import Orders
 from tests.worlds.orders.expecting import BUSY, expect
 from tests.worlds.orders.judging import SeenReading
 from tests.worlds.orders.platform import WorldPlatform
 from tests.worlds.orders.world import World
-from workflows.orders import OrderCycle
 from workflows.orders.attributes import attributes
+from workflows.orders.cycle import OrderCycle
 
 BOUND_SECONDS = 240.0
 """On a machine that has other things to do, too; what never ends ends here."""
@@ -99,8 +99,8 @@ class Operator:
         handle = await self.orders.engine.start_workflow(
             OrderCycle.run,
             CycleOrder(platform=self.number, heeds_pause=True),
-            id=f"{places.schedule_id(self.number)}-test",
-            task_queue=places.QUEUE,
+            id=f"{names.schedule_id(self.number)}-test",
+            task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=attributes(self.orders.project_id),
         )

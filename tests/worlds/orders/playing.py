@@ -16,7 +16,7 @@ from sqlmodel import col, select
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
-from domain.orders import places
+from domain.orders import names as orders_names
 from domain.orders.windows import Window
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
@@ -331,7 +331,7 @@ class Play:
     async def close(self) -> None:
         """Take away what would go on for ever."""
         await self._end_workflows()
-        schedule = self.orders.engine.get_schedule_handle(places.schedule_id(self.number))
+        schedule = self.orders.engine.get_schedule_handle(orders_names.schedule_id(self.number))
         with suppress(RPCError):
             await schedule.delete()
         async with self.orders.services.database.session() as session:
@@ -342,9 +342,9 @@ class Play:
         if not (self.waits or self.late):
             return
         rows = await self.orders.slices(self.number)
-        names = [places.slice_id(self.number, Window(start=row.start_at, end=row.end_at)) for row in rows]
+        names = [orders_names.slice_id(self.number, Window(start=row.start_at, end=row.end_at)) for row in rows]
         names += [f"{name}:{suffix}" for name in names for suffix in ("redo", "sweep")]
-        for name in [f"{places.schedule_id(self.number)}-test", *self.operator.started, *names]:
+        for name in [f"{orders_names.schedule_id(self.number)}-test", *self.operator.started, *names]:
             with suppress(RPCError):
                 await self.orders.engine.get_workflow_handle(name).terminate()
 

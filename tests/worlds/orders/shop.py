@@ -11,7 +11,7 @@ from typing import Any
 from sqlmodel import select
 from temporalio.client import WorkflowFailureError
 
-from domain.orders import places, windows
+from domain.orders import names, windows
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Scenario
 from stores.tables.orders import Order
@@ -89,7 +89,7 @@ class Shop:
         found = []
         for row in await self.orders.slices(number):
             window = windows.Window(start=row.start_at, end=row.end_at)
-            handle = self.orders.engine.get_workflow_handle(places.slice_id(number, window))
+            handle = self.orders.engine.get_workflow_handle(names.slice_id(number, window))
             async for event in handle.fetch_history_events():
                 if event.HasField("timer_started_event_attributes"):
                     timeout = event.timer_started_event_attributes.start_to_fire_timeout

@@ -1,10 +1,18 @@
-"""Names: task queues, workflow ids and the schedule of the room."""
+"""Names of the system: its task queues, workflows and their ids, and its schedules."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from domain.addresses.messages import Topic
+
+CYCLE_WORKFLOW = "AddressCycle"
+INTAKE_WORKFLOW = "AddressIntake"
+CHECK_WORKFLOW = "AddressCheck"
+PURGE_WORKFLOW = "AddressPurge"
+DRIFT_WORKFLOW = "AddressDrift"
+
+SYSTEM: Final = "addresses"
 
 CONTENT_TYPE: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 

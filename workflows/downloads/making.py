@@ -14,18 +14,18 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
+    from domain.downloads import names
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.segments import Segment
     from domain.downloads.staging import Rendered
     from domain.downloads.status import Phase, StoredFile
     from domain.downloads.steps import AssembleOrder, BindOrder, Course, Opening, RenderOrder
-    from workflows.fetching import STRICTLY, stopped
+    from workflows.downloads.fetching import STRICTLY, stopped
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-RENDER_QUEUE = "downloads-render"
 
 _SECONDS = timedelta(hours=12)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
@@ -89,7 +89,7 @@ class Making:
                 self._step(
                     DownloadSteps.render,
                     RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
-                    task_queue=RENDER_QUEUE,
+                    task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._order.project_id),
                     summary=f"rows {segment.first_row:,} to {segment.first_row + segment.rows:,} into a book",
                 )

@@ -1,9 +1,24 @@
-"""Where the bytes of a download lie in the object store."""
+"""Names of the system: its task queues, workflows and their ids, and where its bytes lie in the object store."""
 
 from __future__ import annotations
 
 from domain.downloads import sinks
 from domain.downloads.request import DownloadOrder
+
+DOWNLOAD_WORKFLOW = "DownloadWorkflow"
+HOUSEKEEPING_WORKFLOW = "HousekeepingWorkflow"
+
+SYSTEM = "downloads"
+
+ASKED_MEMO = "asked"
+
+RENDER_QUEUE = "downloads-render"
+
+FETCH_QUEUE = "downloads-fetch"
+
+QUEUE = "downloads"
+STATUS_MEMO = "status"
+NAME_MEMO = "file_name"
 
 STAGING = "staging/"
 INLINE = "inline/"

@@ -16,6 +16,7 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
+    from domain.downloads import names as downloads_names
     from domain.downloads.asking import Tries, Wait
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
@@ -24,7 +25,6 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
     from workflows.outcomes import note_of
 
-FETCH_QUEUE = "downloads-fetch"
 CANCEL_AGAIN_SECONDS = 1.0
 # A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
 EXPIRATIONS_MAX = 3
@@ -139,7 +139,7 @@ class Fetchers:
         return await workflow.execute_activity_method(
             DownloadSteps.fetch_range,
             fetch,
-            task_queue=FETCH_QUEUE,
+            task_queue=downloads_names.FETCH_QUEUE,
             start_to_close_timeout=_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             retry_policy=STRICTLY,

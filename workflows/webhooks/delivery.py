@@ -15,12 +15,10 @@ from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.webhooks.steps import WebhookSteps
-    from domain.webhooks import AttemptOrder, DeliveryState, Progress, WebhookOrder
+    from domain.webhooks import names
+    from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
     from infra import temporal
 
-QUEUE = "webhooks"
-ROOM = "webhooks"
-REDELIVER = "redeliver"
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 # An event that makes no body never will.
@@ -31,16 +29,11 @@ _ATTEMPT_SECONDS = timedelta(seconds=45)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
-def workflow_id(project_id: str, delivery_id: str) -> str:
-    """The id of a delivery's workflow; it names the project, so that no other project can name the workflow."""
-    return f"webhook:{project_id}:{delivery_id}"
-
-
 def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
     """What a delivery is found by in the engine."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(temporal.ROOM, ROOM),
+            SearchAttributePair(temporal.ROOM, names.SYSTEM),
             SearchAttributePair(temporal.PROJECT, order.project_id),
             SearchAttributePair(temporal.STATE, DeliveryState.PENDING),
         ]
@@ -63,8 +56,8 @@ async def announce(order: WebhookOrder) -> None:
         await workflow.start_child_workflow(
             WebhookDelivery.run,
             order,
-            id=workflow_id(order.project_id, order.delivery_id),
-            task_queue=QUEUE,
+            id=names.workflow_id(order.project_id, order.delivery_id),
+            task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=ParentClosePolicy.ABANDON,
             cancellation_type=ChildWorkflowCancellationType.ABANDON,
@@ -74,7 +67,7 @@ async def announce(order: WebhookOrder) -> None:
         )
 
 
-@workflow.defn
+@workflow.defn(name=names.DELIVERY_WORKFLOW)
 class WebhookDelivery:
     """One event for one receiver, once up the ladder."""
 
@@ -99,7 +92,7 @@ class WebhookDelivery:
                 break
         return self._progress
 
-    @workflow.signal(name=REDELIVER)
+    @workflow.signal(name=names.REDELIVER)
     def redeliver(self) -> None:
         """Attempt it now, and begin the ladder anew."""
         self._asked = True

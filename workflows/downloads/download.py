@@ -17,7 +17,8 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
-    from domain.downloads import places, plan, story
+    from domain.downloads import names as downloads_names
+    from domain.downloads import plan, story
     from domain.downloads.asking import Wait, merge_tries
     from domain.downloads.plan import PageRange
     from domain.downloads.staging import StagingError, StagingExpired
@@ -33,18 +34,15 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.faults import FaultRecord
     from domain.sealed import Sealed
-    from domain.webhooks import WebhookEvent, WebhookOrder
+    from domain.webhooks.deliveries import WebhookEvent, WebhookOrder
     from infra import temporal
-    from workflows import webhooks
-    from workflows.fetching import Fetchers, stopped
-    from workflows.making import Making
+    from workflows.downloads.fetching import Fetchers, stopped
+    from workflows.downloads.making import Making
     from workflows.outcomes import fault_of, is_type, note_of
+    from workflows.webhooks import delivery
 
 Argument = TypeVar("Argument")
 
-QUEUE = "downloads"
-STATUS_MEMO = "status"
-NAME_MEMO = "file_name"
 
 WIDENINGS_MAX = 3
 RESETS_MAX = 2
@@ -58,9 +56,6 @@ _PROBE_SECONDS = timedelta(hours=1)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
-workflow_id = places.workflow_id
-
-
 class Unmendable(Exception):
     """The processing ends in a fault that no activity raised."""
 
@@ -69,7 +64,7 @@ class Unmendable(Exception):
         super().__init__(fault.sentence)
 
 
-@workflow.defn
+@workflow.defn(name=downloads_names.DOWNLOAD_WORKFLOW)
 class DownloadWorkflow:
     """One download, from the request to the file or the fault."""
 
@@ -280,7 +275,7 @@ class DownloadWorkflow:
         )
         self._tell(outcome.state, Phase.DONE)
         if self._order.callback is not None:
-            await webhooks.announce(self._news(self._order.callback, outcome))
+            await delivery.announce(self._news(self._order.callback, outcome))
 
     def _news(self, callback: Sealed, outcome: Outcome) -> WebhookOrder:
         """What the callback is told."""
@@ -290,7 +285,7 @@ class DownloadWorkflow:
             data=story.told(self._order, outcome, self._course.processings),
         )
         return WebhookOrder(
-            delivery_id=webhooks.new_delivery_id(),
+            delivery_id=delivery.new_delivery_id(),
             project_id=self._order.project_id,
             task_id=self._order.task_id,
             url=callback,
@@ -333,7 +328,7 @@ class DownloadWorkflow:
         """Show a change of state or phase in the memo (which the API reads), the search attributes and the Web UI."""
         is_new_state = self._status.state is not state
         self._status.state, self._status.phase = state, phase
-        workflow.upsert_memo({STATUS_MEMO: self._status})
+        workflow.upsert_memo({downloads_names.STATUS_MEMO: self._status})
         if is_new_state:
             workflow.upsert_search_attributes([temporal.STATE.value_set(state)])
         total = "" if self._status.total is None else f" of {self._status.total:,}"
