@@ -41,7 +41,7 @@ from infra import memory
 from infra.settings import EngineSettings
 from services.addresses.configuration import Configuration, CurrentModules
 from services.services import Services
-from workflows.addresses import keeping
+from workflows.addresses import handle as addresses_handle
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.intake import AddressIntake
 from workflows.addresses.upkeep import AddressCheck, AddressDrift, AddressPurge
@@ -320,7 +320,7 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
         group.create_task(gauges.keep(services, queues, stop))
         group.create_task(memory.give_back(stop))
         if addresses_names.INTAKE_QUEUE in queues:
-            group.create_task(keeping.keep(services, stop))
+            group.create_task(addresses_handle.keep_intakes(services, stop))
         await stop.wait()
         for worker in workers:
             group.create_task(worker.shutdown())

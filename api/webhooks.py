@@ -8,7 +8,6 @@ from datetime import timedelta
 from pydantic import AwareDatetime, Field
 from sqlmodel import col, func, select, tuple_
 from sqlmodel.ext.asyncio.session import AsyncSession
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from api import paging
@@ -28,7 +27,7 @@ from stores.tables.downloads import Download
 from stores.tables.projects import Project
 from stores.tables.webhooks import Delivery, DeliveryAttempt, WebhookSecret
 from stores.webhooks import signing
-from workflows.webhooks import delivery
+from workflows.webhooks import handle
 
 ATTEMPTS_SHOWN = 10
 OVERLAP_MAX_SECONDS = 7 * 24 * 3600
@@ -183,19 +182,8 @@ async def _start(call: Call, row: Delivery) -> None:
         event=WebhookEvent.model_validate_json(row.body),
         redelivery=True,
     )
-    await call.services.engine.start_workflow(
-        delivery.WebhookDelivery.run,
-        order,
-        id=names.workflow_id(order.project_id, order.delivery_id),
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        task_timeout=timedelta(seconds=call.services.settings.engine.task_timeout_seconds),
-        start_signal=names.REDELIVER,
-        search_attributes=delivery.search_attributes(order),
-        static_summary=f"tell {order.event.type} again",
-        priority=delivery.priority(order),
-    )
+    task_timeout = timedelta(seconds=call.services.settings.engine.task_timeout_seconds)
+    await handle.redeliver(call.services.engine, order, task_timeout)
 
 
 async def _require_download(call: Call, task_id: str) -> None:

@@ -17,9 +17,8 @@ from temporalio.client import (
 from domain.downloads import names as downloads_names
 from infra import schedules
 from infra.settings import Settings
-from workflows.addresses import schedules as addresses
-from workflows.housekeeping import HousekeepingWorkflow
-from workflows.orders import schedules as orders
+from workflows.addresses import handle as addresses
+from workflows.orders import handle as orders
 
 HOUSEKEEPING = "housekeeping"
 
@@ -28,13 +27,15 @@ async def ensure(client: Client, settings: Settings) -> None:
     """Make the schedules, or bring those that exist to what is said here; a paused one stays paused."""
     await schedules.ensure(client, HOUSEKEEPING, _housekeeping())
     await orders.ensure_watch(client)
-    await addresses.ensure(client, settings.addresses.pause_seconds)
+    await addresses.ensure_cycles(client, settings.addresses.pause_seconds)
     await addresses.ensure_checks(client, settings.addresses.check_hours)
 
 
 def _housekeeping() -> Schedule:
     return Schedule(
-        action=ScheduleActionStartWorkflow(HousekeepingWorkflow.run, id=HOUSEKEEPING, task_queue=downloads_names.QUEUE),
+        action=ScheduleActionStartWorkflow(
+            downloads_names.HOUSEKEEPING_WORKFLOW, id=HOUSEKEEPING, task_queue=downloads_names.QUEUE
+        ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=10))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=10)),
     )

@@ -25,7 +25,7 @@ from services.addresses import configuration
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.configuration import Version
 from stores.tables.addresses import AddressSetting
-from workflows.addresses import schedules
+from workflows.addresses import handle
 
 # Two changes at a time would each keep what the other one replaced.
 _ONE_AT_A_TIME: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
@@ -150,7 +150,7 @@ async def _changed(call: Call, body: Change, change: Callable[[Options], Options
         version = await _entered(session, body, options, before)
     settings = configuration.effective(call.services.settings.addresses, version.options)
     # Sent again, a change whose answer was lost on the way to the engine gets there, too.
-    await schedules.follow(call.services.engine, settings.pause_seconds, settings.check_hours)
+    await handle.follow(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _shown(call, version)
 
 

@@ -13,7 +13,6 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
-from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
 from api.addresses.answers import Signed
@@ -23,8 +22,7 @@ from api.routes import Access, Call
 from domain.addresses.cycle import Phase
 from stores.addresses import steering
 from stores.addresses.steering import By
-from workflows.addresses import schedules
-from workflows.addresses.cycle import AddressCycle
+from workflows.addresses import handle as addresses_handle
 
 PATIENCE: Final = timedelta(seconds=2)
 
@@ -79,7 +77,7 @@ async def resume(call: Call, body: Signed) -> CycleAnswer:
 
 async def _handle(call: Call) -> ScheduleHandle:
     """The schedule, made again where the engine has lost it."""
-    return await schedules.find(call.services.engine, (await in_force(call)).pause_seconds)
+    return await addresses_handle.find_cycles(call.services.engine, (await in_force(call)).pause_seconds)
 
 
 async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:
@@ -100,9 +98,7 @@ async def _progress(engine: Client, workflow_id: str) -> CycleProgress | None:
     handle = engine.get_workflow_handle(workflow_id)
     try:
         description = await handle.describe()
-        status = await handle.query(
-            AddressCycle.status, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=PATIENCE
-        )
+        status = await addresses_handle.query_cycle(engine, workflow_id, PATIENCE)
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
         return None
     return CycleProgress(

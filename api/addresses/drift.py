@@ -10,10 +10,7 @@ from typing import Final
 
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from api.addresses import orders
-from api.addresses.orders import Progress
 from api.addresses.room import routes
 from api.models import Answer, Request
 from api.routes import Access, Call
@@ -23,7 +20,8 @@ from domain.addresses.names import CONTENT_TYPE
 from domain.addresses.operations import Module
 from domain.faults import Missing
 from infra.objects import ObjectMissing
-from workflows.addresses.upkeep import AddressDrift
+from workflows.addresses import handle
+from workflows.addresses.handle import Progress
 
 LINK_SECONDS: Final = 900
 LISTED_MAX: Final = 20
@@ -99,17 +97,7 @@ async def browse_drift(call: Call) -> Drifts:
 async def compare(call: Call) -> ShownDrift:
     """Compare all addresses of the four modules; this reads each of them once."""
     report = datetime.now(UTC).strftime(_FORM)
-    await call.services.engine.start_workflow(
-        AddressDrift.run,
-        DriftOrder(report=report),
-        id=names.drift_id(report),
-        task_queue=names.QUEUE,
-        # Who asks twice in a second gets one.
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=orders.attributes(),
-        static_summary="compare modules",
-    )
+    await handle.start_drift(call.services.engine, DriftOrder(report=report))
     return ShownDrift(report=report, progress=Progress.RUNNING, fault=None, found=None)
 
 
@@ -120,9 +108,9 @@ async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
     if found is not None:
         return ShownDrift(report=path.report, progress=Progress.DONE, fault=None, found=found)
     engine, workflow_id = call.services.engine, names.drift_id(path.report)
-    match await orders.progress(engine, workflow_id):
+    match await handle.progress(engine, workflow_id):
         case Progress.FAILED:
-            why = await orders.fault(engine, workflow_id)
+            why = await handle.fault(engine, workflow_id)
             return ShownDrift(report=path.report, progress=Progress.FAILED, fault=why, found=None)
         case Progress.RUNNING | Progress.DONE as progress:
             return ShownDrift(report=path.report, progress=progress, fault=None, found=None)
@@ -134,14 +122,14 @@ async def read_drift(call: Call, path: DriftPath) -> ShownDrift:
 
 async def _begun(engine: Client) -> AsyncIterator[str]:
     """Names of those that the engine remembers, also while they run or where they failed."""
-    wanted = f"WorkflowType = '{AddressDrift.__name__}'"
+    wanted = f"WorkflowType = '{names.DRIFT_WORKFLOW}'"
     async for each in engine.list_workflows(wanted, limit=LISTED_MAX):
         yield each.id.removeprefix(names.drift_id(""))
 
 
 async def _listed(call: Call, report: str) -> ListedDrift:
     found = await _manifest(call, report)
-    progress = Progress.DONE if found else await orders.progress(call.services.engine, names.drift_id(report))
+    progress = Progress.DONE if found else await handle.progress(call.services.engine, names.drift_id(report))
     return ListedDrift(
         report=report,
         ordered_at=datetime.strptime(report, _FORM).replace(tzinfo=UTC),

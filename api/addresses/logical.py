@@ -11,9 +11,7 @@ from sqlmodel import col, select, tuple_
 from temporalio.client import ScheduleOverlapPolicy
 
 from api import paging
-from api.addresses import orders
 from api.addresses.answers import LARGEST, Signed
-from api.addresses.orders import Progress
 from api.addresses.room import in_force, routes
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
@@ -24,8 +22,8 @@ from domain.addresses.operations import Module
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from domain.faults import Invalid, Missing
 from stores.tables.addresses import LogicalDelete
-from workflows.addresses import schedules
-from workflows.addresses.upkeep import AddressPurge
+from workflows.addresses import handle as addresses_handle
+from workflows.addresses.handle import Progress
 
 _ID: Final = r"^[0-9a-f]{24}$"
 
@@ -120,7 +118,7 @@ async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]
 async def check(call: Call) -> Check:
     """Ask all modules now which addresses they still need, unless they are being asked."""
     hours = (await in_force(call)).check_hours
-    handle = await schedules.find_checks(call.services.engine, hours)
+    handle = await addresses_handle.find_checks(call.services.engine, hours)
     await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
     return Check(schedule=handle.id)
 
@@ -129,14 +127,8 @@ async def check(call: Call) -> Check:
 async def purge(call: Call, body: Purge) -> ShownPurge:
     """Remove addresses from all modules, one or many, unless a module has orders in flight at that moment."""
     purge_id = secrets.token_hex(12)
-    await call.services.engine.start_workflow(
-        AddressPurge.run,
-        PurgeOrder(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason),
-        id=names.purge_id(purge_id),
-        task_queue=names.QUEUE,
-        search_attributes=orders.attributes(),
-        static_summary=f"purge {len(body.address_ids)} addresses",
-    )
+    order = PurgeOrder(address_ids=sorted(set(body.address_ids)), who=body.who, reason=body.reason)
+    await addresses_handle.start_purge(call.services.engine, purge_id, order)
     return _purge(purge_id, Progress.RUNNING, PurgeReport())
 
 
@@ -144,7 +136,7 @@ async def purge(call: Call, body: Purge) -> ShownPurge:
 async def read_purge(call: Call, path: PurgePath) -> ShownPurge:
     """See what became of a purge."""
     engine, workflow_id = call.services.engine, names.purge_id(path.purge_id)
-    match await orders.progress(engine, workflow_id):
+    match await addresses_handle.progress(engine, workflow_id):
         case None:
             raise Missing(
                 "not_found",

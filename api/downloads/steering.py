@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import Any
 
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -20,7 +21,7 @@ from domain.downloads.status import Phase, State
 from domain.faults import Conflict, Exhausted
 from stores.downloads import catalogue
 from stores.tables.downloads import Download
-from workflows.downloads.download import DownloadWorkflow
+from workflows.downloads import handle
 
 SEEN_SECONDS = 2.0
 """How long a retry waits until a worker has taken it up, so that whoever asks next does not see the old failure."""
@@ -101,7 +102,7 @@ async def _cancel(call: Call, task_id: str) -> DownloadAnswer:
 async def _process_again(call: Call, row: Download, order: DownloadOrder) -> None:
     """By a signal, if the run still waits for one; else by a new run."""
     try:
-        await _handle(call, row.task_id).signal(DownloadWorkflow.retry)
+        await _handle(call, row.task_id).signal(names.RETRY)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -125,5 +126,5 @@ async def _taken_up(call: Call, before: Download) -> DownloadAnswer:
         return answers.of_row(before).model_copy(update={**waiting, "fault": None, "finished_at": None})
 
 
-def _handle(call: Call, task_id: str) -> WorkflowHandle[DownloadWorkflow, object]:
-    return call.services.engine.get_workflow_handle(names.workflow_id(call.project_id, task_id))
+def _handle(call: Call, task_id: str) -> WorkflowHandle[Any, Any]:
+    return handle.get(call.services.engine, call.project_id, task_id)

@@ -9,7 +9,6 @@ from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 from sqlmodel import col, select, tuple_
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from api import moments, paging
@@ -25,8 +24,7 @@ from domain.orders.windows import Window
 from infra.database import Session
 from stores.orders import backfills, configuration, ledger
 from stores.tables.orders import OrderBackfill
-from workflows.orders.attributes import attributes
-from workflows.orders.backfill import OrderBackfill as OrderBackfillWorkflow
+from workflows.orders import handle
 
 BACKFILL_MAX: Final = timedelta(hours=12)
 
@@ -121,16 +119,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
     )
     workflow_id = names.backfill_id(path.platform, window)
     try:
-        await call.services.engine.start_workflow(
-            OrderBackfillWorkflow.run,
-            order,
-            id=workflow_id,
-            task_queue=names.QUEUE,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(platform.project_id, "running"),
-            static_summary=f"read {window} again",
-        )
+        await handle.start_backfill(call.services.engine, order)
     except WorkflowAlreadyStartedError:
         return await _running(call, workflow_id)
     # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.

@@ -32,7 +32,7 @@ from stores.orders import configuration, ledger
 from stores.orders.configuration import UNSET, Standing
 from stores.tables.orders import OrderPlatform, OrderSlice
 from stores.tables.projects import Project
-from workflows.orders import schedules
+from workflows.orders import handle
 
 HOLES_SHOWN = 100
 NEXT_SHOWN = 5
@@ -123,7 +123,7 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
         here.check()
         session.add(row)
-    await schedules.ensure_platform(call.services.engine, path.platform, body.project_id)
+    await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)
 
 

@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
@@ -20,8 +19,7 @@ from domain.orders.windows import Window
 from infra.objects import ObjectMissing
 from stores.orders import configuration, ledger
 from stores.tables.orders import OrderPlatform
-from workflows.orders.attributes import attributes
-from workflows.orders.report import OrderReport
+from workflows.orders import handle
 
 LINK_SECONDS: Final = 900
 DAYS_MAX: Final = 1_000
@@ -95,23 +93,14 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
         here = await configuration.standing(session, path.platform)
     row, zone_minutes = here.row, here.capability.zone_minutes
     window = days.comparable(body.day, zone_minutes, ledger.marks_of(row), here.now)
-    workflow_id = names.report_id(path.platform, body.day.isoformat())
-    await call.services.engine.start_workflow(
-        OrderReport.run,
-        ReportOrder(
-            platform=path.platform,
-            day=body.day,
-            window=window,
-            zone_minutes=zone_minutes,
-            complete_to=row.complete_to,
-        ),
-        id=workflow_id,
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=attributes(row.project_id),
-        static_summary=f"compare {body.day} of {path.platform}",
+    order = ReportOrder(
+        platform=path.platform,
+        day=body.day,
+        window=window,
+        zone_minutes=zone_minutes,
+        complete_to=row.complete_to,
     )
+    workflow_id = await handle.start_report(call.services.engine, row.project_id, order)
     return Started(platform=path.platform, day=body.day, workflow_id=workflow_id)
 
 

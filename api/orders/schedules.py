@@ -13,7 +13,7 @@ from api.routes import Access, Call
 from domain.faults import Conflict, Missing
 from stores.orders import configuration
 from stores.tables.orders import OrderPlatform
-from workflows.orders import schedules
+from workflows.orders import handle as orders_handle
 
 
 class Pause(Request):
@@ -72,7 +72,7 @@ async def _handle(call: Call, path: PlatformPath) -> ScheduleHandle:
         row = await session.get(OrderPlatform, path.platform)
         if row is None:
             raise configuration.unknown(path.platform)
-    return await schedules.find_platform(call.services.engine, row.platform, row.project_id)
+    return await orders_handle.find_platform(call.services.engine, row.platform, row.project_id)
 
 
 async def _standing(path: PlatformPath, handle: ScheduleHandle) -> ScheduleAnswer:

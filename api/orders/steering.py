@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Final, Self, assert_never
 
 from pydantic import AwareDatetime, Field, model_validator
 from sqlmodel import col, select, tuple_
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from api.models import Answer, Request
 from api.moments import BodyMoment
@@ -27,9 +24,7 @@ from domain.orders.windows import Window
 from infra.database import Session
 from stores.orders import configuration, ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
-from workflows.orders import schedules
-from workflows.orders.attributes import attributes
-from workflows.orders.slice import OrderSlice as OrderSliceWorkflow
+from workflows.orders import handle
 
 MANY_MAX: Final = 1_000
 _NOT_ENDED, _NOT_FAILED, _TOO_SHORT = "slice_not_ended", "slice_not_failed", "slice_too_short"
@@ -216,22 +211,13 @@ async def _platform(session: Session, path: PlatformPath) -> OrderPlatform:
 async def _read_again(call: Call, platform: OrderPlatform, window: Window) -> None:
     """Start a reading, unless one is under way."""
     job = Job(window=window, track=Track.LIVE, purpose=Purpose.AGAIN, suffix=names.REDO_SUFFIX)
-    with suppress(WorkflowAlreadyStartedError):
-        await call.services.engine.start_workflow(
-            OrderSliceWorkflow.run,
-            SliceOrder(platform=platform.platform, project_id=platform.project_id, job=job),
-            id=names.slice_id(platform.platform, window, names.REDO_SUFFIX),
-            task_queue=names.QUEUE,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(platform.project_id, "running"),
-            static_summary=f"redo {window}",
-        )
+    order = SliceOrder(platform=platform.platform, project_id=platform.project_id, job=job)
+    await handle.redo_slice(call.services.engine, order)
 
 
 async def _hurry(call: Call, platform: OrderPlatform) -> None:
     """Let the platform's schedule take up what is new."""
-    schedule = await schedules.find_platform(call.services.engine, platform.platform, platform.project_id)
+    schedule = await handle.find_platform(call.services.engine, platform.platform, platform.project_id)
     await schedule.trigger()
 
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from aiohttp import web
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from api.routes import Call, Routes
@@ -23,14 +21,13 @@ from api.tasks.resting import LaneName
 from api.tasks.types import TaskType, Types
 from api.together import Together
 from domain.faults import Missing
-from domain.tasks import ids, names
+from domain.tasks import ids
 from domain.tasks.carrying import LaneOrder
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Rules, Task
 from infra import log
 from services.services import Services
-from workflows.tasks import lane as tasks_lane
-from workflows.tasks.lane import TaskLane
+from workflows.tasks import handle
 
 NEARLY_FULL = 60
 """Per cent of what a lane takes; a type that creates some thousand tasks a second fills the rest in 200 ms."""
@@ -133,18 +130,10 @@ class Desk:
 
     async def _begin(self, lane: LaneName) -> None:
         type_, pos = lane
-        with suppress(WorkflowAlreadyStartedError):
-            await self._engine.start_workflow(
-                TaskLane.run,
-                # Version 0: it learns the rules with its first group.
-                LaneOrder(type=type_, pos=pos, rules=Rules()),
-                id=names.lane_id(type_, pos),
-                task_queue=names.QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=tasks_lane.attributes(),
-                static_summary=f"lane {pos} of {ids.split_type(type_)[1]}",
-            )
+        # Version 0: it learns the rules with its first group.
+        await handle.start_lane(
+            self._engine, LaneOrder(type=type_, pos=pos, rules=Rules()), f"lane {pos} of {ids.split_type(type_)[1]}"
+        )
 
 
 DESK = web.AppKey("tasks_desk", Desk)

@@ -13,21 +13,14 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
 
-from temporalio.client import WithStartWorkflowOperation, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
-from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.faults import Exhausted
-from domain.transfers import ids, joining, names
+from domain.transfers import ids, joining
 from domain.transfers.ids import Job
 from domain.transfers.joining import (
     CONSIGNMENTS_MAX,
@@ -41,15 +34,11 @@ from domain.transfers.joining import (
     Retry,
 )
 from domain.transfers.request import Consignment, File
-from domain.transfers.states import State
-from domain.transfers.steps import JobStatus
-from infra import log, temporal
+from infra import log
 from services.services import Services
-from workflows.transfers.job import TransferJob
+from workflows.transfers import handle as transfers_handle
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
-TASK_TIMEOUT = timedelta(seconds=10)
-"""Longer than the house's: who takes up a full job of a dead worker replays 1,500 groups, for 3 s of a processor."""
 PATIENCE_SECONDS = 30.0
 """How long a group is handed over again and again before its callers are told to come later."""
 AGAIN_SECONDS = 0.05
@@ -67,8 +56,6 @@ _OUTAGES = (
     RPCStatusCode.INTERNAL,
     RPCStatusCode.UNKNOWN,
 )
-
-Handle: TypeAlias = WorkflowHandle[TransferJob, JobStatus]
 
 _log = log.get(__name__)
 
@@ -241,15 +228,11 @@ class Joins:
     async def _ask(self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str) -> JoinReply | None:
         try:
             if lane.groups and bucket == lane.bucket:
-                handle: Handle = self._engine.get_workflow_handle(str(Job(lane.file, bucket)))
-                return await handle.execute_update(TransferJob.join, group, id=group_id, rpc_timeout=ANSWER_TIMEOUT)
-            return await self._engine.execute_update_with_start_workflow(
-                TransferJob.join,
-                group,
-                start_workflow_operation=self._start(Job(lane.file, bucket)),
-                id=group_id,
-                rpc_timeout=ANSWER_TIMEOUT,
-            )
+                return await transfers_handle.join(
+                    self._engine, str(Job(lane.file, bucket)), group, group_id, ANSWER_TIMEOUT
+                )
+            order = self._order(Job(lane.file, bucket))
+            return await transfers_handle.start_and_join(self._engine, order, group, group_id, ANSWER_TIMEOUT)
         except (WorkflowAlreadyStartedError, WorkflowUpdateFailedError):
             return None
         except RPCError as error:
@@ -260,38 +243,11 @@ class Joins:
     async def retry(self, job: Job, retry: Retry) -> bool:
         """Begin a job of targets that failed, at once; whether there was none of that name before."""
         order = self._order(job).model_copy(update={"retry": retry, **self._from_now()})
-        try:
-            await self._engine.start_workflow(
-                TransferJob.run,
-                order,
-                id=order.job_id,
-                task_queue=names.QUEUE,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=_attributes(),
-                static_summary=f"{job.file.path} to hosts again"[:200],
-            )
-        except WorkflowAlreadyStartedError:
-            return False
-        return True
+        return await transfers_handle.start_retry(self._engine, order)
 
     def _from_now(self) -> dict[str, datetime]:
         now = datetime.now(UTC)
         return {"closes_at": now, "deadline_at": now + timedelta(seconds=self._settings.timeout_seconds)}
-
-    def _start(self, job: Job) -> WithStartWorkflowOperation[TransferJob, JobStatus]:
-        """The job's workflow, unless it runs already; one that is over is not started again."""
-        order = self._order(job)
-        return WithStartWorkflowOperation(
-            TransferJob.run,
-            order,
-            id=order.job_id,
-            task_queue=names.QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            task_timeout=TASK_TIMEOUT,
-            search_attributes=_attributes(),
-            static_summary=f"{job.file.path} to many hosts"[:200],
-        )
 
     def _order(self, job: Job) -> JobOrder:
         settings = self._settings
@@ -308,12 +264,6 @@ class Joins:
 
     def _bucket_now(self) -> int:
         return ids.bucket_at(time.time(), self._settings.window_seconds)
-
-
-def _attributes() -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [SearchAttributePair(temporal.ROOM, names.SYSTEM), SearchAttributePair(temporal.STATE, State.PENDING)]
-    )
 
 
 def _full(window_seconds: int) -> Exhausted:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
-from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
 from api.transfers.kept import Kept
@@ -17,7 +16,7 @@ from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.states import State
 from services.services import Services
-from workflows.transfers.job import TransferJob
+from workflows.transfers import handle as transfers_handle
 
 WAITING_MAX = 50
 """Jobs of open windows that a list shows at most."""
@@ -119,14 +118,8 @@ class Listing:
 
     async def _targets(self, job_id: str, project_id: str | None) -> int:
         """How many have joined; none where the job does not answer now: whose it is, only itself can say."""
-        handle, open_only = self._engine.get_workflow_handle(job_id), QueryRejectCondition.NOT_OPEN
         try:
-            if project_id is None:
-                status = await handle.query(TransferJob.status, reject_condition=open_only, rpc_timeout=ANSWER_TIMEOUT)
-                return status.targets
-            return await handle.query(
-                TransferJob.joined, project_id, reject_condition=open_only, rpc_timeout=ANSWER_TIMEOUT
-            )
+            return await transfers_handle.count_joined(self._engine, job_id, project_id, ANSWER_TIMEOUT)
         except (RPCError, WorkflowQueryRejectedError, WorkflowQueryFailedError):
             return 0
 

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import asyncpg
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryRejectedError
-from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.together import Gathered
@@ -19,7 +18,7 @@ from api.transfers.kept import Kept
 from domain.transfers.states import Reason, State
 from services.services import Services
 from stores.tables.transfers import ALL_TARGETS
-from workflows.transfers.job import TransferJob
+from workflows.transfers import handle as transfers_handle
 
 Wanted: TypeAlias = tuple[str, int, str]
 """A target as a status asks for it: job id, key, and whose it has to be."""
@@ -240,12 +239,8 @@ class Lookup:
 
     async def joined(self, job_id: str, project_id: str | None) -> int:
         """How many targets a project, or all of them, have in a job that is running; asked of the job itself."""
-        handle = self._engine.get_workflow_handle(job_id)
         try:
-            if project_id is None:
-                status = await handle.query(TransferJob.status, reject_condition=QueryRejectCondition.NOT_OPEN)
-                return status.targets
-            return await handle.query(TransferJob.joined, project_id, reject_condition=QueryRejectCondition.NOT_OPEN)
+            return await transfers_handle.count_joined(self._engine, job_id, project_id)
         except WorkflowQueryRejectedError:
             return 0
         except RPCError as error:
@@ -256,7 +251,7 @@ class Lookup:
     async def close_to(self, job_id: str, project_id: str) -> None:
         """Let no more targets of the project into a job; one that is over lets nobody in anyway."""
         try:
-            await self._engine.get_workflow_handle(job_id).signal(TransferJob.close_to, project_id)
+            await transfers_handle.close_to(self._engine, job_id, project_id)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

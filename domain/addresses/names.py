@@ -6,6 +6,9 @@ from typing import Final
 
 from domain.addresses.messages import Topic
 
+STATUS = "status"
+"""The query that every workflow answers."""
+
 CYCLE_WORKFLOW = "AddressCycle"
 INTAKE_WORKFLOW = "AddressIntake"
 CHECK_WORKFLOW = "AddressCheck"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from domain.downloads import sinks
 from domain.downloads.request import DownloadOrder
 
+RETRY = "retry"
+"""The signal that has a failed download processed again."""
+
 DOWNLOAD_WORKFLOW = "DownloadWorkflow"
 HOUSEKEEPING_WORKFLOW = "HousekeepingWorkflow"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+CLOSE_TO, STATUS, JOINED = "close_to", "status", "joined"
+
 JOB_WORKFLOW = "TransferJob"
 
 FILE_QUEUE = "transfers-files"

@@ -22,7 +22,7 @@ from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.pubsub import Intake, create_update, delete, many, running_intake, swap
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import keeping
+from workflows.addresses import handle as addresses_handle
 from workflows.addresses.intake import AddressIntake
 
 pytestmark = pytest.mark.stack
@@ -144,7 +144,7 @@ async def _runs(engine: Client) -> list[str | None]:
 
 async def test_an_intake_tells_how_much_it_took_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of each slice: what was new, what had come before, what could not be read."""
-    monkeypatch.setattr(keeping, "Topic", [])  # the worker starts none of its own
+    monkeypatch.setattr(addresses_handle, "Topic", [])  # the worker starts none of its own
     async with (
         running_intake(settings, Scenario(wait_seconds=0.1)) as world,
         running_worker(world.settings, QUEUES) as running,

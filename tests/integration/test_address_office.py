@@ -34,7 +34,7 @@ from tests.support.api import ApiClient, Reply, running_api
 from tests.support.module_tables import upsert
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import schedules
+from workflows.addresses import handle
 
 pytestmark = pytest.mark.stack
 
@@ -111,7 +111,7 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
 async def test_who_looks_at_the_cycle_writes_nothing(settings: Settings) -> None:
     """What a look wrote would undo a pause that came after it had read how the schedule stands."""
-    schedule = await schedules.ensure(await temporal.connect(), 3_600)
+    schedule = await handle.ensure_cycles(await temporal.connect(), 3_600)
     before = (await schedule.describe()).info.last_updated_at
     async with running_api(settings) as api_client:
         await api_client.as_admin("POST", "/v1/addresses/cycle/pause", json=SIGNED)
@@ -148,7 +148,7 @@ async def test_a_cycle_under_way_says_how_far_it_is(house: Office, database: Dat
         return not seen["running"]
 
     await eventually(is_over)
-    await (await schedules.ensure(await temporal.connect(), 3_600)).delete()
+    await (await handle.ensure_cycles(await temporal.connect(), 3_600)).delete()
     assert (progress["phase"], progress["loaded"], progress["cycles"]) == ("createUpdate", 1, 0)
     assert progress["cycle_id"].endswith("-1")
 
@@ -171,7 +171,7 @@ async def test_logical_deletes_are_listed_checked_and_purged(house: Office, data
     ended = await house.ended(f"{DELETES}/purges/{purge.body['purge_id']}")
     left = [each["address_id"] for each in (await house.get(DELETES)).body["items"]]
     gone = (await house.get(DELETES, purged="true")).body["items"]
-    await (await schedules.ensure_checks(await temporal.connect(), 24)).delete()
+    await (await handle.ensure_checks(await temporal.connect(), 24)).delete()
 
     assert sorted(each["address_id"] for each in (*first.body["items"], *rest.body["items"])) == [1, 2, 3]
     assert ordered.status == 202

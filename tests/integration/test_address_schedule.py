@@ -23,7 +23,7 @@ from tests.support import modules as module_peers
 from tests.support.modules import call_fault
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import schedules
+from workflows.addresses import handle as addresses_handle
 
 pytestmark = pytest.mark.stack
 
@@ -86,7 +86,7 @@ async def house(settings: Settings, database: Database, tmp_path: Path) -> Async
         )
         async with running_worker(own, [names.QUEUE]) as running:
             engine = running.services.engine
-            schedule = await schedules.ensure(engine, 3_600)
+            schedule = await addresses_handle.ensure_cycles(engine, 3_600)
             yield House(engine, schedule, database, oss)
 
 

@@ -22,7 +22,7 @@ from stores.addresses.steering import By
 from stores.tables.addresses import AddressMessage, QuarantinedMessage
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import eventually
-from workflows.addresses import schedules
+from workflows.addresses import handle
 
 pytestmark = pytest.mark.stack
 
@@ -85,7 +85,7 @@ async def operator(settings: Settings, database: Database) -> AsyncIterator[Oper
 
 async def test_a_failed_message_is_tried_again(operator: Operator) -> None:
     """It is as if it had never failed, a cycle is woken, and the audit says who wanted it and why."""
-    schedule = await schedules.ensure(await temporal.connect(), HOUR)
+    schedule = await handle.ensure_cycles(await temporal.connect(), HOUR)
     id_ = await operator.add()
 
     reply = await operator.post(f"messages/{id_}/retry")

@@ -23,7 +23,7 @@ from tests.integration.test_address_purging import listed
 from tests.support import modules as module_peers
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.addresses import schedules
+from workflows.addresses import handle as addresses_handle
 from workflows.addresses.upkeep import AddressDrift, AddressPurge
 
 pytestmark = pytest.mark.stack
@@ -43,8 +43,8 @@ async def test_checks_run_by_schedule(settings: Settings, database: Database, tm
     async with database.session() as session:
         session.add(listed(1, 1, 60, Module.OD))
     async with serving(settings, tmp_path) as (_, engine):
-        await schedules.ensure_checks(engine, 24)
-        handle = await schedules.ensure_checks(engine, 12)
+        await addresses_handle.ensure_checks(engine, 24)
+        handle = await addresses_handle.ensure_checks(engine, 12)
         await handle.trigger()
 
         async def marked() -> bool:
@@ -79,9 +79,9 @@ async def test_a_purge_and_a_comparison_are_ordered(settings: Settings, database
 async def test_a_paused_schedule_of_checks_stays_paused(settings: Settings) -> None:
     """Whoever prepares the installation again changes nothing of that."""
     engine = await temporal.connect()
-    handle = await schedules.ensure_checks(engine, settings.addresses.check_hours)
+    handle = await addresses_handle.ensure_checks(engine, settings.addresses.check_hours)
     await handle.pause()
-    again = await schedules.ensure_checks(engine, settings.addresses.check_hours)
+    again = await addresses_handle.ensure_checks(engine, settings.addresses.check_hours)
 
     assert (await again.describe()).schedule.state.paused
     await again.delete()

@@ -12,7 +12,7 @@ from infra.settings import Settings
 from services.addresses import waking
 from services.addresses.waking import Waker
 from tests.support.waiting import eventually
-from workflows.addresses import schedules
+from workflows.addresses import handle as addresses_handle
 
 pytestmark = pytest.mark.stack
 
@@ -28,7 +28,7 @@ async def engine(settings: Settings) -> Client:
 @pytest.fixture
 async def schedule(engine: Client) -> AsyncIterator[ScheduleHandle]:
     """The schedule of cycles, which does nothing by itself for an hour; nobody serves what it starts."""
-    handle = await schedules.ensure(engine, HOUR)
+    handle = await addresses_handle.ensure_cycles(engine, HOUR)
     yield handle
     await handle.delete()
 
@@ -112,7 +112,7 @@ async def test_a_schedule_that_is_not_there_holds_nothing_up(engine: Client, mon
     waker.wake()
     await eventually(lambda: waker._telling is not None and waker._telling.done())
 
-    schedule = await schedules.ensure(engine, HOUR)
+    schedule = await addresses_handle.ensure_cycles(engine, HOUR)
     waker.wake()
     await eventually(lambda: _is(schedule, 1))
     await waker.close()

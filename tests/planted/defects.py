@@ -749,7 +749,7 @@ DEFECTS = (
     Defect(
         "a-schedule-never-fires",
         "addresses",
-        "workflows/addresses/schedules.py",
+        "workflows/addresses/handle.py",
         "every=timedelta(seconds=pause_seconds)",
         "every=timedelta(days=pause_seconds)",
         ("tests/integration/test_address_schedule.py",),
@@ -946,7 +946,7 @@ DEFECTS = (
     Defect(
         "all-projects-wait-in-one-line",
         "webhooks",
-        "workflows/webhooks/delivery.py",
+        "workflows/webhooks/handle.py",
         "return Priority(fairness_key=order.project_id)",
         'return Priority(fairness_key="all")',
         ("tests/integration/test_webhooks.py", "-k", "hold_up"),

@@ -27,7 +27,7 @@ from infra.settings import Settings
 from services import services
 from services.services import Services
 from stores.tasks import heads
-from workflows.tasks import lane
+from workflows.tasks import handle as tasks_handle
 from workflows.tasks.lane import TaskLane
 
 NAME = "video"
@@ -121,7 +121,7 @@ class Lanes:
             order,
             id=tasks_names.lane_id(TYPE, pos),
             task_queue=tasks_names.QUEUE,
-            search_attributes=lane.attributes(),
+            search_attributes=tasks_handle.attributes(),
         )
         return AskedLane(self.services.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 

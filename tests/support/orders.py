@@ -34,9 +34,9 @@ from stores.tables.webhooks import Delivery
 from tests.support.api import ApiClient, Reply, running_api
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
-from workflows.orders import schedules
-from workflows.orders.attributes import attributes
+from workflows.orders import handle
 from workflows.orders.cycle import OrderCycle
+from workflows.orders.handle import attributes
 
 LAG_SECONDS = 60
 QUEUES = (names.QUEUE, names.PLATFORM_QUEUES, webhooks_names.QUEUE)
@@ -243,7 +243,7 @@ async def no_cycle_is_near() -> None:
 
     One that began between two requests that set a platform up would claim from where the defaults begin.
     """
-    left = schedules.CYCLE_SECONDS - time.time() % schedules.CYCLE_SECONDS
+    left = handle.CYCLE_SECONDS - time.time() % handle.CYCLE_SECONDS
     if left < NEAR_SECONDS:
         await asyncio.sleep(left + 0.1)
 

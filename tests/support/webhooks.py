@@ -22,7 +22,7 @@ from sims.receiver import Received, Receiver, running_receiver
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows.webhooks import delivery as webhooks_delivery
+from workflows.webhooks import handle
 from workflows.webhooks.delivery import WebhookDelivery
 
 TASK_ID = "dl_" + "0" * 24
@@ -101,8 +101,8 @@ async def start(engine: Client, order: WebhookOrder) -> Handle:
         task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        search_attributes=webhooks_delivery.search_attributes(order),
-        priority=webhooks_delivery.priority(order),
+        search_attributes=handle.search_attributes(order),
+        priority=handle.priority(order),
     )
 
 

@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders.steps import Job, Sliced, SliceOrder
     from infra import temporal
     from workflows.orders import alarms
-    from workflows.orders.attributes import attributes
+    from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))

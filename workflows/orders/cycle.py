@@ -42,8 +42,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.windows import Window
     from workflows.orders import alarms
-    from workflows.orders.attributes import attributes
     from workflows.orders.backfill import OrderBackfill
+    from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
     from workflows.outcomes import fault_of
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.steps import TaskSteps
@@ -16,7 +16,6 @@ with workflow.unsafe.imports_passed_through():
     from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
-    from infra import temporal
 
 
 RUN_GROUPS_MAX = 1_500
@@ -30,11 +29,6 @@ SOON_MS = 10
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
 _STEP_SECONDS = timedelta(seconds=10)
-
-
-def attributes() -> TypedSearchAttributes:
-    """How lanes are found in the engine; their ids tell type and position."""
-    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
 
 
 @workflow.defn(name=names.LANE_WORKFLOW)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks import names
     from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
     from infra import temporal
+    from workflows.webhooks.handle import priority, search_attributes
 
 
 _PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
@@ -27,22 +28,6 @@ _ENTER_SECONDS = timedelta(seconds=30)
 # The receiver has at most 30 of them.
 _ATTEMPT_SECONDS = timedelta(seconds=45)
 _HEARTBEAT_SECONDS = timedelta(seconds=5)
-
-
-def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
-    """What a delivery is found by in the engine."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(temporal.ROOM, names.SYSTEM),
-            SearchAttributePair(temporal.PROJECT, order.project_id),
-            SearchAttributePair(temporal.STATE, DeliveryState.PENDING),
-        ]
-    )
-
-
-def priority(order: WebhookOrder) -> Priority:
-    """One project's dead receivers must not hold up another's deliveries."""
-    return Priority(fairness_key=order.project_id)
 
 
 def new_delivery_id() -> str:

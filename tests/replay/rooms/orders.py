@@ -27,9 +27,9 @@ from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
 from tests.support.waiting import eventually
-from workflows.orders.attributes import attributes
 from workflows.orders.backfill import OrderBackfill
 from workflows.orders.cycle import OrderCycle
+from workflows.orders.handle import attributes
 from workflows.orders.report import OrderReport
 from workflows.orders.slice import OrderSlice
 from workflows.orders.watch import OrderWatch

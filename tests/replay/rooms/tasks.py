@@ -14,7 +14,7 @@ from infra.database import Database
 from tests.replay.recorder import Recorder
 from tests.support.lanes import AskedLane, new_key, new_tasks
 from tests.support.waiting import eventually
-from workflows.tasks import lane as tasks_lane
+from workflows.tasks import handle as tasks_handle
 from workflows.tasks.lane import TaskLane
 
 VARIABLES: Mapping[str, str] = {}
@@ -129,7 +129,7 @@ async def _start(recorder: Recorder, name: str, rules: Rules) -> AskedLane:
         LaneOrder(type=ids.make_type(recorder.project_id, name), pos=1, rules=rules),
         id=_lane_id(recorder, name),
         task_queue=tasks_names.QUEUE,
-        search_attributes=tasks_lane.attributes(),
+        search_attributes=tasks_handle.attributes(),
     )
     return AskedLane(recorder.engine.get_workflow_handle_for(TaskLane.run, handle.id))
 

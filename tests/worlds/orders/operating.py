@@ -18,8 +18,8 @@ from tests.worlds.orders.expecting import BUSY, expect
 from tests.worlds.orders.judging import SeenReading
 from tests.worlds.orders.platform import WorldPlatform
 from tests.worlds.orders.world import World
-from workflows.orders.attributes import attributes
 from workflows.orders.cycle import OrderCycle
+from workflows.orders.handle import attributes
 
 BOUND_SECONDS = 240.0
 """On a machine that has other things to do, too; what never ends ends here."""

@@ -1,0 +1,210 @@
+"""How workflows of addresses are started, found, asked and steered from outside, and their schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleHandle,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.common import (
+    QueryRejectCondition,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from domain.addresses import names
+from domain.addresses.cycle import CycleOrder, CycleStatus
+from domain.addresses.drift import DriftOrder
+from domain.addresses.intake import IntakeOrder
+from domain.addresses.logical import PurgeOrder
+from domain.addresses.messages import Topic
+from infra import log, schedules, temporal
+from services.services import Services
+
+LOOK_SECONDS: Final = 60.0
+"""How soon an intake that somebody terminated runs again."""
+_log = log.get(__name__)
+
+_CATCH_UP: Final = timedelta(minutes=2)
+_CHECK_CATCH_UP: Final = timedelta(hours=1)
+
+
+async def ensure_cycles(client: Client, pause_seconds: float) -> ScheduleHandle:
+    """Make the schedule, or mend it; a paused one stays paused."""
+    return await schedules.ensure(client, names.SCHEDULE, _cycles(pause_seconds))
+
+
+async def find_cycles(client: Client, pause_seconds: float) -> ScheduleHandle:
+    """The schedule as it is, made again where the engine has lost it."""
+    return await schedules.find(client, names.SCHEDULE, _cycles(pause_seconds))
+
+
+async def ensure_checks(client: Client, hours: float) -> ScheduleHandle:
+    """Make the schedule of checks, or mend it; a paused one stays paused."""
+    return await schedules.ensure(client, names.CHECKS, _checks(hours))
+
+
+async def find_checks(client: Client, hours: float) -> ScheduleHandle:
+    """The schedule of checks as it is, made again where the engine has lost it."""
+    return await schedules.find(client, names.CHECKS, _checks(hours))
+
+
+async def follow(client: Client, pause_seconds: float, check_hours: float) -> None:
+    """Bring both schedules to these intervals, where they have others; a paused one stays paused."""
+    for name, wanted in ((names.SCHEDULE, _cycles(pause_seconds)), (names.CHECKS, _checks(check_hours))):
+        found = (await (await schedules.find(client, name, wanted)).describe()).schedule.spec.intervals
+        if [each.every for each in found] != [each.every for each in wanted.spec.intervals]:
+            await schedules.ensure(client, name, wanted)
+
+
+def _cycles(pause_seconds: float) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            names.CYCLE_WORKFLOW,
+            CycleOrder(),
+            id=names.SCHEDULE,
+            task_queue=names.QUEUE,
+            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            static_summary="changes of addresses",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
+    )
+
+
+def _checks(hours: float) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            names.CHECK_WORKFLOW,
+            id=names.CHECKS,
+            task_queue=names.QUEUE,
+            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            static_summary="logical deletes of addresses",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=hours))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CHECK_CATCH_UP),
+    )
+
+
+async def keep_intakes(services: Services, stop: asyncio.Event) -> None:
+    """Have all topics pulled until told to stop, where this installation pulls."""
+    if not services.settings.addresses.pubsub.project:
+        return
+    while not stop.is_set():
+        try:
+            await start_intakes(services.engine)
+        except RPCError as error:
+            _log.warning("intake_not_started", error=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+
+
+async def start_intakes(engine: Client) -> None:
+    """Start the intake of each topic, unless it runs."""
+    for topic in Topic:
+        await engine.start_workflow(
+            names.INTAKE_WORKFLOW,
+            IntakeOrder(topic=topic),
+            id=names.intake_id(topic),
+            task_queue=names.INTAKE_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            static_summary=f"pull {topic}",
+        )
+
+
+class Progress(StrEnum):
+    """How far it is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+def attributes() -> TypedSearchAttributes:
+    """What the Web UI finds it by."""
+    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
+
+
+async def progress(engine: Client, workflow_id: str) -> Progress | None:
+    """How far a workflow is; None if there is none of this id, or none any more."""
+    try:
+        description = await engine.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    match description.status:
+        case WorkflowExecutionStatus.RUNNING:
+            return Progress.RUNNING
+        case WorkflowExecutionStatus.COMPLETED:
+            return Progress.DONE
+        case _:
+            return Progress.FAILED
+
+
+async def fault(engine: Client, workflow_id: str) -> str:
+    """Why one has failed: the first of its causes."""
+    try:
+        await engine.get_workflow_handle(workflow_id).result()
+    except WorkflowFailureError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        return str(cause)
+    return ""
+
+
+async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> CycleStatus:
+    """How far a running cycle is."""
+    status: CycleStatus = await engine.get_workflow_handle(workflow_id).query(
+        names.STATUS,
+        result_type=CycleStatus,
+        reject_condition=QueryRejectCondition.NOT_OPEN,
+        rpc_timeout=timeout,
+    )
+    return status
+
+
+async def start_purge(engine: Client, purge_id: str, order: PurgeOrder) -> None:
+    """Start to remove addresses from all modules."""
+    await engine.start_workflow(
+        names.PURGE_WORKFLOW,
+        order,
+        id=names.purge_id(purge_id),
+        task_queue=names.QUEUE,
+        search_attributes=attributes(),
+        static_summary=f"purge {len(order.address_ids)} addresses",
+    )
+
+
+async def start_drift(engine: Client, order: DriftOrder) -> None:
+    """Start to compare the modules; who asks twice in a second gets one comparison."""
+    await engine.start_workflow(
+        names.DRIFT_WORKFLOW,
+        order,
+        id=names.drift_id(order.report),
+        task_queue=names.QUEUE,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        search_attributes=attributes(),
+        static_summary="compare modules",
+    )

@@ -1,0 +1,132 @@
+"""How workflows of orders are started and found from outside, and their schedules."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleHandle,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from domain.orders import names
+from domain.orders.backfills import BackfillOrder
+from domain.orders.steps import CycleOrder, ReportOrder, SliceOrder, WatchOrder
+from infra import schedules, temporal
+
+CYCLE_SECONDS: Final = 60
+WATCH_SECONDS: Final = 20
+_CATCH_UP: Final = timedelta(minutes=2)
+
+
+async def ensure_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+    """Make a platform's schedule, or mend it; a paused one stays paused."""
+    return await schedules.ensure(client, names.schedule_id(platform), _cycles(platform, project_id))
+
+
+async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
+    """A platform's schedule as it is, made again where the engine has lost it."""
+    return await schedules.find(client, names.schedule_id(platform), _cycles(platform, project_id))
+
+
+async def ensure_watch(client: Client) -> ScheduleHandle:
+    """Make the schedule of the watch, or mend it."""
+    schedule = Schedule(
+        action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchOrder(), id=names.WATCH, task_queue=names.QUEUE),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
+    )
+    return await schedules.ensure(client, names.WATCH, schedule)
+
+
+def _cycles(platform: str, project_id: str) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            names.CYCLE_WORKFLOW,
+            CycleOrder(platform=platform, heeds_pause=True),
+            id=names.schedule_id(platform),
+            task_queue=names.QUEUE,
+            typed_search_attributes=attributes(project_id),
+            static_summary=f"orders of {platform}",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=CYCLE_SECONDS))]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_CATCH_UP),
+    )
+
+
+def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
+    """What the room's workflows are found by in the engine."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(temporal.ROOM, names.SYSTEM),
+            SearchAttributePair(temporal.PROJECT, project_id),
+            SearchAttributePair(temporal.STATE, state),
+        ]
+    )
+
+
+async def start_backfill(engine: Client, order: BackfillOrder) -> str:
+    """Start to read the complete slices of a time again; the id of the workflow.
+
+    Raises:
+        WorkflowAlreadyStartedError: This time is being read again.
+    """
+    workflow_id = names.backfill_id(order.platform, order.window)
+    await engine.start_workflow(
+        names.BACKFILL_WORKFLOW,
+        order,
+        id=workflow_id,
+        task_queue=names.QUEUE,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        search_attributes=attributes(order.project_id, "running"),
+        static_summary=f"read {order.window} again",
+    )
+    return workflow_id
+
+
+async def start_report(engine: Client, project_id: str, order: ReportOrder) -> str:
+    """Start to compare a day, unless it is being compared; the id of the workflow."""
+    workflow_id = names.report_id(order.platform, order.day.isoformat())
+    await engine.start_workflow(
+        names.REPORT_WORKFLOW,
+        order,
+        id=workflow_id,
+        task_queue=names.QUEUE,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        search_attributes=attributes(project_id),
+        static_summary=f"compare {order.day} of {order.platform}",
+    )
+    return workflow_id
+
+
+async def redo_slice(engine: Client, order: SliceOrder) -> None:
+    """Start to read a slice again, unless it is being read again."""
+    window = order.job.window
+    with suppress(WorkflowAlreadyStartedError):
+        await engine.start_workflow(
+            names.SLICE_WORKFLOW,
+            order,
+            id=names.slice_id(order.platform, window, names.REDO_SUFFIX),
+            task_queue=names.QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            search_attributes=attributes(order.project_id, "running"),
+            static_summary=f"redo {window}",
+        )
