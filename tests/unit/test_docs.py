@@ -32,7 +32,7 @@ def test_named_files_exist(page: Path) -> None:
     """A path in back quotes that begins with a folder of ours is there; ROOM stands for a room to be."""
     paths = re.findall(rf"`((?:{FLOORS})/[\w./-]*)`", page.read_text())
 
-    assert [path for path in paths if "ROOM" not in path and not (ROOT / path).exists()] == []
+    assert [path for path in paths if "SYSTEM" not in path and not (ROOT / path).exists()] == []
 
 
 @each_page

@@ -1,0 +1,1 @@
+"""The systems, and what each of them offers."""

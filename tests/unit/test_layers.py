@@ -1,0 +1,73 @@
+"""What layers keep to beyond the contracts of imports in `pyproject.toml`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from systems.names import SYSTEMS
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "domain", "excel", "dev", "cli")
+OWN_PORTS = {"dev/house.py", "infra/metrics.py"}
+"""These ask processes of ours on this machine."""
+HEAVY = {"pandas", "pyarrow", "xlsxwriter"}
+
+
+def opening_sessions() -> set[str]:
+    """The modules of the server that open sessions over HTTP."""
+    found = set()
+    for layer in LAYERS:
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("ClientSession"):
+                    found.add(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_only_clients_open_sessions_to_outside() -> None:
+    """Elsewhere nothing would guard them, or measure them."""
+    found = opening_sessions()
+
+    assert {name for name in found if not name.startswith("clients/")} == OWN_PORTS
+    assert "clients/http.py" in found
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("layer", ["api", "workflows", "activities", "stores", "domain"])
+def test_every_system_has_a_package_in_every_layer(layer: str, system: str) -> None:
+    """Who knows one system finds the next."""
+    assert (ROOT / layer / system / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, "webhooks"])
+def test_every_system_is_reached_in_the_same_way(system: str) -> None:
+    """Its names, and what starts its workflows."""
+    assert (ROOT / "domain" / system / "names.py").exists()
+    assert (ROOT / "workflows" / system / "handle.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        pytest.param("api.app", {"activities", "cli", "dev", "sims", *HEAVY}, id="api"),
+        pytest.param("worker", {"api", "cli", "dev", "sims"}, id="worker"),
+        *(
+            pytest.param(f"workflows.{system}.handle", {"activities", "api", *HEAVY}, id=f"{system}-handle")
+            for system in (*SYSTEMS, "webhooks")
+        ),
+    ],
+)
+def test_a_process_loads_only_its_own_layers(module: str, unwanted: set[str]) -> None:
+    """On import; `tests/integration/test_loaded_modules.py` looks again when processes are ready."""
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    loaded = set(done.stdout.split())
+    assert module.partition(".")[0] in loaded
+    assert loaded & unwanted == set()
