@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from infra.objects.failures import ObjectMissing, PartTooSmall
-from infra.objects.records import MAX_COPY_BYTES, MAX_PARTS, MIN_PART_BYTES, Head, Joined
-
-if TYPE_CHECKING:
-    from infra.objects.store import ObjectStore
+from infra.objects.records import MAX_COPY_BYTES, MAX_PARTS, MIN_PART_BYTES, Head, Joined, Uploads
 
 T = TypeVar("T")
 
 
 async def join(
-    store: ObjectStore, key: str, sources: Sequence[str], content_type: str, metadata: Mapping[str, str]
+    store: Uploads, key: str, sources: Sequence[str], content_type: str, metadata: Mapping[str, str]
 ) -> Joined:
     """Make one object of others, in their order."""
     heads = await _each(_head(store, source) for source in sources)
@@ -53,7 +50,7 @@ def check_joinable(key: str, sources: Sequence[Head]) -> None:
             )
 
 
-async def _head(store: ObjectStore, source: str) -> Head:
+async def _head(store: Uploads, source: str) -> Head:
     head = await store.head(source)
     if head is None:
         raise ObjectMissing(f"There is no object {source!r} in the store to join.", key=source, code="NoSuchKey")

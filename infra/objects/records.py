@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 MIN_PART_BYTES = 5 * 1024 * 1024
 """S3 refuses to complete an upload when any part but the last is smaller."""
@@ -90,3 +91,23 @@ class Upload:
     key: str
     upload_id: str
     started: datetime
+
+
+class Uploads(Protocol):
+    """What joins and streams need of the store."""
+
+    async def head(self, key: str) -> Head | None: ...
+
+    async def put(
+        self, key: str, data: bytes, *, content_type: str = ..., metadata: Mapping[str, str] = ...
+    ) -> Stored: ...
+
+    async def begin_upload(self, key: str, *, content_type: str = ..., metadata: Mapping[str, str] = ...) -> str: ...
+
+    async def put_part(self, key: str, upload_id: str, number: int, data: bytes) -> SentPart: ...
+
+    async def copy_part(self, key: str, upload_id: str, number: int, source: Head) -> Part: ...
+
+    async def complete(self, key: str, upload_id: str, parts: Sequence[Part]) -> str: ...
+
+    async def abort(self, key: str, upload_id: str) -> None: ...

@@ -6,18 +6,14 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import TYPE_CHECKING
 
-from infra.objects.records import MAX_PARTS, PART_BYTES, Part, Stored
-
-if TYPE_CHECKING:
-    from infra.objects.store import ObjectStore
+from infra.objects.records import MAX_PARTS, PART_BYTES, Part, Stored, Uploads
 
 PARTS_IN_FLIGHT = 2
 
 
 async def put_stream(
-    store: ObjectStore, key: str, chunks: AsyncIterable[bytes], content_type: str, metadata: Mapping[str, str]
+    store: Uploads, key: str, chunks: AsyncIterable[bytes], content_type: str, metadata: Mapping[str, str]
 ) -> Stored:
     """Store what a stream yields; one put when it is short, an upload in parts when it is long."""
     blocks = cut(chunks, PART_BYTES)
@@ -54,7 +50,7 @@ async def cut(chunks: AsyncIterable[bytes], size: int) -> AsyncIterator[bytes]:
 class _Sender:
     """One upload in progress."""
 
-    def __init__(self, store: ObjectStore, key: str, upload_id: str) -> None:
+    def __init__(self, store: Uploads, key: str, upload_id: str) -> None:
         self._store = store
         self._key = key
         self._upload_id = upload_id
