@@ -19,7 +19,7 @@ from activities.addresses.purging import LogicalDeletes
 from activities.addresses.reporting import DriftReporting
 from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
-from activities.orders import gauges, serving
+from activities.orders import serving
 from activities.orders.backfilling import OrderBackfills
 from activities.orders.housekeeping import OrderHousekeeping
 from activities.orders.scanning import OrderScan
@@ -40,6 +40,7 @@ from domain.webhooks import names as webhooks_names
 from infra import memory
 from infra.settings import EngineSettings
 from services.addresses.configuration import Configuration, CurrentModules
+from services.orders import gauges
 from services.services import Services
 from workflows.addresses import handle as addresses_handle
 from workflows.addresses.cycle import AddressCycle

@@ -13,8 +13,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from activities.addresses import applying
-from activities.addresses.applying import Calls, Message
+from activities.addresses.applying import Calls
 from clients.modules import ModuleFailure
 from domain.addresses import queues
 from domain.addresses.messages import Topic
@@ -22,7 +21,8 @@ from domain.addresses.operations import Module, OperationResult
 from domain.addresses.queues import Pair
 from domain.addresses.verdicts import judge
 from infra.database import Database
-from stores.addresses import settling
+from stores.addresses import groups, settling
+from stores.addresses.groups import Message
 
 Told: TypeAlias = dict[int, OperationResult | None]
 """What a module says of messages: None of one that has not taken effect there."""
@@ -75,7 +75,7 @@ async def hear(database: Database, modules: Calls) -> None:
     while page == PAGE:
         async with database.connection() as connection:
             rows = await connection.fetch(_UNHEARD, json.dumps(sorted(silent)), last, PAGE)
-        by_id = {row["id"]: Unheard(applying.message(row), row["is_final"]) for row in rows}
+        by_id = {row["id"]: Unheard(groups.message(row), row["is_final"]) for row in rows}
         for group in queues.groups(Pair(row["id"], row["uprn_1"], row["uprn_2"] or row["uprn_1"]) for row in rows):
             silent |= await _hear(database, modules, [by_id[id_] for id_ in group], silent)
         last, page = max(by_id, default=0), len(rows)

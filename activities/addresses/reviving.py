@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from activities.addresses import applying
-from activities.addresses.applying import Calls, Message
+from activities.addresses.applying import Calls
 from clients.modules import ModuleFailure
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Lookup, Module
 from domain.addresses.waiting import Kind
 from infra import log
 from infra.database import Database
+from stores.addresses import groups
+from stores.addresses.groups import Message
 from stores.tables.addresses import unfinished
 
 PAGE: Final = 500
@@ -46,7 +47,7 @@ async def revive(database: Database, retries: int, modules: Calls) -> int:
     while page == PAGE:
         async with database.connection() as connection:
             rows = await connection.fetch(_PAGE, retries, last, PAGE)
-        swaps = [applying.message(row) for row in rows]
+        swaps = [groups.message(row) for row in rows]
         last, page = max((each.operation.seq for each in swaps), default=0), len(rows)
         if not swaps or (told := await _ask(modules, swaps)) is None:
             break

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from pydantic import SecretStr
 
-from activities.addresses import applying
 from dev.embedded import Stack
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Kind, Module, Outcome
+from stores.addresses import groups
 from tests.support.address_oracle import ModuleOracle
 from tests.support.address_world import Fault, World
 
@@ -243,7 +243,7 @@ class Promises(RuleBasedStateMachine):
         for id_ in (id_ for cycle in self.world.cycles for _, id_ in cycle.done):
             row = rows[id_]
             if not row["superseded_by"] and not row["reason"]:
-                operation = applying.operation(id_, messages.parse(*self.sent[row["msg_no"]]))
+                operation = groups.operation(id_, messages.parse(*self.sent[row["msg_no"]]))
                 assert book.apply(operation) is Outcome.APPLIED, (operation, book)
         return book
 

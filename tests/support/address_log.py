@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import asyncpg
 
-from activities.addresses.applying import operation
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module, Outcome
+from stores.addresses.groups import operation
 from tests.support.address_oracle import ModuleOracle
 from tests.support.deployment import PUSH_SECRET, SIGNED, Deployment
 from tests.support.waiting import eventually

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.addresses.applying import operation
 from domain.addresses import messages
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Operation
+from stores.addresses.groups import operation
 from tests.worlds.addresses.world import LATER, About, Said, World
 
 UPRNS_OF_A_WORLD = 1_000

@@ -1,0 +1,1 @@
+"""What processes do for orders beside their steps."""
