@@ -26,6 +26,9 @@ _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as dat
 PAGING = frozenset({"page", "page_size"})
 """Parameters of each request for a page; twice in one request, each source would heed another one of them."""
 SOURCES = ("source_url", "data", "headers")
+OF_PAGES = ("page_size", "first_page", "force_continue", "allow_repeats", "columns")
+"""Fields that say how a source is asked, or what its later pages may have."""
+OF_CSV = ("encoding", "formula_guard")
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def of(body: NewDownload) -> list[Table]:
     if misfits := list(_misfits(body)):
         reading.refuse("body", misfits)
     tables = _tables(body)
-    if faults := [*_of_sources(body, tables), *_of_looks(body, tables)]:
+    if faults := [*_of_sources(body, tables), *_without_effect(body, tables), *_of_looks(body, tables)]:
         reading.refuse("body", faults)
     return tables
 
@@ -168,6 +171,20 @@ def _of_sources(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem
     if len(tables) > 1 and body.type is not FileType.EXCEL:
         message = f"a {body.type} file holds one table, and {len(tables)} are asked for; send excel, or ask for each."
         yield FieldProblem(path="type", message=message)
+
+
+def _without_effect(body: NewDownload, tables: list[Table]) -> Iterator[FieldProblem]:
+    """Fields that were sent, and that nothing of this download would heed."""
+    if all(table.data is not None for table in tables):
+        for field in OF_PAGES:
+            if field in body.model_fields_set:
+                message = "it is about the pages of a source, but the rows come as data; leave it out."
+                yield FieldProblem(path=field, message=message)
+    if body.type is not FileType.CSV:
+        for field in OF_CSV:
+            if field in body.model_fields_set:
+                message = f"it is about CSV files, and the type is {body.type}; leave it out, or send csv."
+                yield FieldProblem(path=field, message=message)
 
 
 def _parameters(url: str | None) -> Iterable[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from api.downloads.tables import OF_CSV, OF_PAGES
 from tests.worlds import dice, pairwise
 from tests.worlds.downloads.flaws import KINDS, Group
 from tests.worlds.flaws import Flaw, draw_flaws
@@ -239,7 +240,10 @@ def request(world: World, urls: Sequence[str], callback: str | None = None) -> d
         callback: Where the end is told.
     """
     drawn = DRAWN if world.is_drawn else {}
-    body = {**world.options, **(LOOKS if world.is_drawn else {}), **({"callback": callback} if callback else {})}
+    # A field that nothing of the download would heed is refused.
+    unheeded = {*(OF_PAGES if world.is_inline else ()), *(OF_CSV if world.options["type"] != "csv" else ())}
+    options = {name: value for name, value in world.options.items() if name not in unheeded}
+    body = {**options, **(LOOKS if world.is_drawn else {}), **({"callback": callback} if callback else {})}
     headers = [header(table) if wants else None for table, wants in enumerate(world.tables)]
     match world.asked_as:
         case "lists":
