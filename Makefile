@@ -25,7 +25,7 @@ $(READY): requirements-dev.lock
 	chmod +x $(BIN)/haulage
 	touch $@
 
-demo: $(READY) ## export 200,000 rows through the whole house and check the file row by row
+demo: $(READY) ## export 200,000 rows through all parts and check the file row by row
 	$(BIN)/haulage demo
 
 up: $(READY) ## start everything and stay: API, workers, engine, database, object store
@@ -63,7 +63,7 @@ fmt: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure; `make bench-foundation` runs one room, SIZE=small is quick
+bench: $(READY) ## measure; `make bench-foundation` runs one system, SIZE=small is quick
 	$(BIN)/python -m bench
 
 bench-%: $(READY)
