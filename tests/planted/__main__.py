@@ -2,7 +2,7 @@
 
 `make planted`, or `python -m tests.planted NAME …` for some. First all these tests run once without a defect: where
 they fail then, their failing says nothing about a defect. A defect that no test notices is a promise that nothing
-keeps; so is one whose text has moved: a new promise brings its planted defect to `defects.py`.
+keeps; so is one whose text has moved: a new promise brings its planted defect to `defects/`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.planted.defects import DEFECTS, Defect
+from tests.planted.defect import Defect
+from tests.planted.defects import DEFECTS
 from tests.planted.selecting import RESULTS, SELECTIONS, Result
 
 ROOT = Path(__file__).parents[2]

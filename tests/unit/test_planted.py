@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.planted.__main__ import planted
-from tests.planted.defects import DEFECTS, Defect
+from tests.planted.defect import Defect
+from tests.planted.defects import DEFECTS
 from tests.planted.selecting import RESULTS, SELECTIONS, Result
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,48 @@
+"""Defects of webhooks."""
+
+from __future__ import annotations
+
+from tests.planted.defect import Defect
+
+DEFECTS = (
+    Defect(
+        "a-delivery-is-not-repeated",
+        "webhooks",
+        "domain/webhooks/deliveries.py",
+        "if answered.hopeless or number > len(pauses):",
+        "if answered.hopeless or number > 0:",
+        ("tests/unit/test_webhooks.py",),
+    ),
+    Defect(
+        "a-signature-forgets-its-time",
+        "webhooks",
+        "domain/webhooks/deliveries.py",
+        'signed = b".".join((delivery_id.encode(), timestamp.encode(), body))',
+        'signed = b".".join((delivery_id.encode(), body))',
+        ("tests/unit/test_webhooks.py",),
+    ),
+    Defect(
+        "a-secret-is-logged",
+        "webhooks",
+        "activities/webhooks/steps.py",
+        "            receiver=delivery.receiver,\n",
+        "            receiver=self._sealer.open(Sealed(token=delivery.url)),\n",
+        ("tests/faults/test_promises.py", "-k", "secrets"),
+    ),
+    Defect(
+        "a-delivery-dies-with-its-download",
+        "webhooks",
+        "workflows/webhooks/delivery.py",
+        "            parent_close_policy=ParentClosePolicy.ABANDON,\n",
+        "            parent_close_policy=ParentClosePolicy.TERMINATE,\n",
+        ("tests/workflow/test_webhook_plan.py", "-k", "outlives"),
+    ),
+    Defect(
+        "all-projects-wait-in-one-line",
+        "webhooks",
+        "workflows/webhooks/handle.py",
+        "return Priority(fairness_key=order.project_id)",
+        'return Priority(fairness_key="all")',
+        ("tests/integration/test_webhooks.py", "-k", "hold_up"),
+    ),
+)
