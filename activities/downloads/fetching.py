@@ -34,7 +34,7 @@ class Fetching:
         self._fetch = fetch
         self._pages = fetch.pages
         self._extent = fetch.probe.extent
-        self._tries = [] if fetch.tries is None else [fetch.tries]
+        self._tries = fetch.tries
         # Workflows import the steps for their signatures, and must not pay for Arrow.
         from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
 
@@ -196,7 +196,7 @@ class Fetching:
         number += 1
         marks: list[str] = []
         while self._pages.end is None or number < self._pages.end:
-            page = await self._source.read(number, self._extent.page_size, first_look)
+            page = await self._source.read(number, self._extent.page_size, first_look, self._tries)
             if self._pages.end is None:
                 marks.append(repeats.mark(page.rows, blake2b(page.text).hexdigest()))
                 plan.require_an_end(number, self._extent.named(number), marks)

@@ -103,8 +103,9 @@ class Tries(BaseModel):
 def merge_tries(known: Sequence[Tries], newer: Tries) -> list[Tries]:
     """Return the tries of all questions, with those of one replaced.
 
-    A probe asks several questions anew after each wait. If it kept the tries of the last one only, two questions that
-    fail in turns would reset each other's counts without end.
+    A probe asks several questions anew after each wait, and so does a fetcher at an empty page, at new columns and at
+    the end. If only the tries of the last one were kept, two questions that fail in turns would reset each other's
+    counts without end.
     """
     return [tries for tries in known if tries.question != newer.question] + [newer]
 

@@ -119,8 +119,8 @@ class FetchOrder(BaseModel):
     slice_seconds: float
     archive: str = ""
     """The upload that the books of the range go to; without it, its rows are staged."""
-    tries: Tries | None = None
-    """What came of the tries before a wait."""
+    tries: list[Tries] = []
+    """What came of the tries before a wait, for each question that failed since rows came last."""
     minds_gaps: bool = True
     """Whether a long time since something was staged means that the download starts again."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from activities.downloads import source
 from infra.settings import Settings
 from tests.support.downloads import parse_csv
 from tests.support.pages import asking, part
 
 TRUTH = [{"id": number} for number in range(480)]
 EMPTY_PAGE = 2
+FAILING = range(1, 100, 3)
+"""Which requests for that page fail, counted from 1."""
 
 pytestmark = pytest.mark.stack
 
@@ -48,6 +52,32 @@ async def test_an_empty_page_with_rows_behind_it_is_a_fault(settings: Settings) 
     assert (ended["state"], fault["code"]) == ("failed", "source_empty_page")
     assert "Page 2 of the source has no rows twice in a row, and page 3 has 100" in fault["message"]
     assert "force_continue" in fault["hint"]
+
+
+@pytest.mark.parametrize("finds_columns", [False, True], ids=["an empty page", "new columns"])
+async def test_a_page_and_one_behind_it_do_not_reset_each_others_tries(
+    settings: Settings, *, finds_columns: bool
+) -> None:
+    """Both are asked anew after each wait; the download fails after the retries of any of them."""
+    asked: Counter[int] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any] | int:
+        if page < EMPTY_PAGE or size == 1:
+            return {"data": part(TRUTH, page, size)}
+        asked[page] += 1
+        # Page 2 fails once, is there until page 3 has failed, and fails again.
+        if page > EMPTY_PAGE or asked[EMPTY_PAGE] in FAILING:
+            return 500
+        return {"data": [{"id": 1, "more": 2}] if finds_columns else []}
+
+    once = settings.downloads.model_copy(update={"page_retries": 1})
+    settings = settings.model_copy(update={"downloads": once})
+    # Longer than a place is kept: each retry is a new slice.
+    async with asking(settings, answer, retry_pause_seconds=1.5 * source.KEPT_PLACE_SECONDS) as (downloads, url):
+        ended = await downloads.run(url, page_size=100, columns="open", max_exec_time=40)
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_status")
+    assert "failed twice" in ended["fault"]["message"]
 
 
 async def test_an_error_behind_the_empty_page_is_the_end(settings: Settings) -> None:

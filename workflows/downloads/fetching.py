@@ -17,7 +17,7 @@ from temporalio.workflow import ActivityCancellationType
 with workflow.unsafe.imports_passed_through():
     from activities.downloads.steps import DownloadSteps
     from domain.downloads import names as downloads_names
-    from domain.downloads.asking import Tries, Wait
+    from domain.downloads.asking import Tries, Wait, merge_tries
     from domain.downloads.plan import PageRange
     from domain.downloads.request import DownloadOrder
     from domain.downloads.staging import StagingError, StagingExpired
@@ -106,7 +106,7 @@ class Fetchers:
 
     async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
-        tries: Tries | None = None
+        tries: list[Tries] = []
         trouble: Trouble | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
@@ -115,17 +115,19 @@ class Fetchers:
             report = await self._fetch_slice(opening, pages, count, tries)
             if _is_cancelled():
                 raise asyncio.CancelledError
+            if report.wait is None or report.rows > self._under_way[pages.number]:
+                tries = []
             self._note(pages, report)
             self._resolve(trouble)
-            tries = report.wait.tries if report.wait else None
             if report.wait:
+                tries = merge_tries(tries, report.wait.tries)
                 self._show()
                 # The place is given back meanwhile: others fetch.
                 trouble = await self._wait(report.wait)
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
-    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: Tries | None) -> RangeReport:
+    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: list[Tries]) -> RangeReport:
         fetch = FetchOrder(
             order=self._order.for_table(pages.table),
             probe=opening.tables[pages.table],
