@@ -81,6 +81,12 @@ class NewSecret(ShownSecret):
     secret: str = Field(description="keep it now: it is shown this once and cannot be read again")
 
 
+DISABLED = (
+    "The receiver answered 410 to this delivery or to an earlier one, so nothing more is sent to this address. "
+    "Redeliver one of them to begin again."
+)
+
+
 class ShownAttempt(Answer):
     """One attempt."""
 
@@ -99,6 +105,7 @@ class ShownDelivery(Answer):
     state: DeliveryState = Field(
         description="`disabled`: the receiver answered 410, so nothing is sent until you redeliver"
     )
+    reason: str | None = Field(description="why nothing more is sent, where it is `disabled`; else null")
     created_at: AwareDatetime
     next_attempt_at: AwareDatetime | None
     finished_at: AwareDatetime | None
@@ -169,7 +176,7 @@ async def redeliver(call: Call, path: DeliveryPath) -> ShownDelivery:
         attempts = await _last_attempts(session, [row.delivery_id])
     await _start(call, row)
     log.get(__name__).info("webhook_redelivered", delivery_id=row.delivery_id)
-    return _show(row, attempts).model_copy(update={"state": DeliveryState.PENDING, "finished_at": None})
+    return _show(row, attempts).model_copy(update={"state": DeliveryState.PENDING, "reason": None, "finished_at": None})
 
 
 async def _start(call: Call, row: Delivery) -> None:
@@ -228,6 +235,7 @@ def _show(row: Delivery, attempts: Mapping[str, list[DeliveryAttempt]]) -> Shown
         type=row.event_type,
         receiver=row.receiver,
         state=DeliveryState(row.state),
+        reason=DISABLED if row.state == DeliveryState.DISABLED else None,
         created_at=row.created_at,
         next_attempt_at=row.next_attempt_at,
         finished_at=row.finished_at,

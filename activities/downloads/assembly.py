@@ -30,6 +30,7 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
             *_repeats(order, probe, assemble.pages[table], ledgers[table]),
             *_doubtful_end(probe, ledgers[table]),
             *_repeated_keys(ledgers[table]),
+            *_half_pairs(ledgers[table]),
         )
     ]
     known = Assembled(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
@@ -73,6 +74,15 @@ def _repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
         for key, page in ledger.repeated_keys.items():
             pages = repeated_keys.merge(pages, [key], page)
     return repeated_keys.warnings(pages)
+
+
+def _half_pairs(ledgers: Sequence[Ledger]) -> list[str]:
+    """Halves of surrogate pairs, whichever fetcher saw one."""
+    pages = [ledger.half_pair_page for ledger in ledgers if ledger.half_pair_page is not None]
+    if not pages:
+        return []
+    first = f"first on page {min(pages)}; the file has U+FFFD in its place."
+    return [f"Texts of the source hold half of a surrogate pair, which is no character, {first}"]
 
 
 async def _ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:

@@ -52,26 +52,13 @@ class Fetching:
         """Stage pages to the end of the range, or until the given reading of the monotonic clock."""
         if self._pages.index == 0 and self._stager.fresh:
             self._stager.open_with(self._sink.head(self._fetch.probe.shape.columns))
-        # A range without pages is done before it begins.
-        done = self._stager.next_page == self._pages.end
         try:
-            async with aclosing(self._answers(until)) as answers:
-                async for page in answers:
-                    if done := self._is_end(page):
-                        break
-                    has_gaps = page.goes_on and page.rows < self._extent.page_size
-                    mark = repeats.mark(page.rows, page.digest)
-                    await self._stager.add(
-                        page.data,
-                        page.rows,
-                        mark,
-                        page.row_mark,
-                        has_gaps=has_gaps,
-                        keys_twice=page.repeated_keys,
-                    )
-            done = done or self._stager.next_page == self._pages.end
-            if done:
-                await self._look_beyond()
+            try:
+                done = await self._stage(until) or self._stager.next_page == self._pages.end
+                if done:
+                    await self._look_beyond()
+            except NewColumns as found:
+                return self._report(done=True, new_columns=await self._survey(found))
         except SourceFault as fault:
             await self._stager.secure()
             await self._weigh(fault)
@@ -79,10 +66,27 @@ class Fetching:
         except ComeBack as later:
             await self._stager.secure()
             return self._report(done=False, wait=later.wait)
-        except NewColumns as found:
-            return self._report(done=True, new_columns=await self._survey(found))
         await (self._stager.finish() if done else self._stager.secure())
         return self._report(done=done)
+
+    async def _stage(self, until: float) -> bool:
+        """Stage pages until the given reading of the monotonic clock; return whether one of them is the end."""
+        async with aclosing(self._answers(until)) as answers:
+            async for page in answers:
+                if self._is_end(page):
+                    return True
+                has_gaps = page.goes_on and page.rows < self._extent.page_size
+                mark = repeats.mark(page.rows, page.digest)
+                await self._stager.add(
+                    page.data,
+                    page.rows,
+                    mark,
+                    page.row_mark,
+                    has_gaps=has_gaps,
+                    keys_twice=page.repeated_keys,
+                    has_half_pair=page.has_half_pair,
+                )
+        return False
 
     async def _weigh(self, fault: SourceFault) -> None:
         """Note how far the range is, and what may help: to wait where the source is away, or to ask for fewer rows."""

@@ -56,6 +56,7 @@ class Stager:
         self.row_marks = list(ledger.row_marks)
         self.has_gaps = ledger.has_gaps
         self._repeated_keys = ledger.repeated_keys
+        self._half_pair_page = ledger.half_pair_page
         self._gathered: list[_Piece] = []
         self._gathered_bytes = 0
         if ledger.tail is not None:
@@ -80,6 +81,7 @@ class Stager:
         *,
         has_gaps: bool = False,
         keys_twice: Sequence[str] = (),
+        has_half_pair: bool = False,
     ) -> None:
         """Take the next page; upload a part when enough is there, secure the rest when it is time.
 
@@ -90,9 +92,12 @@ class Stager:
             row_mark: What is to be remembered of its rows, if it is one of the first pages.
             has_gaps: Whether it has fewer rows than it should, and says that more follow.
             keys_twice: Keys that a row of it has twice.
+            has_half_pair: Whether half of a surrogate pair stood in it.
         """
         named = self._fetch.probe.extent.named(self.next_page)
         self._repeated_keys = repeated_keys.merge(self._repeated_keys, keys_twice, named)
+        if has_half_pair and self._half_pair_page is None:
+            self._half_pair_page = named
         self.rows += rows
         self.next_page += 1
         self.marks.append(mark)
@@ -185,6 +190,7 @@ class Stager:
                 "row_marks": self.row_marks[: next_page - self._fetch.pages.first],
                 "has_gaps": self.has_gaps,
                 "repeated_keys": self._repeated_keys,
+                "half_pair_page": self._half_pair_page,
             }
         )
         key = names.ledger(self._order, self.ledger.range)

@@ -9,6 +9,7 @@ from io import BytesIO
 import msgspec
 
 from domain.downloads import pages
+from domain.downloads.envelope import has_half_pair
 from domain.downloads.flat import Finder, Uneven
 from domain.downloads.shape import Shape, ShapedReader
 from domain.downloads.sinks import Sink
@@ -30,6 +31,8 @@ class EncodedPage:
     """What is to be remembered of its rows, if it is one of the first pages."""
     repeated_keys: tuple[str, ...] = ()
     """Keys that a row has twice."""
+    has_half_pair: bool = False
+    """Whether half of a surrogate pair stood in it, which is no character."""
 
     @property
     def digest(self) -> str:
@@ -55,6 +58,10 @@ class PageEncoder:
             SourceFault: It is not what the protocol says; the sentence names what is wrong.
             NewColumns: It has keys that are no columns.
         """
+        page = self._encode(body)
+        return replace(page, has_half_pair=True) if has_half_pair(body) else page
+
+    def _encode(self, body: bytes) -> EncodedPage:
         if self._is_grouped:
             return self._by_cells(body, None)
         try:

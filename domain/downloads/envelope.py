@@ -70,6 +70,14 @@ def text_of(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], body)
 
 
+def has_half_pair(body: bytes) -> bool:
+    """Whether `text_of` puts U+FFFD in place of half of a surrogate pair somewhere in it."""
+    first_escape = body.find(b"\\")
+    if first_escape < 0 or not _SURROGATE.search(body, first_escape):
+        return False
+    return any(match["lone"] for match in _ESCAPE.finditer(body, first_escape))
+
+
 def unwrapped(text: bytes) -> Wrapped:
     """The page itself, out of its envelope if it has one."""
     try:

@@ -82,6 +82,8 @@ class Ledger(BaseModel):
     """Whether a page had fewer rows than it should, and said that more follow."""
     repeated_keys: dict[str, int] = {}
     """Keys that a row has twice, and the first page with such a row, as the source counts."""
+    half_pair_page: int | None = None
+    """The first page with half of a surrogate pair, as the source counts."""
     rendered: Rendered | None = None
     """The books of all its rows, if it is one whose rows need not be staged."""
 

@@ -13,6 +13,7 @@ import pytest
 from infra.settings import Settings
 from sims import rows as sample
 from tests.support.downloads import Downloads, running_downloads
+from tests.support.pages import asking
 
 pytestmark = pytest.mark.stack
 
@@ -40,6 +41,20 @@ async def test_text(exports: Downloads, request_: dict[str, Any], content: bytes
     status = await _sent(exports, data=[{"名": "中€😀", "式": "=1"}], **request_)
 
     assert await exports.file(status["task_id"]) == content
+
+
+@pytest.mark.parametrize("type_", ["csv", "parquet", "excel"])
+@pytest.mark.parametrize("text", ["cut \\ud83d", "whole \\ud83d\\ude00", "told \\\\ud83d"])
+async def test_half_of_a_surrogate_pair_is_warned_of(settings: Settings, type_: str, text: str) -> None:
+    """Of a whole pair, and of a backslash before a letter, nothing is said."""
+    body = f'{{"total": 2, "data": [{{"name": "fine"}}, {{"name": "{text}"}}]}}'.encode()
+    async with asking(settings, lambda _page, _size: body) as (downloads, url):
+        status = await downloads.run(url, type=type_, allow_repeats=True)
+
+    assert (status["state"], status["rows"]) == ("succeeded", 2), status["fault"]
+    told = [warning for warning in status["warnings"] if "half of a surrogate pair" in warning]
+    assert len(told) == text.startswith("cut")
+    assert all("first on page 0" in warning and "U+FFFD" in warning for warning in told)
 
 
 @pytest.mark.parametrize("request_", [{"encoding": "utf-8"}, {"encoding": "gb18030"}, {"type": "parquet"}], ids=str)

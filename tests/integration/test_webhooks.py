@@ -117,19 +117,22 @@ async def test_gone_stops_this_and_later_deliveries_until_one_is_made_again(sett
         first = await deliveries.send(url)
         shown = await deliveries.became(first, "disabled", 1)
         second = await deliveries.send(url)
-        await deliveries.became(second, "disabled", 0)
+        untried = await deliveries.became(second, "disabled", 0)
         other = await deliveries.send(deliveries.receiver.url(tag="other"))
         await deliveries.became(other, "succeeded", 1)
 
         await deliveries.redeliver(first)
         await deliveries.became(first, "disabled", 2)
         await deliveries.redeliver(second)
-        await deliveries.became(second, "succeeded", 1)
+        reopened = await deliveries.became(second, "succeeded", 1)
         third = await deliveries.send(url)
         await deliveries.became(third, "succeeded", 1)
 
         assert len(deliveries.receiver.received()) == 4
     assert "410" in shown["last_attempts"][0]["error"]
+    # The second was never tried: only its reason says why.
+    assert (untried["last_attempts"], reopened["reason"]) == ([], None)
+    assert "answered 410 to this delivery or to an earlier one" in untried["reason"]
 
 
 async def test_an_address_that_is_not_ours_to_call_is_not_called(settings: Settings) -> None:

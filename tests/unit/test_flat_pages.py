@@ -25,8 +25,8 @@ Outcome = EncodedPage | tuple[Any, ...]
 def encoded(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
     """What is staged of a page."""
     encoder = PageEncoder(Shape(columns=columns), CsvSink(encoding, guard))
-    # Keys that come twice are looked for beside the cells, in another module.
-    return told(lambda: replace(encoder.encode(body), repeated_keys=()))
+    # Keys that come twice and halves of surrogate pairs are looked for beside the cells, in other modules.
+    return told(lambda: replace(encoder.encode(body), repeated_keys=(), has_half_pair=False))
 
 
 def by_cells(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -> Outcome:
