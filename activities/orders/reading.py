@@ -62,6 +62,15 @@ class Harvest:
         return hashlib.blake2b(b"".join(copies), digest_size=DIGEST_BYTES).digest()
 
 
+@dataclass
+class _Told:
+    """What one pass told: ids in turn, and what its pages showed about each other."""
+
+    ids: list[str] = field(default_factory=list)
+    told_again: int = 0
+    is_unsorted: bool = False
+
+
 class TooLarge(Exception):
     """The window holds more orders than one reading may take."""
 
@@ -97,7 +106,7 @@ class Reading:
         while verdict is Verdict.AGAIN:
             before, told = total, await self._pass(total)
             total = self.harvest.total = await self._connector.count(self._window)
-            verdict = passes.add(before, told, total)
+            verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
         if verdict is Verdict.UNSTABLE:
             raise self._restless(passes.done)
         return self.harvest
@@ -176,16 +185,18 @@ class Reading:
             raise TooLarge
         return total
 
-    async def _pass(self, total: int | None) -> list[str]:
-        """Read all pages once; says which orders they told, in turn."""
-        told: list[str] = []
+    async def _pass(self, total: int | None) -> _Told:
+        """Read all pages once."""
+        told = _Told()
         distinct: set[str] = set()
         self.harvest.passes += 1
         try:
             async for page in self._connector.pages(self._window, total):
                 self.harvest.add(page)
                 ids = [order.order_id for order in page.orders]
-                told += ids
+                told.ids += ids
+                told.told_again += page.told_again
+                told.is_unsorted |= page.is_unsorted
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
                     raise TooLarge
@@ -212,6 +223,15 @@ class Reading:
                 "Nothing moves there, so that waiting does not help. Compare its record with the platform's documents: "
                 "`total` may count other orders, `paging.first` may be another page, pages may need a parameter that "
                 "sorts them, or `rows.id` may not tell orders apart."
+            )
+        if last.is_unsorted:
+            unsorted = sum(each.is_unsorted for each in done)
+            sentence = (
+                f"{window} is told in another sequence each time it is paged: in {unsorted} of {len(done)} passes"
+            )
+            hint = (
+                "Orders may be passed by each time. Have the platform sort its pages by something that stays, by a "
+                "parameter of its record; or declare its `total`, or its cursor, if it has one."
             )
         if is_short:
             hint = (

@@ -36,6 +36,10 @@ class Page:
     """Orders whose time lies outside what was asked for: kept, but the platform's filter is not to be trusted."""
     undated: int
     """Orders without a time: kept as the oldest that was asked for, so that any dated copy replaces them."""
+    told_again: int = 0
+    """Orders that another page on the way back had told: rows have moved."""
+    is_unsorted: bool = False
+    """Whether the way to the last page and the way back told orders in different sequences. Of the last one read."""
 
 
 @dataclass(frozen=True, slots=True)

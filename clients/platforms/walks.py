@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from clients.platforms.failures import PlatformLied
@@ -40,9 +42,11 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
     """From the last page to the first: a row that leaves the window is then told twice, never skipped.
 
     We begin where the row after the last one would stand, and look further up as long as more may follow: a total may
-    be too small. Where nobody tells one, the end is looked for from the first page.
+    be too small. Where nobody tells one, the end is looked for from the first page, and the way back is compared with
+    the way there.
     """
     watch, place, number = _Watch(), 0, _beginning(paging, total)
+    comparison = _Comparison(paging.first) if total is None else None
     while True:
         step = await read(place, number)
         is_clamped = watch.repeats(step) and not step.has_more
@@ -50,13 +54,18 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
             number -= 1  # behind the last page it tells the last one again
         else:
             yield watch.passed(step).page
+            if comparison is not None:
+                comparison.go(number, step)
         place += 1
         if is_clamped or not _goes_on(step, paging, total):
             break
         number += 1
     watch.turn()
+    if comparison is not None:
+        comparison.turn(number, step)
     for each in range(number - 1, paging.first - 1, -1):
-        yield watch.passed(await read(place, each)).page
+        step = watch.passed(await read(place, each))
+        yield step.page if comparison is None else comparison.come_back(each, step)
         place += 1
     if watch.is_stuck and (watch.rows >= paging.size if total is None else watch.rows < total):
         raise _not_heeded()
@@ -117,6 +126,46 @@ def _not_heeded() -> PlatformLied:
         "for ever that there are more.",
         "Mend the name of that parameter, or the path `more`, in its record.",
     )
+
+
+class _Comparison:
+    """Compare the way back from the last page with the way there.
+
+    Rows that leave pull all behind them forward, and keep their sequence: of two orders, the one that was on an
+    earlier page first is never told on a later one first. Where that happens, pages are sorted anew for each request.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._there = dict[str, int]()
+        self._back = dict[str, int]()
+
+    def go(self, number: int, step: Step) -> None:
+        """Take in a page of the way there."""
+        for order_id in _ids(step):
+            self._there.setdefault(order_id, number)
+
+    def turn(self, number: int, step: Step) -> None:
+        """Take in the last page, which belongs to both ways."""
+        self._back = dict.fromkeys(_ids(step), number)
+
+    def come_back(self, number: int, step: Step) -> Page:
+        """Return a page of the way back, with what it shows about those before."""
+        ids = _ids(step)
+        told_again = len(ids & self._back.keys())
+        for order_id in ids:
+            self._back.setdefault(order_id, number)
+        return replace(step.page, told_again=told_again, is_unsorted=number == self._first and self._differs())
+
+    def _differs(self) -> bool:
+        places = sorted((self._there[each], back) for each, back in self._back.items() if each in self._there)
+        farthest = 0
+        for _, pages in groupby(places, key=itemgetter(0)):
+            backs = [back for _, back in pages]
+            if backs[0] < farthest:
+                return True
+            farthest = max(farthest, backs[-1])
+        return False
 
 
 class _Watch:

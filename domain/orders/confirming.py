@@ -2,8 +2,9 @@
 
 A window that has settled can lose rows while it is paged (an order is changed again and moves on), but gains none.
 Pages are read so that what leaves is told twice and never skipped. Where the platform tells totals, they have to bear
-that out: a pass in which nothing moved agrees with them to the row. After any other pass the sets of ids count: another
-one must tell no order that was not told before.
+that out: a pass in which nothing moved agrees with them to the row. Where it tells none, the way to the last page and
+the way back must not contradict each other. After any other pass the sets of ids count: another one must tell no order
+that was not told before.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class Pass:
     distinct: int
     new: int
     """Orders that no pass before had told."""
+    told_again: int = 0
+    """Orders that two pages on the way back told: rows have moved."""
+    is_unsorted: bool = False
+    """Whether pages were sorted anew while they were read: any order may have been passed by."""
 
     @property
     def is_still(self) -> bool:
@@ -62,11 +67,19 @@ class Passes:
     ids: set[str] = field(default_factory=set)
     done: list[Pass] = field(default_factory=list)
 
-    def add(self, before: int | None, told: Collection[str], after: int | None) -> Verdict:
+    def add(
+        self,
+        before: int | None,
+        told: Collection[str],
+        after: int | None,
+        *,
+        told_again: int = 0,
+        is_unsorted: bool = False,
+    ) -> Verdict:
         """Count another pass, which told these ids in turn."""
         new = set(told) - self.ids
         self.ids |= new
-        self.done.append(Pass(before, after, len(told), len(set(told)), len(new)))
+        self.done.append(Pass(before, after, len(told), len(set(told)), len(new), told_again, is_unsorted))
         if self._is_confirmed():
             return Verdict.CONFIRMED
         return Verdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else Verdict.AGAIN
@@ -75,7 +88,9 @@ class Passes:
         last = self.done[-1]
         if self.has_totals and last.is_still:
             return True
-        if not self.has_totals and not self.may_stir:
+        if not self.may_stir and last.is_unsorted:
+            return False
+        if not self.has_totals and not self.may_stir and len(self.done) == 1 and not last.told_again:
             return True
         return len(self.done) > 1 and not last.new and last.has_all
 

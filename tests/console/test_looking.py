@@ -109,7 +109,7 @@ async def test_what_a_task_was_is_not_drawn_over_what_it_is(page: Page, console:
         await page.get_by_role("button", name="Cancel").click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel 1 task").click()
 
-    assert await states_shown(page, "/v1/get_task", "Pending", cancel) == ["Pending", "Failed"]
+    assert await states_shown(page, "/v1/get_task", "Pending", cancel) == ["Pending", "Cancelled"]
 
 
 async def test_what_a_message_was_is_not_drawn_over_what_a_deed_answered(admin_page: Page, console: Console) -> None:

@@ -52,7 +52,7 @@ async def test_all_tasks_that_match_are_cancelled(page: Page, console: Console, 
 
     await expect(page.get_by_role("status").filter(has_text="120 tasks are cancelled.")).to_be_visible()
     counts = await queue.counts()
-    assert (counts["pending"], counts["failed"]) == (2, 120)
+    assert (counts["pending"], counts["cancelled"]) == (2, 120)
     await expect(page.get_by_label(WHOLE_PAGE)).not_to_be_checked()
 
 

@@ -46,6 +46,16 @@ def test_without_totals_one_pass_is_all_that_can_be_had() -> None:
     assert Passes(has_totals=False, may_stir=False).add(None, ["a", "b"], None) is CONFIRMED
 
 
+def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
+    """Orders told by two pages ask for one more pass; another sequence, for one in which it stays."""
+    moved = Passes(has_totals=False, may_stir=False)
+    unsorted = Passes(has_totals=False, may_stir=False)
+    verdicts = [moved.add(None, list("aab"), None, told_again=1), moved.add(None, list("ab"), None)]
+
+    assert verdicts == [AGAIN, CONFIRMED]
+    assert [unsorted.add(None, list("ab"), None, is_unsorted=True) for _ in range(3)] == [AGAIN, AGAIN, UNSTABLE]
+
+
 def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
     """An order that is asked for by its creation stays in its window, and goes to the front with each change."""
     passes = Passes(has_totals=False, may_stir=True)

@@ -11,6 +11,7 @@ import pytest
 
 from clients.platforms import Page, PlatformLied, walks
 from domain.orders.capability import Order, Paging, PagingKind
+from domain.orders.confirming import Passes, Verdict
 
 SIZE: Final = 5
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,11 +30,15 @@ class Platform:
     ignores_page: bool = False
     tells_more: bool = False
     more_for_ever: bool = False
+    is_unsorted: bool = False
+    """Whether each request finds the rows in another order."""
     asked: list[int] = field(default_factory=list)
 
     async def read(self, place: int, number: int) -> walks.Step:
         """One page."""
         self.asked.append(number)
+        if self.is_unsorted:
+            self.chance.shuffle(self.rows)
         assert len(self.asked) < REQUESTS_MAX
         last = max(1, -(-len(self.rows) // SIZE))
         shown = 1 if self.ignores_page else min(number, last) if self.is_clamped else number
@@ -45,12 +50,15 @@ class Platform:
 
     async def walk(self, total: int | None) -> list[str]:
         """The ids of all that one walk tells."""
+        return [order.order_id for page in await self.pages(total) for order in page.orders]
+
+    async def pages(self, total: int | None) -> list[Page]:
+        """The pages of one walk."""
         more = "$.more" if self.tells_more or self.more_for_ever else None
         paging = Paging(
             kind=PagingKind.NUMBER, parameter="page", size_parameter="size", size=SIZE, size_max=SIZE, more=more
         )
-        walk = walks.numbered(self.read, paging, total)
-        return [order.order_id async for page in walk for order in page.orders]
+        return [page async for page in walks.numbered(self.read, paging, total)]
 
 
 def _order(order_id: str) -> Order:
@@ -79,6 +87,42 @@ async def test_what_stays_is_told(seed: int) -> None:
         assert len(platform.rows) <= SIZE
     else:
         assert set(platform.rows) <= set(told)
+
+
+@pytest.mark.parametrize("seed", range(100))
+async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) -> None:
+    """Without a total, only the way back shows that the way to the last page passed orders by."""
+    rows = _rows(8 * SIZE + seed % SIZE)
+    platform = Platform(list(rows), random.Random(seed), is_unsorted=True)
+    passes, verdict = Passes(has_totals=False, may_stir=False), Verdict.AGAIN
+    while verdict is Verdict.AGAIN:
+        platform.asked.clear()
+        pages = await platform.pages(None)
+        told = [order.order_id for page in pages for order in page.orders]
+        verdict = passes.add(
+            None,
+            told,
+            None,
+            told_again=sum(page.told_again for page in pages),
+            is_unsorted=any(page.is_unsorted for page in pages),
+        )
+    assert verdict is Verdict.UNSTABLE
+
+
+async def test_a_walk_in_which_nothing_moves_shows_no_difference() -> None:
+    """The pages of both ways are the same."""
+    pages = await Platform(_rows(4 * SIZE), random.Random(1)).pages(None)
+
+    assert {(page.told_again, page.is_unsorted) for page in pages} == {(0, False)}
+
+
+@pytest.mark.parametrize("seed", range(400))
+async def test_orders_that_leave_keep_the_sequence_of_the_others(seed: int) -> None:
+    """What leaves pulls others forward on both ways, and no page looks as if it had been sorted anew."""
+    chance = random.Random(seed)
+    platform = Platform(_rows(chance.randrange(60)), chance, leaving=0.6, tells_more=seed % 2 == 0)
+
+    assert not any(page.is_unsorted for page in await platform.pages(None))
 
 
 @pytest.mark.parametrize("seed", range(20))
