@@ -105,7 +105,10 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
         doubled=sum(len(each) - len(set(each)) for each in applied.values()),
     )
     assert killer.record.hangs == 1, "each worker that was stopped had just ended its step"
-    assert {id_: after[id_] for id_ in rows} == rows
+    # They may have been moved to the history meanwhile; nothing else of them changes.
+    assert {id_: _without_archiving(after[id_]) for id_ in rows} == {
+        id_: _without_archiving(row) for id_, row in rows.items()
+    }
     for module in Module:
         assert {uprn: log.states(module).get(uprn) for uprn in held} == {
             uprn: states[module].get(uprn) for uprn in held
@@ -114,6 +117,10 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
         assert len(applied[module]) == len(set(applied[module])), module
         assert log.states(module) == log.expected(applied[module], after), module
         assert log.states(module) == log.states(Module.ED), module
+
+
+def _without_archiving(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "archived_at"}
 
 
 async def _publish_each(log: AddressLog, numbers: Iterator[int], said: Sequence[Said]) -> None:
