@@ -33,8 +33,8 @@ DEFECTS = (
         "a-reading-is-not-confirmed",
         "orders",
         "activities/orders/reading.py",
-        "            verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)\n",
-        "            verdict = Verdict.CONFIRMED if passes else verdict\n",
+        "            verdict = passes.add(before, ",
+        "            verdict = Verdict.CONFIRMED if passes else passes.add(before, ",
         ("tests/integration/test_order_promises.py", "-k", "lies"),
     ),
     Defect(
