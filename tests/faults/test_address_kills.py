@@ -119,7 +119,7 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
         assert log.states(module) == log.states(Module.ED), module
 
 
-def _without_archiving(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_archiving(row: asyncpg.Record) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "archived_at"}
 
 
