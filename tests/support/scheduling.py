@@ -6,7 +6,14 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = ("tests/faults/", "tests/console/")
 """Folders of one process each: their tests share the processes that they kill, or a browser and what it looks at."""
-LONGEST_FIRST = (*TOGETHER, "tests/worlds/", "tests/fuzz/", "tests/integration/", "tests/workflow/")
+LONGEST_FIRST = (
+    *TOGETHER,
+    "tests/integration/test_order_promises.py",
+    "tests/worlds/",
+    "tests/fuzz/",
+    "tests/integration/",
+    "tests/workflow/",
+)
 """What begins last ends last, and unit tests are short enough to fill the gaps."""
 
 
