@@ -167,7 +167,7 @@ class Fetching:
 
         try:
             again = await self._source.read(end, self._extent.page_size, parse, self._tries)
-            if end == 1 and not self._fetch.order.allow_repeats:
+            if end == 1:
                 await self._require_pages(again)
         except NewColumns as found:
             raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(end)) from None
@@ -183,12 +183,20 @@ class Fetching:
         """A source that tells its only page once more, perhaps tells it whatever page is asked for: ask for its halves.
 
         Raises:
-            SourceFault: It does not heed the page, so that there may be more rows than its total says.
+            SourceFault: It does not heed the page, so that there may be more rows than its total says. Where repeats
+                are allowed, that is a warning.
         """
         half = len(rows) // 2
         first, second = list(rows[:half]), list(rows[half : 2 * half])
-        if first != second and await self._source.read(1, half, row_texts, self._tries) == first:
+        if first == second or await self._source.read(1, half, row_texts, self._tries) != first:
+            return
+        if not self._fetch.order.allow_repeats:
             raise repeats.fault(self._extent.named(0), self._extent.named(1), len(rows))
+        self._warnings.append(
+            f"Pages {self._extent.named(0)} and {self._extent.named(1)} of the source have the same rows, whatever "
+            f"page size is asked for: whether it has more than the {self._extent.total} rows of its total could not be "
+            "seen."
+        )
 
     async def _survey(self, found: NewColumns) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""
