@@ -63,7 +63,7 @@ class Harvest:
 
 
 @dataclass
-class _Told:
+class _PassRecord:
     """What one pass told: ids in turn, and what its pages showed about each other."""
 
     ids: list[str] = field(default_factory=list)
@@ -185,9 +185,9 @@ class Reading:
             raise TooLarge
         return total
 
-    async def _pass(self, total: int | None) -> _Told:
+    async def _pass(self, total: int | None) -> _PassRecord:
         """Read all pages once."""
-        told = _Told()
+        told = _PassRecord()
         distinct: set[str] = set()
         self.harvest.passes += 1
         try:

@@ -131,8 +131,9 @@ def _not_heeded() -> PlatformLied:
 class _Comparison:
     """Compare the way back from the last page with the way there.
 
-    Rows that leave pull all behind them forward, and keep their sequence: of two orders, the one that was on an
-    earlier page first is never told on a later one first. Where that happens, pages are sorted anew for each request.
+    Rows that leave pull all behind them forward and keep their sequence. So of two orders, the one that the way there
+    has on an earlier page is not on a later page on the way back, unless the platform sorts its pages anew for each
+    request. A platform that repeats its last page while rows leave may look like that, too: it costs another pass.
     """
 
     def __init__(self, first: int) -> None:
