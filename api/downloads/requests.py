@@ -39,13 +39,16 @@ class Export(Request):
         "with an entry for each table",
     )
     page_size: int = Field(
-        default=PAGE_SIZE_DEFAULT, ge=PAGE_SIZE_MIN, le=PAGE_SIZE_MAX, description="rows asked for at a time"
+        default=PAGE_SIZE_DEFAULT,
+        ge=PAGE_SIZE_MIN,
+        le=PAGE_SIZE_MAX,
+        description="rows asked for at a time; of no matter beside `data`",
     )
     first_page: int = Field(default=0, ge=0, le=1, description="what the source calls its first page")
     force_continue: bool = Field(
         default=False,
         description="pages may hold fewer rows than asked for, and all of them fewer than the total: the source "
-        "filters after it has paged",
+        "filters after it has paged; of no matter beside `data`",
     )
     allow_repeats: bool = Field(default=False, description="two pages may have the same rows")
     columns: Columns = Field(

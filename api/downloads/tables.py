@@ -26,8 +26,9 @@ _HEADERS_WITHOUT_SOURCE = "it has headers for a source, but the rows come as dat
 PAGING = frozenset({"page", "page_size"})
 """Parameters of each request for a page; twice in one request, each source would heed another one of them."""
 SOURCES = ("source_url", "data", "headers")
-OF_PAGES = ("page_size", "first_page", "force_continue", "allow_repeats", "columns")
-"""Fields that say how a source is asked, or what its later pages may have."""
+OF_PAGES = ("first_page", "allow_repeats", "columns")
+"""Fields that say how a source is asked, or what its later pages may have. `page_size` and `force_continue` are not
+among them: the original knew both, and its callers send them beside rows, too."""
 OF_CSV = ("encoding", "formula_guard")
 
 

@@ -78,14 +78,9 @@ SENTENCES: list[tuple[dict[str, Any], str]] = [
     ({"source_url": None, "data": [1]}, "data[0]: a number was sent where an object belongs; send an object."),
     ({"source_url": None, "data": 1}, "data: a number was sent where an array belongs; send an array."),
     ({"source_url": None, "data": {}}, "data: an object of row lists belongs to row heads, which only Excel has;"),
-    (
-        {"source_url": None, "data": [], "page_size": 500},
-        "page_size: it is about the pages of a source, but the rows come",
-    ),
     ({"source_url": None, "data": [], "first_page": 1}, "first_page: it is about the pages of a source, but the rows"),
     ({"source_url": None, "data": [], "columns": "open"}, "columns: it is about the pages of a source, but the rows"),
     ({"source_url": None, "data": [], "allow_repeats": True}, "allow_repeats: it is about the pages of a source"),
-    ({"source_url": None, "data": [], "force_continue": True}, "force_continue: it is about the pages of a source"),
     (
         {"type": "parquet", "encoding": "utf-8"},
         "encoding: it is about CSV files, and the type is parquet; leave it out",
