@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, cast
 
 import asyncpg
@@ -92,6 +93,12 @@ class Database:
                 await connection.invalidate()
                 _forget_values(error)
                 raise
+
+    async def now(self) -> datetime:
+        """The time by the clock that all processes have in common."""
+        async with self._pool.connect() as connection:
+            now: datetime = (await connection.execute(select(func.now()))).scalar_one()
+            return now
 
     async def notify(self, session: AsyncSession, channel: str, payload: str) -> None:
         """Tell all listeners of a channel, if and when the session commits."""

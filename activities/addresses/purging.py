@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence, Set
-from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
-import asyncpg
 from temporalio import activity
 
 from clients.modules import ModuleFailure
@@ -20,45 +18,12 @@ from infra.database import Database
 from infra.heartbeats import beating
 from infra.settings import AddressSettings
 from services.addresses import configuration
+from stores.addresses import logical_deletes
 
 Results: TypeAlias = dict[Module, OperationResult]
 
 BATCH: Final = logical.PURGE_MAX
 AUTO: Final = "auto_purge"
-
-_COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
-_PAGE: Final = f"""
-    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id > $1 ORDER BY address_id LIMIT $2
-    """  # noqa: S608 - names of ours
-_NAMED: Final = f"""
-    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id = ANY($1::bigint[])
-    ORDER BY address_id
-    """  # noqa: S608 - names of ours
-# A row that lives again, or was deleted anew while modules were asked, is not the one that they were asked about.
-_NOTE: Final = """
-    UPDATE addr_logical_deletes AS listed SET
-        od_flag = told.od, wfm_flag = told.wfm, ed_flag = told.ed,
-        checked_at = CASE WHEN told.is_checked THEN now() ELSE listed.checked_at END,
-        removable_at = CASE WHEN told.removable THEN coalesce(listed.removable_at, now()) END
-    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::boolean[], $7::boolean[])
-        AS told (address_id, log_id, od, wfm, ed, is_checked, removable)
-    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
-    """
-_PURGED: Final = """
-    WITH purged AS (
-        UPDATE addr_logical_deletes AS listed SET purged_at = now()
-        FROM unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
-        WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
-        RETURNING listed.address_id, listed.log_id
-    )
-    INSERT INTO addr_audit (who, action, log_id, address_id, reason)
-    SELECT $3, 'purge', log_id, address_id, $4 FROM purged
-    """
-
-_FORGET: Final = """
-    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
-    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
-    """
 
 
 class Askable(Protocol):
@@ -88,11 +53,11 @@ class LogicalDeletes:
     @activity.defn(name="address_check")
     async def check(self) -> CheckReport:
         """Ask modules about every listed address; purge what is removable, where that is set."""
-        report = CheckReport(checked_at=await self._now())
+        report = CheckReport(checked_at=await self._database.now())
         auto_purge = (await configuration.in_force(self._database, self._settings)).auto_purge
         last = 0
         async with beating(lambda: [last]):
-            while page := await self._page(last):
+            while page := await logical_deletes.read_page(self._database, last, BATCH):
                 last = page[-1].address_id
                 report = await self._checked(report, page, auto_purge=auto_purge)
         log.get(__name__).info("logical_deletes_checked", **report.model_dump(mode="json", exclude={"checked_at"}))
@@ -102,8 +67,7 @@ class LogicalDeletes:
     async def purge(self, order: PurgeOrder) -> PurgeReport:
         """Remove addresses from all modules, unless one has orders in flight at this moment."""
         async with beating():
-            async with self._database.connection() as connection:
-                found = [_listed(row) for row in await connection.fetch(_NAMED, order.address_ids)]
+            found = await logical_deletes.find(self._database, order.address_ids)
             return await self._purged(found, order.who, order.reason)
 
     async def _checked(self, report: CheckReport, page: Sequence[Listed], *, auto_purge: bool) -> CheckReport:
@@ -125,7 +89,7 @@ class LogicalDeletes:
         answers = await asyncio.gather(*(self._in_flight(module, ids) for module in IN_FLIGHT_FLAGS))
         told = dict(zip(IN_FLIGHT_FLAGS, answers, strict=True))
         checked = [each.checked(told) for each in listed]
-        await self._note(checked)
+        await logical_deletes.write_checks(self._database, checked)
         return checked, {module for module, answer in told.items() if answer is None}
 
     async def _in_flight(self, module: Module, ids: Sequence[int]) -> Set[int] | None:
@@ -146,9 +110,11 @@ class LogicalDeletes:
         for each, results in (await self._sent([each for each in checked if each.removable])).items():
             endings[each] = logical.ending(results)
             if endings[each] is Ending.BUSY:
-                await self._note([each.needed_by(logical.needed_by(results))])
-        await self._note_purged([each for each, ending in endings.items() if ending is Ending.PURGED], who, reason)
-        await self._forget([each for each, ending in endings.items() if ending is Ending.ALIVE])
+                await logical_deletes.write_checks(self._database, [each.needed_by(logical.needed_by(results))])
+        purged = [each for each, ending in endings.items() if ending is Ending.PURGED]
+        await logical_deletes.mark_purged(self._database, purged, who, reason)
+        alive = [each for each, ending in endings.items() if ending is Ending.ALIVE]
+        await logical_deletes.remove(self._database, alive)
         ids = {kind: sorted(each.address_id for each, ending in endings.items() if ending is kind) for kind in Ending}
         return PurgeReport(**{kind.value: found for kind, found in ids.items()})
 
@@ -160,46 +126,3 @@ class LogicalDeletes:
         answers = await asyncio.gather(*(self._modules.apply(module, operations) for module in Module))
         rows = zip(*answers, strict=True)
         return {each: dict(zip(Module, row, strict=True)) for each, row in zip(removable, rows, strict=True)}
-
-    async def _page(self, after: int) -> list[Listed]:
-        async with self._database.connection() as connection:
-            return [_listed(row) for row in await connection.fetch(_PAGE, after, BATCH)]
-
-    async def _note(self, checked: Sequence[Listed]) -> None:
-        if not checked:
-            return
-        flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_FLAGS]
-        async with self._database.connection() as connection:
-            await connection.execute(
-                _NOTE,
-                [each.address_id for each in checked],
-                [each.log_id for each in checked],
-                *flags,
-                [each.is_checked for each in checked],
-                [each.removable for each in checked],
-            )
-
-    async def _note_purged(self, gone: Sequence[Listed], who: str, reason: str | None) -> None:
-        if not gone:
-            return
-        async with self._database.connection() as connection:
-            await connection.execute(
-                _PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
-            )
-
-    async def _forget(self, alive: Sequence[Listed]) -> None:
-        """They are no logical deletes any more; one that was deleted anew is listed by that delete."""
-        if not alive:
-            return
-        async with self._database.connection() as connection:
-            await connection.execute(_FORGET, [each.address_id for each in alive], [each.log_id for each in alive])
-
-    async def _now(self) -> datetime:
-        async with self._database.connection() as connection:
-            now: datetime = await connection.fetchval("SELECT now()")
-            return now
-
-
-def _listed(row: asyncpg.Record) -> Listed:
-    busy = frozenset(module for module in IN_FLIGHT_FLAGS if row[f"{module}_flag"] == "Y")
-    return Listed(row["address_id"], row["uprn"], row["log_id"], busy)

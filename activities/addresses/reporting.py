@@ -16,34 +16,18 @@ from activities.addresses import scanning
 from activities.addresses.scanning import Pages
 from domain.addresses import drift, names
 from domain.addresses.drift import Difference, DriftOrder, DriftReport, Kind, Sides
-from domain.addresses.messages import Topic
 from domain.addresses.names import CONTENT_TYPE
 from domain.addresses.operations import Module
 from infra.database import Database
 from infra.heartbeats import beating
 from infra.objects import ObjectStore
+from stores.addresses import drift as log_drift
+from stores.addresses.drift import Known
 
 SHOWN_MAX: Final = 50_000
 """Differences that are kept and written down; more are counted."""
 SECOND_LOOKS: Final = 100
 DIGEST_CHARACTERS: Final = 12
-
-_MESSAGES: Final = """
-    SELECT told.uprn, (
-        SELECT max(each.id) FROM (
-            SELECT id FROM im_infi_addr_sync_log WHERE uprn_1 = told.uprn AND topic <> $2
-            UNION ALL SELECT id FROM im_infi_addr_sync_log_his WHERE uprn_1 = told.uprn AND topic <> $2
-        ) AS each
-    ) AS last, (
-        SELECT max(each.id) FROM (
-            SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_1 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
-            UNION ALL SELECT id FROM im_infi_addr_sync_log
-            WHERE uprn_2 = told.uprn AND (proc_flag IS NULL OR proc_flag <> 'Y')
-        ) AS each
-    ) AS open
-    FROM unnest($1::bigint[]) WITH ORDINALITY AS told (uprn, place) ORDER BY place
-    """
 
 
 @dataclass(slots=True)
@@ -76,16 +60,6 @@ class Findings:
         self.kinds.subtract(difference.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the log knows of a UPRN that modules have differently."""
-
-    last: int | None
-    """The newest createUpdate or delete of it: sent again, it mends it."""
-    open: int | None
-    """A message of it that is not done."""
-
-
 class DriftReporting:
     """Compares modules."""
 
@@ -103,7 +77,8 @@ class DriftReporting:
                 async for uprn, sides in scanned:
                     findings.see(uprn, sides)
             await self._look_again(findings)
-            return await self._written(order, findings, await self._known(findings.shown))
+            known = await log_drift.find_messages(self._database, [difference.uprn for difference in findings.shown])
+            return await self._written(order, findings, known)
 
     async def _look_again(self, findings: Findings) -> None:
         """Modules were read while cycles ran: what agrees by now did not differ."""
@@ -116,14 +91,8 @@ class DriftReporting:
                 if still := drift.compare(difference.uprn, now[difference.uprn]):
                     findings.add(still)
 
-    async def _known(self, shown: Sequence[Difference]) -> list[Known]:
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_MESSAGES, [difference.uprn for difference in shown], Topic.SWAP)
-        return [Known(row["last"], row["open"]) for row in rows]
-
     async def _written(self, order: DriftOrder, findings: Findings, known: Sequence[Known]) -> DriftReport:
-        async with self._database.connection() as connection:
-            made_at = await connection.fetchval("SELECT now()")
+        made_at = await self._database.now()
         key = names.drift_key(order.report)
         report = DriftReport(
             report=order.report,

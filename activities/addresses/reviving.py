@@ -13,29 +13,13 @@ from typing import Final
 
 from activities.addresses.applying import Calls
 from clients.modules import ModuleFailure
-from domain.addresses.messages import Topic
 from domain.addresses.operations import Lookup, Module
-from domain.addresses.waiting import Kind
 from infra import log
 from infra.database import Database
-from stores.addresses import groups
+from stores.addresses import given_up_swaps
 from stores.addresses.groups import Message
-from stores.tables.addresses import unfinished
 
 PAGE: Final = 500
-
-_ACKS: Final = ", ".join(f"{module}_ack" for module in Module)
-_LACKING: Final = f"""
-    proc_flag = 'N' AND next_attempt_at IS NOT NULL AND retry_times >= $1 AND wait_reason ->> 'kind' = '{Kind.MISSING}'
-    """
-_PAGE: Final = f"""
-    SELECT id, topic, payload::text, {_ACKS}, wait_reason::text FROM im_infi_addr_sync_log
-    WHERE {unfinished(Topic.SWAP)} AND {_LACKING} AND id > $2 ORDER BY id LIMIT $3
-    """  # noqa: S608 - constants of ours
-_REVIVE: Final = f"""
-    UPDATE im_infi_addr_sync_log SET next_attempt_at = now(), retry_times = $1 - 1
-    WHERE id = ANY($2::bigint[]) AND {_LACKING} RETURNING id
-    """  # noqa: S608 - constants of ours
 
 
 async def revive(database: Database, retries: int, modules: Calls) -> int:
@@ -45,16 +29,13 @@ async def revive(database: Database, retries: int, modules: Calls) -> int:
     """
     total, last, page = 0, 0, PAGE
     while page == PAGE:
-        async with database.connection() as connection:
-            rows = await connection.fetch(_PAGE, retries, last, PAGE)
-        swaps = [groups.message(row) for row in rows]
-        last, page = max((each.operation.seq for each in swaps), default=0), len(rows)
+        swaps = await given_up_swaps.read_page(database, retries, last, PAGE)
+        last, page = max((each.operation.seq for each in swaps), default=0), len(swaps)
         if not swaps or (told := await _ask(modules, swaps)) is None:
             break
         if complete := [each.operation.seq for each in swaps if _is_complete(each, told)]:
-            async with database.connection() as connection:
-                revived = await connection.fetch(_REVIVE, retries, complete)
-            log.get(__name__).info("address_swaps_revived", messages=[row["id"] for row in revived])
+            revived = await given_up_swaps.revive(database, retries, complete)
+            log.get(__name__).info("address_swaps_revived", messages=revived)
             total += len(revived)
     return total
 

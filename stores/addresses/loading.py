@@ -32,7 +32,7 @@ OWNED: Final = f"(proc_flag = 'P' OR (proc_flag = 'N' AND topic = '{Topic.SWAP}'
 """Whether a cycle has it, in SQL: a swap that has failed stays N while it is tried again."""
 
 UNHEARD: Final = "CASE WHEN {0} ? 'unsure' THEN jsonb_build_object('unsure', {0} -> 'unsure') END"
-"""What is left of why a message is not done once nobody waits for it any more, in SQL; see `hearing`."""
+"""What is left of why a message is not done once nobody waits for it any more, in SQL; see `unheard`."""
 
 _OWNER: Final = f"SELECT min(cycle_id) FROM im_infi_addr_sync_log WHERE {OWNED}"  # noqa: S608 - constants of ours
 _RESUME: Final = f"""

@@ -16,7 +16,7 @@ from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
 from domain.addresses.waiting import Kind
-from stores.addresses import archiving, counting, loading, searching, steering
+from stores.addresses import archiving, counting, loading, searching, steering, unheard
 from stores.addresses.searching import Filter, Search
 from stores.addresses.steering import By
 from tests.support.stack import own_database
@@ -130,7 +130,7 @@ async def test_a_cycle_is_loaded_in_order_without_sorting_what_waits(
         # All swaps, where PostgreSQL takes that for less work than to sort what is begun.
         (loading._WAITING, (Topic.SWAP, "cycle"), MESSAGES * 0.2),
         (loading._TAKE, (list(range(100_000, 100_000 + THRESHOLD)), "next"), 2 * THRESHOLD),
-        (hearing._UNHEARD, ("[]", 0, hearing.PAGE), hearing.PAGE),
+        (unheard._PAGE, ("[]", 0, hearing.PAGE), hearing.PAGE),
         (archiving._MOVE, (archiving.BATCH,), 2 * archiving.BATCH),
     ],
     ids=["owner", "resume", "waiting", "take", "hear", "archive"],

@@ -1,0 +1,96 @@
+"""The list of logical deletes: what purging reads of it, and writes down about each address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import asyncpg
+
+from domain.addresses.logical import Listed
+from domain.addresses.verdicts import IN_FLIGHT_FLAGS
+from infra.database import Database
+
+_COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
+_PAGE: Final = f"""
+    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id > $1 ORDER BY address_id LIMIT $2
+    """  # noqa: S608 - names of ours
+_NAMED: Final = f"""
+    SELECT {_COLUMNS} FROM addr_logical_deletes WHERE purged_at IS NULL AND address_id = ANY($1::bigint[])
+    ORDER BY address_id
+    """  # noqa: S608 - names of ours
+# A row that lives again, or was deleted anew while modules were asked, is not the one that they were asked about.
+_NOTE: Final = """
+    UPDATE addr_logical_deletes AS listed SET
+        od_flag = told.od, wfm_flag = told.wfm, ed_flag = told.ed,
+        checked_at = CASE WHEN told.is_checked THEN now() ELSE listed.checked_at END,
+        removable_at = CASE WHEN told.removable THEN coalesce(listed.removable_at, now()) END
+    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::boolean[], $7::boolean[])
+        AS told (address_id, log_id, od, wfm, ed, is_checked, removable)
+    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+    """
+_PURGED: Final = """
+    WITH purged AS (
+        UPDATE addr_logical_deletes AS listed SET purged_at = now()
+        FROM unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
+        WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+        RETURNING listed.address_id, listed.log_id
+    )
+    INSERT INTO addr_audit (who, action, log_id, address_id, reason)
+    SELECT $3, 'purge', log_id, address_id, $4 FROM purged
+    """
+_REMOVE: Final = """
+    DELETE FROM addr_logical_deletes AS listed USING unnest($1::bigint[], $2::bigint[]) AS told (address_id, log_id)
+    WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
+    """
+
+
+async def read_page(database: Database, after: int, limit: int) -> list[Listed]:
+    """Listed addresses that are not purged, in order of their ids."""
+    async with database.connection() as connection:
+        return [_listed(row) for row in await connection.fetch(_PAGE, after, limit)]
+
+
+async def find(database: Database, address_ids: Sequence[int]) -> list[Listed]:
+    """Those of these addresses that are listed and not purged."""
+    async with database.connection() as connection:
+        return [_listed(row) for row in await connection.fetch(_NAMED, address_ids)]
+
+
+async def write_checks(database: Database, checked: Sequence[Listed]) -> None:
+    """Write which modules need each address, and since when none does."""
+    if not checked:
+        return
+    flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_FLAGS]
+    async with database.connection() as connection:
+        await connection.execute(
+            _NOTE,
+            [each.address_id for each in checked],
+            [each.log_id for each in checked],
+            *flags,
+            [each.is_checked for each in checked],
+            [each.removable for each in checked],
+        )
+
+
+async def mark_purged(database: Database, gone: Sequence[Listed], who: str, reason: str | None) -> None:
+    """Mark addresses as purged, and note in the audit who did it; a second time nothing changes."""
+    if not gone:
+        return
+    async with database.connection() as connection:
+        await connection.execute(
+            _PURGED, [each.address_id for each in gone], [each.log_id for each in gone], who, reason
+        )
+
+
+async def remove(database: Database, alive: Sequence[Listed]) -> None:
+    """Take addresses off the list that live again; one that was deleted anew is listed by that delete, and stays."""
+    if not alive:
+        return
+    async with database.connection() as connection:
+        await connection.execute(_REMOVE, [each.address_id for each in alive], [each.log_id for each in alive])
+
+
+def _listed(row: asyncpg.Record) -> Listed:
+    busy = frozenset(module for module in IN_FLIGHT_FLAGS if row[f"{module}_flag"] == "Y")
+    return Listed(row["address_id"], row["uprn"], row["log_id"], busy)
