@@ -6,13 +6,9 @@ import base64
 import binascii
 import hmac
 import re
-from datetime import datetime, timedelta
 
-import asyncpg
 from aiohttp import hdrs, web
 from multidict import istr
-from sqlalchemy import ColumnElement
-from sqlmodel import col, func, or_
 
 from api.cookies import NAME, OWN_HEADER, Cookies, Session
 from api.routes import Access, Caller, Route
@@ -22,10 +18,11 @@ from domain.faults import Denied, Missing
 from infra.database import Database
 from infra.sealing import Sealer
 from infra.settings import Settings
+from stores.shared import projects as store
+from stores.shared.projects import KeyRecord
 
 BUSY_SECONDS = 0.002
 """From one look at a key to the next, where many calls come with it."""
-LAST_USED_PRECISION = timedelta(minutes=1)  # so that a busy key costs a write a minute, not one a call
 PROJECT_HEADER = istr("Haulage-Project")
 PROJECT_PARAMETER = "project"
 
@@ -48,7 +45,7 @@ class Gate:
         self._admin_key = settings.api.admin_key.get_secret_value().encode()
         self._pepper = settings.secrets.pepper.get_secret_value()
         self._owners = Together(self._owner, BUSY_SECONDS)
-        self._sessions = Together(self._of_session)
+        self._sessions = Together(self._find_live_key)
         self._projects = Together(self._exists)
 
     async def admit(self, request: web.Request, route: Route) -> Caller:
@@ -114,9 +111,9 @@ class Gate:
             )
         credential, caller = self._admin_key, Caller(is_admin=True, until=session.until)
         if session.key_id:
-            row = await self._sessions.ask(session.key_id)
-            credential = row["hash"] if row else b""
-            caller = Caller(row["project_id"] if row else None, session.key_id, until=session.until)
+            record = await self._sessions.ask(session.key_id)
+            credential = record.secret_hash if record else b""
+            caller = Caller(record.project_id if record else None, session.key_id, until=session.until)
         if not credential or not hmac.compare_digest(self.cookies.mark(credential), session.mark):
             raise _session_over()
         return caller
@@ -135,41 +132,30 @@ class Gate:
         key = projects.parse(token)
         if key is None:
             return None
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(_KEY, key.key_id, LAST_USED_PRECISION)
-            # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
-            stored = row["hash"] if row else bytes(32)
-            matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
-            if row is None or not (matches and row["live"]):
-                return None
-            if row["unseen"]:
-                await connection.execute(_USED, key.key_id)
-        return Caller(project_id=row["project_id"], key_id=key.key_id)
+        record = await store.find_key_record(self._database, key.key_id)
+        # An unknown id costs the same hash and comparison as a known one, so that time tells nothing.
+        stored = record.secret_hash if record else bytes(32)
+        matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
+        if record is None or not (matches and record.is_live):
+            return None
+        if record.is_use_due:
+            await store.note_use(self._database, key.key_id)
+        return Caller(project_id=record.project_id, key_id=key.key_id)
 
-    async def _of_session(self, key_id: str) -> asyncpg.Record | None:
+    async def _find_live_key(self, key_id: str) -> KeyRecord | None:
         """The key that a session was begun with, if it still opens anything."""
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(_KEY, key_id, LAST_USED_PRECISION)
-            if row is None or not row["live"]:
-                return None
-            if row["unseen"]:
-                await connection.execute(_USED, key_id)
-        return row
+        record = await store.find_key_record(self._database, key_id)
+        if record is None or not record.is_live:
+            return None
+        if record.is_use_due:
+            await store.note_use(self._database, key_id)
+        return record
 
     async def _exists(self, project_id: str) -> bool:
-        async with self._database.connection() as connection:
-            return bool(await connection.fetchval("SELECT true FROM projects WHERE id = $1", project_id))
+        return await store.exists(self._database, project_id)
 
 
 GATE = web.AppKey("gate", Gate)
-
-# Not through the ORM: it is asked for every call.
-_KEY = """
-    SELECT k.project_id, k.hash, coalesce(k.last_used_at <= now() - $2::interval, true) AS unseen,
-        coalesce(least(k.revoked_at, p.revoked_at) > now(), true) AS live
-    FROM api_keys k JOIN projects p ON p.id = k.project_id WHERE k.id = $1
-"""
-_USED = "UPDATE api_keys SET last_used_at = now() WHERE id = $1"
 
 
 def _not_ours(token: str) -> Denied:
@@ -180,11 +166,6 @@ def _not_ours(token: str) -> Denied:
 
 def _session_over() -> Denied:
     return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
-
-
-def is_live(revoked_at: datetime | None) -> ColumnElement[bool]:
-    """Whether what this column ends still holds now, by the database's clock, which all replicas share."""
-    return or_(col(revoked_at).is_(None), col(revoked_at) > func.now())
 
 
 def check_owner(caller: Caller, project_id: str) -> None:

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import select
 
 from domain.faults import Invalid
 from infra.database import Database
-from stores.tables.idempotency import IdempotencyKey
+from stores.shared import idempotency
+from stores.shared.idempotency import KeyOwner
 
 HEADER = "Idempotency-Key"
 FORM = "1 to 255 visible ASCII characters, without spaces"
@@ -52,18 +51,11 @@ async def claim(database: Database, project_id: str, key: str, fingerprint: byte
     Raises:
         Invalid: It was sent with another body.
     """
-    made = insert(IdempotencyKey).values(project_id=project_id, key=key, fingerprint=fingerprint, task_id=task_id)
-    owner = select(IdempotencyKey.fingerprint, IdempotencyKey.task_id).where(
-        IdempotencyKey.project_id == project_id, IdempotencyKey.key == key
-    )
-    async with database.session() as session:
-        # Waits for another request with the same key that is not committed yet.
-        await session.exec(made.on_conflict_do_nothing())
-        first, owner_id = (await session.exec(owner)).one()
-    if first != fingerprint:
+    owner = await idempotency.claim(database, project_id, key, KeyOwner(fingerprint, task_id))
+    if owner.fingerprint != fingerprint:
         raise Invalid(
             "idempotency_key_reused",
             f"The {HEADER} {key} was sent before with another body.",
             "Send a new key for a new download, or the same body to get the old one.",
         )
-    return owner_id
+    return owner.task_id

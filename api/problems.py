@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated
 
-import asyncpg
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
 from domain.faults import Conflict, Denied, Exhausted, Fault, Forbidden, Gone, Invalid, Missing, SourceFault, bounded
-from infra.database import CONNECTION_LOST
+from infra import database
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -152,13 +149,8 @@ def is_outage(error: Exception) -> bool:
         case WorkflowQueryFailedError():
             # Ours do not fail: its workflow has news that it has not taken up yet.
             return True
-        case DBAPIError():
-            return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
-        case asyncpg.InterfaceError():
-            # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
-            return not isinstance(error, ValueError)
         case _:
-            return isinstance(error, (ConnectionError, TimeoutError, PoolTimeoutError, *CONNECTION_LOST))
+            return isinstance(error, (ConnectionError, TimeoutError)) or database.is_outage(error)
 
 
 def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:

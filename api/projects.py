@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, TypeVar
 
 from pydantic import AwareDatetime, Field, StringConstraints
-from sqlmodel import col, func, select, tuple_
-from sqlmodel.ext.asyncio.session import AsyncSession
 
 from api import paging
-from api.auth import is_live, not_here
+from api.auth import not_here
 from api.models import Answer, Request
 from api.paging import Page, PageQuery
 from api.routes import Access, Call, Routes
 from domain import projects as rules
 from domain.faults import Conflict, Invalid
 from infra import log
+from infra.database import Session
+from stores.shared import projects as store
 from stores.tables.projects import ApiKey, Project
 
 LIVE_KEYS_MAX = 20
@@ -27,6 +27,7 @@ KEY_PROBLEMS = {"too_many_keys": Conflict, "project_revoked": Conflict}
 
 routes = Routes("projects", "Projects and their keys: whatever is made with a key belongs to its project.")
 
+Found = TypeVar("Found")
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
@@ -91,11 +92,8 @@ class MadeProject(ShownProject):
 async def create(call: Call, body: NewProject) -> MadeProject:
     """Make a project and its first key."""
     async with call.services.database.session() as session:
-        now = await _now(session)
-        project = Project(project_id=f"prj_{_random(rules.PROJECT_ID_LENGTH)}", name=body.name, created_at=now)
-        session.add(project)
-        await session.flush()
-        key = _mint(call, session, project.project_id, now)
+        project = await store.add(session, f"prj_{_random(rules.PROJECT_ID_LENGTH)}", body.name)
+        key = await _mint(call, session, project.project_id)
     log.get(__name__).info("project_made", project_id=project.project_id)
     return MadeProject(**_show_project(project).model_dump(), key=key)
 
@@ -103,11 +101,8 @@ async def create(call: Call, body: NewProject) -> MadeProject:
 @routes.get("/v1/projects", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse(call: Call, query: PageQuery) -> Page[ShownProject]:
     """List projects, newest first."""
-    statement = select(Project).order_by(col(Project.created_at).desc(), col(Project.project_id).desc())
-    if query.after:
-        statement = statement.where(tuple_(Project.created_at, Project.project_id) < query.after)
     async with call.services.database.session() as session:
-        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+        rows = await store.list_page(session, query.after, query.limit)
     return paging.page(rows, query.limit, _show_project, lambda row: (row.created_at, row.project_id))
 
 
@@ -115,7 +110,7 @@ async def browse(call: Call, query: PageQuery) -> Page[ShownProject]:
 async def read(call: Call, path: ProjectPath) -> ShownProject:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _show_project(await _project(session, path.project_id))
+        return _show_project(_found(await store.find(session, path.project_id)))
 
 
 @routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
@@ -125,8 +120,7 @@ async def revoke(call: Call, path: ProjectPath) -> ShownProject:
     What it owns stays. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = await _project(session, path.project_id, lock=True)
-        project.revoked_at = project.revoked_at or await _now(session)
+        project = _found(await store.revoke(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
     return _show_project(project)
 
@@ -144,13 +138,9 @@ async def create_key(call: Call, path: ProjectPath) -> NewKey:
 @routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
 async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> Page[ShownKey]:
     """List a project's keys, newest first, revoked ones too."""
-    statement = select(ApiKey).where(ApiKey.project_id == path.project_id)
-    statement = statement.order_by(col(ApiKey.created_at).desc(), col(ApiKey.key_id).desc())
-    if query.after:
-        statement = statement.where(tuple_(ApiKey.created_at, ApiKey.key_id) < query.after)
     async with call.services.database.session() as session:
-        await _project(session, path.project_id)
-        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+        _found(await store.find(session, path.project_id))
+        rows = await store.list_keys(session, path.project_id, query.after, query.limit)
     return paging.page(rows, query.limit, _show_key, lambda row: (row.created_at, row.key_id))
 
 
@@ -166,11 +156,11 @@ async def rotate_key(call: Call, path: KeyPath, body: Rotation) -> NewKey:
     The new key opens at once. The old one opens until the overlap ends, so that callers can be changed one by one.
     """
     async with call.services.database.session() as session:
-        old = await _key(session, path)
+        old = _found(await store.find_key(session, path.project_id, path.key_id))
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
         new = await _another(call, session, path.project_id)
-        old.revoked_at = new.created_at + timedelta(seconds=body.overlap_seconds)
+        await store.revoke_key(session, old, after=timedelta(seconds=body.overlap_seconds))
     log.get(__name__).info("key_rotated", key_id=old.key_id, new_key_id=new.key_id)
     return new
 
@@ -182,52 +172,30 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        key = await _key(session, path)
-        now = await _now(session)
-        key.revoked_at = min(key.revoked_at or now, now)
+        await store.revoke_key(session, _found(await store.find_key(session, path.project_id, path.key_id)))
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
-async def _project(session: AsyncSession, project_id: str, *, lock: bool = False) -> Project:
-    project = await session.get(Project, project_id, with_for_update=lock)
-    if project is None:
+def _found(row: Found | None) -> Found:
+    if row is None:
         raise not_here()
-    return project
+    return row
 
 
-async def _key(session: AsyncSession, path: KeyPath) -> ApiKey:
-    statement = select(ApiKey).where(ApiKey.project_id == path.project_id, ApiKey.key_id == path.key_id)
-    key = (await session.exec(statement.with_for_update())).one_or_none()
-    if key is None:
-        raise not_here()
-    return key
-
-
-async def _another(call: Call, session: AsyncSession, project_id: str) -> NewKey:
+async def _another(call: Call, session: Session, project_id: str) -> NewKey:
     # The project's row is locked, so that two calls at once cannot both make the last key.
-    project = await _project(session, project_id, lock=True)
+    project = _found(await store.find(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
-    live = select(func.count()).select_from(ApiKey).where(ApiKey.project_id == project_id, is_live(ApiKey.revoked_at))
-    if (await session.exec(live)).one() >= LIVE_KEYS_MAX:
+    if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:
         raise Conflict("too_many_keys", f"This project has {LIVE_KEYS_MAX} keys already.", "Revoke one first.")
-    return _mint(call, session, project_id, await _now(session))
+    return await _mint(call, session, project_id)
 
 
-async def _now(session: AsyncSession) -> datetime:
-    return (await session.exec(select(func.now()))).one()
-
-
-def _mint(call: Call, session: AsyncSession, project_id: str, now: datetime) -> NewKey:
+async def _mint(call: Call, session: Session, project_id: str) -> NewKey:
     key = rules.Key(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
-    row = ApiKey(
-        key_id=key.key_id,
-        project_id=project_id,
-        secret_hash=rules.digest(call.services.settings.secrets.pepper.get_secret_value(), key.secret),
-        last4=key.text[-4:],
-        created_at=now,
-    )
-    session.add(row)
+    secret_hash = rules.digest(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
+    row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:])
     log.get(__name__).info("key_made", key_id=key.key_id, project_id=project_id)
     return NewKey(**_show_key(row).model_dump(), api_key=key.text)
 

@@ -6,13 +6,12 @@ from http import HTTPStatus
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
-from sqlmodel import col, select
 
 from api.auth import GATE
 from api.models import Answer, Request
 from api.routes import JSON, Access, Call, Caller, Routes
 from domain.faults import Denied
-from stores.tables.projects import Project
+from stores.shared import projects
 
 routes = Routes("session", "Who is signed in to the console.")
 
@@ -70,13 +69,10 @@ async def end(call: Call) -> web.Response:
 
 
 async def _shown(call: Call, caller: Caller) -> WhoAmI:
-    async with call.services.database.session() as session:
-        name = select(Project.name).where(col(Project.project_id) == caller.project_id)
-        project_name = (await session.exec(name)).one_or_none()
     return WhoAmI(
         is_admin=caller.is_admin,
         project_id=caller.project_id,
-        project_name=project_name,
+        project_name=await projects.find_name(call.services.database, caller.project_id),
         expires_at=caller.until,
         ui_url=(call.services.settings.engine.ui_url or None) if caller.is_admin else None,
         namespace=call.services.engine.namespace if caller.is_admin else None,

@@ -12,7 +12,8 @@ from typing import Any, cast
 import asyncpg
 from sqlalchemy import NullPool, event, func, select
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -43,6 +44,18 @@ _RECONNECT_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _SILENCE_SECONDS = 30.0
 
 _log = log.get(__name__)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether PostgreSQL could not be reached, so that the same may succeed in a moment."""
+    match error:
+        case DBAPIError():
+            return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
+        case asyncpg.InterfaceError():
+            # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
+            return not isinstance(error, ValueError)
+        case _:
+            return isinstance(error, (PoolTimeoutError, *CONNECTION_LOST))
 
 
 class Session(AsyncSession):

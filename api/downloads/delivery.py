@@ -12,7 +12,6 @@ from aiohttp import web
 from pydantic import AwareDatetime, Field
 from sqlmodel import col, select
 
-from api.auth import is_live
 from api.downloads import answers, links
 from api.downloads.board import missing
 from api.downloads.links import Link
@@ -24,6 +23,7 @@ from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import State, StoredFile
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
 from infra.objects import content_disposition
+from stores.shared.projects import is_live
 from stores.tables.downloads import Download
 from stores.tables.projects import Project
 
