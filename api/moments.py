@@ -33,7 +33,8 @@ BodyMoment = Annotated[AwareDatetime, AfterValidator(_sensible)]
 """In JSON, whose reader takes no number for a moment."""
 
 
-def require_order(start: datetime, end: datetime) -> None:
-    """Refuse a time whose end is not after its start; raises ValueError."""
-    if start >= end:
-        raise ValueError(f"start {start.isoformat()} is not before end {end.isoformat()}; send a later end.")
+def require_order(start: datetime | None, end: datetime | None, names: tuple[str, str] = ("start", "end")) -> None:
+    """Refuse a time whose end is not after its start; raises ValueError. A bound that is None is open."""
+    if start is not None and end is not None and start >= end:
+        first, last = names
+        raise ValueError(f"{first} {start.isoformat()} is not before {last} {end.isoformat()}; send a later {last}.")

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from api import paging
+from api import moments, paging
 from api.addresses import answers
 from api.addresses.answers import LARGEST, ListedMessage, ShownMessage
 from api.addresses.room import in_force, routes
@@ -44,6 +44,7 @@ class Wanted(PageQuery):
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         """The history may be a thousand times the log: what it has no index of is read in a time or of a UPRN only."""
+        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
         if self.state is State.WAITING and (self.module or self.kind):
             raise ValueError(
                 "state “waiting” has failed nowhere yet; leave module and kind out, or choose another state."

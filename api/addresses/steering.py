@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from api import moments
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.messages import MessagePath
@@ -59,6 +60,11 @@ class Asked(Chosen):
     created_after: Moment | None = Field(default=None, description="received at or after this time")
     created_before: Moment | None = Field(default=None, description="received before this time")
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        return self
+
 
 class Many(Chosen, Signed):
     """Which failed messages are tried again; nothing named means all of them."""
@@ -69,6 +75,11 @@ class Many(Chosen, Signed):
     created_after: BodyMoment | None = Field(default=None, description="received at or after this time")
     created_before: BodyMoment | None = Field(default=None, description="received before this time")
     limit: int = Field(default=RETRIED_MAX, ge=1, le=RETRIED_MAX, description="how many at most, the oldest first")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        return self
 
 
 class Retried(Answer):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from typing import Self
 
 from aiohttp import web
-from pydantic import AwareDatetime, Field, JsonValue
+from pydantic import AwareDatetime, Field, JsonValue, model_validator
 from sqlalchemy import ColumnElement, true
 from sqlalchemy.orm import aliased
 from sqlmodel import col, select, tuple_
 from sqlmodel.sql.expression import SelectOfScalar
 
-from api import paging
+from api import moments, paging
 from api.models import Answer
 from api.moments import Moment
 from api.orders.room import routes
@@ -32,6 +33,11 @@ class Wanted(PageQuery):
     order_id: str | None = Field(default=None, max_length=200)
     modified_after: Moment | None = Field(default=None, description="at or after this time")
     modified_before: Moment | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.modified_after, self.modified_before, ("modified_after", "modified_before"))
+        return self
 
 
 class ShownOrder(Answer):

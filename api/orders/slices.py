@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, select, tuple_
 
-from api import paging
+from api import moments, paging
 from api.moments import Moment
 from api.orders import answers
 from api.orders.answers import RereadState, ShownSlice, SliceState
@@ -56,6 +56,11 @@ class Wanted(PageQuery):
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     start: Moment | None = Field(default=None, description="only slices that end after this")
     end: Moment | None = Field(default=None, description="only slices that begin before this")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.start, self.end)
+        return self
 
 
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})

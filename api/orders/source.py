@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Final
+from typing import Final, Self
 from urllib.parse import urlencode
 
 from aiohttp import web
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
+from api import moments
 from api.models import Answer, Request
 from api.moments import Moment
 from api.orders.frozen import FROZEN, Excerpt
@@ -36,6 +37,11 @@ class Filters(Request):
     platform: str = Field(pattern=names.PLATFORM_PATTERN)
     modified_after: Moment | None = Field(default=None, description="at or after this time")
     modified_before: Moment | None = Field(default=None, description="before this time")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.modified_after, self.modified_before, ("modified_after", "modified_before"))
+        return self
 
 
 class Asked(Filters):

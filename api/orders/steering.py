@@ -9,6 +9,7 @@ from typing import Final, Self, assert_never
 from pydantic import AwareDatetime, Field, model_validator
 from sqlmodel import col, select, tuple_
 
+from api import moments
 from api.models import Answer, Request
 from api.moments import BodyMoment
 from api.orders import answers
@@ -53,6 +54,7 @@ class Choice(Request):
             raise ValueError(
                 "Name `slices`, or choose of the failed set by `start`, `end` and `code`, or all of it by `all`: true."
             )
+        moments.require_order(self.start, self.end)
         return self
 
 

@@ -50,8 +50,7 @@ class TimelineWanted(Request):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        if self.start is not None and self.end is not None:
-            moments.require_order(self.start, self.end)
+        moments.require_order(self.start, self.end)
         return self
 
 

@@ -1,0 +1,58 @@
+"""Times that requests are bounded by: one that ends before it begins holds nothing, and is refused in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from api import sentences
+from api.addresses import messages
+from api.addresses import steering as address_steering
+from api.models import Request
+from api.orders import browsing, slices, source, steering
+
+EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
+SKIP = {"reason": "the shop was closed"}
+BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
+    (steering.Choice, "start", "end", {}),
+    (steering.ChoiceToSkip, "start", "end", SKIP),
+    (slices.Wanted, "start", "end", {}),
+    (browsing.Wanted, "modified_after", "modified_before", {}),
+    (source.Filters, "modified_after", "modified_before", {"platform": "shop-1"}),
+    (
+        source.Asked,
+        "modified_after",
+        "modified_before",
+        {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
+    ),
+    (messages.Wanted, "created_after", "created_before", {}),
+    (address_steering.Asked, "created_after", "created_before", {}),
+    (address_steering.Many, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),
+]
+
+
+@pytest.mark.parametrize(("model", "first", "last", "others"), BOUNDED)
+@pytest.mark.parametrize("end", [EARLY, LATE])
+def test_a_time_that_ends_before_it_begins_is_refused(
+    model: type[Request], first: str, last: str, others: dict[str, Any], end: str
+) -> None:
+    """The sentence names both bounds as they were sent, also where they are the same moment."""
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate_json(_json({first: LATE, last: end, **others}))
+
+    [problem] = sentences.of(refused.value, model)
+    told = f"{end[:-1]}+00:00"
+    assert problem.message == f"{first} 2026-01-02T10:00:00+00:00 is not before {last} {told}; send a later {last}."
+
+
+@pytest.mark.parametrize(("model", "first", "last", "others"), BOUNDED)
+def test_a_time_may_be_open_or_end_later(model: type[Request], first: str, last: str, others: dict[str, Any]) -> None:
+    """Either bound alone, or both in turn."""
+    for bounds in ({first: EARLY}, {last: LATE}, {first: EARLY, last: LATE}):
+        assert model.model_validate_json(_json({**bounds, **others}))
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return "{" + ", ".join(f'"{name}": "{value}"' for name, value in fields.items()) + "}"
