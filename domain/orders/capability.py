@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     version: int
     """0 where the platform counts no versions."""
     raw: bytes
-    """The order's JSON text, as it was sent: no number in it was read."""
+    """The JSON text of the order in UTF-8, as it was sent: no number in it was read."""
 
 
 class QueryField(StrEnum):

@@ -152,7 +152,7 @@ async def _replace(session: Session, account: Account, revision: int, batch: Seq
         "modified": [order.modified_at for order in orders],
         "versions": [order.version for order in orders],
         "digests": [each.digest for each in batch],
-        "raws": [_text(order.raw) for order in orders],
+        "raws": [order.raw.decode() for order in orders],
         "asked": [each.asked_at for each in batch],
     }
     await session.execute(_REPLACE, {**whose, **columns})
@@ -163,7 +163,7 @@ def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
     head = packing.count(len(COLUMNS)) + packing.text(account.platform.encode()) + packing.text(account.shop.encode())
     rows = []
     for copy in sorted(copies, key=_order_id):
-        order, raw = copy.order, _utf8(copy.order.raw)
+        order, raw = copy.order, copy.order.raw
         state = _STATE.pack(
             *(8, packing.micros(order.modified_at)),
             *(8, order.version),
@@ -177,18 +177,6 @@ def packed(account: Account, revision: int, copies: Sequence[Copy]) -> bytes:
 
 def _order_id(copy: Copy) -> str:
     return copy.order.order_id
-
-
-def _utf8(raw: bytes) -> bytes:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return _text(raw).encode()
-    return raw
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
 
 
 def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
