@@ -211,6 +211,7 @@ class WatchOrder(_Model):
     """How a watch looks for who serves each platform."""
 
     patience_seconds: float = 20.0
+    """How long it waits for an answer, twice, before it takes a platform for unserved."""
 
 
 class Alarms(_Model):

@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import worker
-from domain.orders import names as orders_names
-from domain.orders.steps import Presence, WatchOrder
 from domain.orders.windows import Window
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
@@ -21,8 +19,6 @@ from stores.tables.orders import OrderSlice
 from tests.support.downloads import parse_csv
 from tests.support.orders import Orders, count_findings, running_orders, since
 from tests.support.waiting import eventually
-from tests.support.worker import running_worker
-from workflows.orders.watch import OrderWatch
 
 pytestmark = pytest.mark.stack
 
@@ -387,28 +383,6 @@ async def test_a_projects_orders_are_listed_page_by_page(settings: Settings) -> 
     assert len(seen) == len(set(seen)) == len(stored)
     assert (strange.body["items"], hidden.status) == ([], 404)
     assert [each["order_id"] for each in everybodys.body["items"]] == [order_id for _, order_id in seen[:20]]
-
-
-async def test_a_platform_that_nobody_serves_is_told_once(settings: Settings) -> None:
-    """And forgotten when a worker comes; meanwhile it stands still without a loss."""
-    async with running_orders(settings, queues=[orders_names.QUEUE, "webhooks"]) as orders:
-        await begun(orders, Scenario(orders=9, span_seconds=SPAN_SECONDS))
-
-        assert (await _watched(orders, "first", patience_seconds=1)).unserved == ["shop-1"]
-        assert (await _watched(orders, "second", patience_seconds=1)).unserved == ["shop-1"]
-        assert await orders.events() == ["orders.platform_unserved"]
-        assert (await orders.status())["unserved_since"] is not None
-
-        async with running_worker(orders.api_client.settings, [orders_names.slice_queue("shop-1")]):
-            assert (await _watched(orders, "third", patience_seconds=60)).served == ["shop-1"]
-            assert (await orders.status())["unserved_since"] is None
-
-
-async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Presence:
-    order = WatchOrder(patience_seconds=patience_seconds)
-    return await orders.engine.execute_workflow(
-        OrderWatch.run, order, id=f"watch-{name}", task_queue=orders_names.QUEUE
-    )
 
 
 async def test_a_paused_platform_claims_nothing(settings: Settings) -> None:
