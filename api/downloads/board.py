@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from aiohttp import web
-from sqlmodel import select
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -19,6 +18,7 @@ from domain.downloads.status import FetchProgress, Phase, State, Status, with_pr
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
 from services.services import Services
+from stores.downloads import searching
 from stores.tables.downloads import Download
 
 LOOK_SECONDS = 0.5
@@ -114,9 +114,7 @@ class Board:
 
     async def row(self, project_id: str, task_id: str) -> Download | None:
         """The download's row; there is none before it was first processed."""
-        query = select(Download).where(Download.task_id == task_id, Download.project_id == project_id)
-        async with self._database.session() as session:
-            return (await session.exec(query)).one_or_none()
+        return await searching.find(self._database, project_id, task_id)
 
     def forget(self, project_id: str, task_id: str) -> None:
         """Look anew next time: we have just changed something."""

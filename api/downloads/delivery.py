@@ -10,7 +10,6 @@ from typing import assert_never
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
-from sqlmodel import col, select
 
 from api.downloads import answers, links
 from api.downloads.board import missing
@@ -23,9 +22,8 @@ from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import State, StoredFile
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
 from infra.objects import content_disposition
-from stores.shared.projects import is_live
+from stores.downloads import searching
 from stores.tables.downloads import Download
-from stores.tables.projects import Project
 
 PRESIGNED_SECONDS = 300
 LINK_MIN_SECONDS = 60
@@ -182,14 +180,7 @@ async def _linked(call: Call, token: str) -> File:
         raise Missing("not_found", "This link is none of ours, or a character of it was lost.", "Ask for a new one.")
     if opened.expires_at <= datetime.now(UTC):
         raise Gone("link_expired", f"This link was good until {_clock(opened.expires_at)}.", "Ask for a new one.")
-    query = (
-        select(Download)
-        .join(Project, col(Project.project_id) == Download.project_id)
-        .where(Download.task_id == opened.task_id, Download.project_id == opened.project_id)
-        .where(is_live(Project.revoked_at))
-    )
-    async with call.services.database.session() as session:
-        row = (await session.exec(query)).one_or_none()
+    row = await searching.find_of_live_project(call.services.database, opened.project_id, opened.task_id)
     if row is None:
         raise missing(opened.task_id)
     return file_of(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sqlmodel import col, select
 from temporalio.client import WorkflowExecution
 
 from api.downloads.answers import Asked, ListedDownload
@@ -10,7 +9,7 @@ from domain.downloads import names
 from domain.downloads.status import State
 from infra import temporal
 from services.services import Services
-from stores.tables.downloads import Download
+from stores.downloads import searching
 
 LOOKED_THROUGH_MAX = 1_000
 """However many a project has waiting, a list looks no further: quotas keep far fewer active."""
@@ -26,7 +25,8 @@ async def pending(services: Services, project_id: str | None) -> list[ListedDown
         query += f" AND {temporal.PROJECT.name} = '{project_id}'"
     runs = services.engine.list_workflows(query, limit=LOOKED_THROUGH_MAX)
     found = [await _listed(run) async for run in runs]
-    begun = await _recorded(services, [one.task_id for one in found])
+    # The engine's index is behind: some are taken up by now, and one that is retried is listed by its row.
+    begun = await searching.list_recorded(services.database, [one.task_id for one in found])
     return [one for one in found if one.task_id not in begun]
 
 
@@ -46,10 +46,3 @@ async def _listed(run: WorkflowExecution) -> ListedDownload:
         processings=0,
         created_at=run.start_time,
     )
-
-
-async def _recorded(services: Services, task_ids: list[str]) -> set[str]:
-    """Those that have a row: taken up since the engine's index was written, or retried and listed by their row."""
-    statement = select(Download.task_id).where(col(Download.task_id).in_(task_ids))
-    async with services.database.session() as session:
-        return set((await session.exec(statement)).all())

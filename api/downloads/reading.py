@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 from pydantic import Field, model_validator
-from sqlalchemy import ColumnElement
-from sqlmodel import and_, col, func, or_, select, tuple_
 
 from api import auth, paging
 from api.downloads import answers
@@ -19,7 +17,8 @@ from api.routes import Access, Call
 from domain.downloads.request import FileType
 from domain.downloads.status import State
 from domain.faults import Invalid, Missing
-from stores.tables.downloads import Download
+from stores.downloads import searching
+from stores.downloads.searching import DownloadFilter
 
 
 class Wanted(PageQuery):
@@ -66,16 +65,18 @@ async def browse(call: Call, query: Wanted) -> Page[ListedDownload]:
 
 async def _recorded(call: Call, query: Wanted, project_id: str | None) -> list[ListedDownload]:
     """What the catalogue holds: a page, and one more if another page follows."""
-    statement = (
-        select(Download)
-        .where(*_conditions(query, project_id))
-        .order_by(col(Download.created_at).desc(), col(Download.task_id).desc())
-        .limit(query.limit + 1)
+    wanted = DownloadFilter(
+        project_id=project_id,
+        task_id=query.task_id,
+        state=query.in_state,
+        type=query.type,
+        operator_id=query.operator_id,
+        file_name=query.file_name,
+        created_after=query.created_after,
+        created_before=query.created_before,
     )
-    if query.after:
-        statement = statement.where(tuple_(Download.created_at, Download.task_id) < query.after)
-    async with call.services.database.session() as session:
-        return [answers.listed(row) for row in await session.exec(statement)]
+    rows = await searching.list_page(call.services.database, wanted, query.after, query.limit)
+    return [answers.listed(row) for row in rows]
 
 
 def _position(one: ListedDownload) -> Position:
@@ -102,35 +103,3 @@ async def read(call: Call, path: TaskPath) -> DownloadAnswer:
     While it runs, the figures come from the running workflow and its fetchers, and are at most half a second old.
     """
     return await board(call).read(call.project_id, path.task_id)
-
-
-def _conditions(query: Wanted, project_id: str | None) -> list[ColumnElement[bool]]:
-    exact = {
-        Download.project_id: project_id,
-        Download.task_id: query.task_id,
-        Download.type: query.type,
-        Download.operator_id: query.operator_id,
-    }
-    conditions = [col(column) == value for column, value in exact.items() if value is not None]
-    if query.in_state is not None:
-        conditions.append(_is_in(query.in_state))
-    if query.file_name is not None:
-        conditions.append(col(Download.file_name).icontains(query.file_name, autoescape=True))
-    if query.created_after is not None:
-        conditions.append(col(Download.created_at) >= query.created_after)
-    if query.created_before is not None:
-        conditions.append(col(Download.created_at) < query.created_before)
-    return conditions
-
-
-def _is_in(state: State) -> ColumnElement[bool]:
-    """A file whose time is over has expired, whether or not it was swept away already."""
-    recorded = col(Download.state) == state
-    overdue = col(Download.expires_at) <= func.now()
-    match state:
-        case State.SUCCEEDED:
-            return and_(recorded, ~overdue)
-        case State.EXPIRED:
-            return or_(recorded, and_(col(Download.state) == State.SUCCEEDED, overdue))
-        case _:
-            return recorded

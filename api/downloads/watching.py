@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from aiohttp import web
-from sqlmodel import col, func, or_, select
 
 from api.downloads.board import BOARD, Board, Key
 from api.downloads.poller import Poller
@@ -20,8 +19,8 @@ from domain.faults import Exhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database
 from services.services import Services
+from stores.downloads import searching
 from stores.downloads.catalogue import CHANNEL
-from stores.tables.downloads import Download
 
 FOLLOWED_MAX = 50
 """So many running downloads of a project are looked at for its watchers; of the others they hear the ends."""
@@ -186,12 +185,7 @@ class Watches:
 
     async def _follow(self, project_id: str) -> None:
         """Watch what runs in a project, and what ended in a moment that nobody may have heard."""
-        running = col(Download.state).in_([State.PENDING, State.RUNNING])
-        just_ended = col(Download.finished_at) > func.now() - _UNHEARD
-        query = select(Download.task_id).where(Download.project_id == project_id, or_(running, just_ended))
-        query = query.order_by(col(Download.created_at).desc()).limit(FOLLOWED_MAX)
-        async with self._database.session() as session:
-            found = (await session.exec(query)).all()
+        found = await searching.list_unfinished(self._database, project_id, ended_within=_UNHEARD, limit=FOLLOWED_MAX)
         for task_id in found:
             self._poller(project_id, task_id)
 
