@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -76,7 +77,8 @@ async def body(request: web.Request, model: type[Model], settings: ApiSettings, 
         headerless: Whether a body without a Content-Type is taken for JSON.
     """
     _check_headers(request, settings.body_max_bytes, headerless=headerless)
-    raw = request[VISIT].body = await _read(request, settings)
+    # Some editors and libraries put a byte order mark before what they write.
+    raw = request[VISIT].body = (await _read(request, settings)).removeprefix(codecs.BOM_UTF8)
     # Such a client may say in the query all that it has to say.
     text = _decoded(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
     value = _parsed(text)

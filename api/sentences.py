@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from api import forms
@@ -47,7 +48,7 @@ def of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
     """All faults of a request, each with the path of its field."""
     schema = _schema(model)
     return [
-        FieldProblem(path=path_of(detail["loc"]), message=_sentence(detail, schema))
+        FieldProblem(path=path_of(detail["loc"]), message=_sentence(detail, schema, model))
         for detail in error.errors(include_url=False)
     ]
 
@@ -63,14 +64,14 @@ def path_of(location: tuple[str | int, ...]) -> str:
     return path
 
 
-def _sentence(detail: ErrorDetails, schema: Schema) -> str:
+def _sentence(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> str:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     field = _schema_at(schema, detail["loc"], schema)
     match kind:
         case "missing":
             return "this field is missing; add it."
         case "extra_forbidden":
-            return _unknown_field(detail["loc"], schema)
+            return _second_name(detail["loc"], model) or _unknown_field(detail["loc"], schema)
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
             return f"{shown(value)} is outside {_range(field, 'minimum', 'maximum')}; choose a value in that range."
         case "string_too_short" | "string_too_long":
@@ -111,6 +112,37 @@ def _unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
     if known:
         return f"there is no such field; remove it. Known fields are {', '.join(known)}."
     return "nothing can be set here; remove it."
+
+
+def _second_name(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """Return a sentence where a field was sent under two of its names; empty text where it was not."""
+    holder: type[BaseModel] | None = model
+    for step in location[:-1]:
+        if isinstance(step, str) and holder is not None:
+            field = next((field for name, field in holder.model_fields.items() if step in _names_of(name, field)), None)
+            holder = _model_in(field.annotation) if field else None
+    for name, field in holder.model_fields.items() if holder else ():
+        if location[-1] in (names := _names_of(name, field)):
+            return f"it is another name of {names[0]}, which was sent, too; send one of {' and '.join(names)}."
+    return ""
+
+
+def _names_of(name: str, field: FieldInfo) -> list[str]:
+    """The names under which a field may be sent, the usual one first."""
+    match field.validation_alias:
+        case AliasChoices(choices=choices):
+            return [choice for choice in choices if isinstance(choice, str)]
+        case str(alias):
+            return [alias]
+        case _:
+            return [name]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds: itself, a list of it, or it or nothing."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 def shown(value: Any) -> str:

@@ -12,12 +12,12 @@ from api.routes import Access, Call
 from api.tasks import answers, searching
 from api.tasks.answers import Counts, FoundTask, FoundTasks, succeeded
 from api.tasks.calls import Over
-from api.tasks.envelope import TASK_UNKNOWN, TYPE_UNKNOWN
+from api.tasks.envelope import TASK_UNKNOWN, TYPE_AMBIGUOUS, TYPE_UNKNOWN
 from api.tasks.requests import OfType, One, Wanted
 from api.tasks.room import Desk, desk, routes, unknown
 from api.tasks.searching import Turns
 from api.tasks.types import TaskType
-from domain.faults import Missing
+from domain.faults import Conflict, Missing
 from domain.tasks.messages import FINAL, Head, Search, Status, Task
 
 TYPES_AT_A_TIME: Final = 4
@@ -62,11 +62,15 @@ async def get_task_list(call: Call, query: Wanted) -> FoundTasks | web.Response:
     )
 
 
-@routes.get("/v1/get_task_counts_by_type", access=Access.PROJECT, problems={TYPE_UNKNOWN: Missing})
+@routes.get(
+    "/v1/get_task_counts_by_type",
+    access=Access.PROJECTS,
+    problems={TYPE_UNKNOWN: Missing, TYPE_AMBIGUOUS: Conflict},
+)
 async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     """Count the tasks of a type."""
     here = desk(call)
-    kind = await here.types.get(query.task_type, call.project_id)
+    kind = await here.types.get(query.task_type, call.scope)
     turns = searching.turns()
 
     async def head(pos: int) -> tuple[int, Head | None]:

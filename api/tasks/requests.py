@@ -175,7 +175,7 @@ class TypeConfig(Request):
         default=None,
         ge=1,
         le=LEASE_MAX_SECONDS,
-        description="seconds of the first pause, where pauses double; 1",
+        description="seconds of the first pause, where pauses double; max_retry_interval at most; 1",
     )
     lease_required: bool | None = Field(
         default=None, description="whether a result without a `lease` is refused; false"
@@ -228,7 +228,8 @@ class Result(Request):
         default=None,
         ge=0,
         le=RETRIES_MAX,
-        description="with status 1: higher than it was says that the attempt failed, else the next stage is due",
+        description="with status 1: higher than it was says that the attempt failed, and higher than the type's "
+        "max_retry_num that it was the last one; else the next stage is due. With other statuses it is only kept",
     )
     task_stage: Stage | None = Field(default=None, validation_alias=_names("task_stage", "stage"))
     task_content: Content | None = Field(default=None, validation_alias=_names("task_content", "context"))

@@ -19,6 +19,7 @@ from api.together import Gathered
 from domain.faults import Conflict, Missing
 from domain.tasks import ids
 from domain.tasks.messages import Rules, Status
+from domain.tasks.rules import check_pauses
 from infra import log
 from infra.database import Database
 
@@ -194,7 +195,11 @@ class Types:
         return [(self._keep(row), row) for row in rows]
 
     async def register(self, project_id: str, config: TypeConfig) -> TaskType:
-        """Make a type, or change what is given of it."""
+        """Make a type, or change what is given of it.
+
+        Raises:
+            Invalid: The pauses that it would have then contradict each other; nothing is changed.
+        """
         values = (
             config.schedule_limit,
             config.schedule_interval,
@@ -204,12 +209,15 @@ class Types:
             config.retry_interval,
             config.lease_required,
         )
-        async with self._database.connection() as connection:
+        async with self._database.connection() as connection, connection.transaction():
             row = await connection.fetchrow(
                 _REGISTER, config.task_type, project_id, *values, ids.make_type(project_id, config.task_type)
             )
-        if row is None:
-            raise LookupError("a statement that writes a type has answered no row")
+            if row is None:
+                raise LookupError("a statement that writes a type has answered no row")
+            # What was there before counts, too: it is known only here.
+            if config.max_retry_interval is not None or config.retry_interval is not None:
+                check_pauses(row["retry_interval"], row["max_retry_interval"])
         return self._keep(row)
 
     async def pause(self, scope: str | None, name: str, *, paused: bool) -> TaskType:

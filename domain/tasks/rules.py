@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from domain.faults import Invalid
 from domain.tasks.messages import REF_CHARACTERS, STAGE_MAX_BYTES, Rules
 
 SECOND: Final = 1_000
@@ -26,6 +27,18 @@ def delay(rules: Rules, retries: int) -> int:
     if longest < 0:
         return -longest * SECOND
     return min(rules.retry_interval << min(retries, _DOUBLINGS_MAX), longest) * SECOND
+
+
+def check_pauses(retry_interval: int, max_retry_interval: int) -> None:
+    """Raise `Invalid` where pauses double and the first is longer than the longest: it would be cut in silence."""
+    if 0 < max_retry_interval < retry_interval:
+        raise Invalid(
+            "pauses_contradict",
+            f"retry_interval is {retry_interval}, more than max_retry_interval, which is {max_retry_interval}.",
+            "Send both, with a first pause that is no longer than the longest; a pause that is always the same is a "
+            "negative max_retry_interval.",
+            field="retry_interval",
+        )
 
 
 def is_used_up(rules: Rules, retries: int) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from http import HTTPStatus
+from inspect import isawaitable
+from typing import Protocol
 
-from haulage.errors import HaulageError
+from haulage.errors import HaulageError, Refused
 from haulage.tasks.handlers import Handler, Next, TaskFailed
 from haulage.tasks.models import HeldTask, Outcome, RegisteredType, Result, Status
 from haulage.tasks.prefetch import Prefetch
+from haulage.tasks.refusals import TaskRefused
 from haulage.tasks.reports import Receiver, Reports
+from haulage.tasks.results import LOG_ERROR_CHARACTERS, build_failure, build_result, describe_error, extend_log
 
 JITTER_SECONDS = 0.5
 CONFIG_SECONDS = 10.0
@@ -27,12 +30,10 @@ EARLY_SECONDS = 1.0
 BEATS_PER_LEASE = 3
 REPORTS_MAX = 1_000
 """Results that may be under way before no more tasks are held."""
-LOG_ENTRIES = 3
-LOG_ERROR_CHARACTERS = 256
-LOG_CHARACTERS = 4_096
-"""Of a whole log, as the API takes it."""
 UNUSABLE = 8020
 """A result has a field that the API does not take, as a stage of more than 32 bytes."""
+TYPE_UNKNOWN = 8045
+NO_HAULAGE_API = "no_haulage_api"
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ class Worker:
 
     It asks for tasks whenever it has room, never for more than that, and waits at the queue while there is none. Leases
     are renewed as long as a task waits or runs here. A task that is lost meanwhile, as by a cancel, has its handler
-    cancelled.
+    cancelled. It ends by itself where no answer can get better: with a key that opens nothing, without a type, or with
+    a handler that is not async.
 
     Args:
         tasks: The client.
@@ -97,6 +99,8 @@ class Worker:
         self._stop_seconds = stop_seconds
         self._jitter_seconds = jitter_seconds
         self._stopping = asyncio.Event()
+        self._broken: Exception | None = None
+        """Why no task can be held or done any more."""
         self._has_room = asyncio.Event()
         self._held: dict[asyncio.Task[None], HeldTask] = {}
         self._begun: set[asyncio.Task[None]] = set()
@@ -114,7 +118,13 @@ class Worker:
         self._has_room.set()
 
     async def run(self) -> None:
-        """Hold, do and tell, until `stop`."""
+        """Hold, do and tell, until `stop`.
+
+        Raises:
+            Refused: The key opens nothing, or there is no API at the address.
+            TaskRefused: The project has no such type.
+            TypeError: A handler returned something that cannot be awaited.
+        """
         beating = asyncio.create_task(self._beat())
         try:
             while not self._stopping.is_set():
@@ -122,6 +132,8 @@ class Worker:
                 if not self._stopping.is_set():
                     await self._pause(await self._hold())
             await self._finish()
+            if self._broken:
+                raise self._broken
         finally:
             beating.cancel()
             for doing in self._held:
@@ -147,6 +159,9 @@ class Worker:
             began = time.monotonic()
             held = await self._ask(min(self._room(), config.schedule_limit))
         except HaulageError as error:
+            if self._is_final(error):
+                self._give_up(error)
+                return 0.0
             _log.warning("no tasks of %s could be held: %s", self._type, error)
             return self._interval_seconds()
         for task in held:
@@ -158,6 +173,23 @@ class Worker:
             return self._interval_seconds()
         has_waited = time.monotonic() - began >= EARLY_SECONDS
         return 0.0 if held or has_waited else min(EARLY_SECONDS, config.schedule_interval)
+
+    def _is_final(self, error: HaulageError) -> bool:
+        """Whether asking again cannot help: the request itself is refused, and will be as long as nobody acts."""
+        if isinstance(error, TaskRefused):
+            return error.code in (UNUSABLE, TYPE_UNKNOWN)
+        if not isinstance(error, Refused) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return False
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return False
+        # A proxy may answer for an API that is being replaced; one that was never heard of is at another address.
+        return error.code != NO_HAULAGE_API or self._config is None
+
+    def _give_up(self, error: Exception) -> None:
+        """Hold no more, and have `run` raise why once what runs here has ended."""
+        _log.error("the worker for %s ends: %s", self._type, error)
+        self._broken = self._broken or error
+        self.stop()
 
     async def _ask(self, limit: int) -> list[HeldTask]:
         """Hold tasks; a stop breaks it off, and the API gives nothing to whoever has hung up."""
@@ -185,7 +217,10 @@ class Worker:
         if self._config is None or self._config_read_at + CONFIG_SECONDS < time.monotonic():
             found = {each.task_type: each for each in await self._tasks.types()}
             if self._type not in found:
-                raise HaulageError(f"There is no type {self._type!r} in this project. Register it first.")
+                raise TaskRefused(
+                    TYPE_UNKNOWN,
+                    f"There is no type {self._type!r} in this project. Register it, then start the worker.",
+                )
             self._config, self._config_read_at = found[self._type], time.monotonic()
         return self._config
 
@@ -207,12 +242,12 @@ class Worker:
             if doing in self._lost:
                 return
             # Not begun, or not done when the worker stops: that is no failure.
-            result = _said(task, Status.PENDING)
+            result = build_result(task, Status.PENDING)
         self._reported.add(doing)
         self._prefetch.note_done()
         self._has_room.set()
         if refusal := await self._tell(task, result):
-            await self._tell(task, _failed(task, ValueError(f"the API did not take its result: {refusal}"), 0.0))
+            await self._tell(task, build_failure(task, ValueError(f"the API did not take its result: {refusal}"), 0.0))
 
     async def _is_leased(self, doing: asyncio.Task[None], task: HeldTask) -> bool:
         """Whether a task that has waited here may begin.
@@ -234,17 +269,35 @@ class Worker:
     async def _attempt(self, task: HeldTask) -> Result:
         began = time.monotonic()
         try:
-            next_ = await self._handler(task)(task)
+            next_ = await self._begin(task)
             if next_ is not None and not isinstance(next_, Next):
                 raise TypeError(f"the handler returned {next_!r:.100}; let it return None or Next(stage, content)")
         except TaskFailed as error:
-            return _said(task, Status.FAILED, schedule_log=_logged(task, error, time.monotonic() - began))
+            return build_result(task, Status.FAILED, schedule_log=extend_log(task, error, time.monotonic() - began))
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            # Something of its own that the handler waited for was cancelled: an error like any other.
+            _log.warning("task %s failed: its handler raised CancelledError", task.task_id)
+            return build_failure(task, error, time.monotonic() - began)
         except Exception as error:  # noqa: BLE001 - whatever it was, the task is retried as its type says
-            _log.warning("task %s failed: %s", task.task_id, _described(error)[:LOG_ERROR_CHARACTERS])
-            return _failed(task, error, time.monotonic() - began)
+            _log.warning("task %s failed: %s", task.task_id, describe_error(error)[:LOG_ERROR_CHARACTERS])
+            return build_failure(task, error, time.monotonic() - began)
         if next_ is None:
-            return _said(task, Status.SUCCESS)
-        return _said(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
+            return build_result(task, Status.SUCCESS)
+        return build_result(task, Status.PENDING, task_stage=next_.stage, task_content=next_.content)
+
+    def _begin(self, task: HeldTask) -> Awaitable[Next | None]:
+        """Call a task's handler; one that is not async would have every task done and count it as failed."""
+        begun: object = self._handler(task)(task)
+        if not isawaitable(begun):
+            error = TypeError(
+                f"the handler for the stage {task.stage!r} is not async: it returned {begun!r:.100}, which cannot be "
+                "awaited. Define it with `async def`, and let `await asyncio.to_thread(…)` do what computes or blocks."
+            )
+            self._give_up(error)
+            raise error
+        return begun
 
     def _handler(self, task: HeldTask) -> Handler:
         if task.stage not in self._handlers:
@@ -306,41 +359,10 @@ class Worker:
                 await self._stopping.wait()
 
 
-def _said(task: HeldTask, status: Status, **more: Any) -> Result:
-    return Result(task_id=task.task_id, lease=task.lease, status=status, **more)
-
-
-def _failed(task: HeldTask, error: Exception, seconds: float) -> Result:
-    """A failed attempt, with the error in the task's log."""
-    log = _logged(task, error, seconds)
-    return _said(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
-
-
-def _logged(task: HeldTask, error: Exception, seconds: float) -> str:
-    """The task's log with this attempt; the last few are kept, as far as they fit."""
-    try:
-        before = json.loads(task.schedule_log)
-    except ValueError:
-        before = []
-    entry = {
-        "attempt": task.crt_retry_num + 1,
-        "stage": task.stage,
-        "error": _described(error)[:LOG_ERROR_CHARACTERS],
-        "seconds": round(seconds, 3),
-    }
-    entries = [*(before if isinstance(before, list) else []), entry][-LOG_ENTRIES:]
-    while len(entries) > 1 and len(json.dumps(entries, ensure_ascii=False)) > LOG_CHARACTERS:
-        del entries[0]
-    return json.dumps(entries, ensure_ascii=False)
-
-
-def _described(error: Exception) -> str:
-    """An error as text that the API takes: without NUL and halves of surrogate pairs."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error of a handler may be unable to say what it is
-        text = type(error).__name__
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+def _is_cancelled() -> bool:
+    """Whether somebody wants the current task to end."""
+    doing = asyncio.current_task()
+    return doing is not None and doing.cancelling() > 0
 
 
 def _check_options(handlers: Mapping[str, Handler], concurrency: int, backlog: int | None, stop_seconds: float) -> None:

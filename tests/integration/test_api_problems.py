@@ -125,7 +125,7 @@ BODIES = [
     (b'{"parts": ' + b"[" * 80 + b"]" * 80 + b"}", 400, "malformed_json", "nested deeper than 64"),
     (b'{"size": 1, "name": "\xff"}', 400, "malformed_json", "Byte 21"),
     ('{"size": 1}'.encode("utf-16"), 400, "malformed_json", "UTF-8"),
-    (b'\xef\xbb\xbf{"size": 1}', 400, "malformed_json", "not JSON"),
+    (b'\xef\xbb\xbf\xef\xbb\xbf{"size": 1}', 400, "malformed_json", "not JSON"),
     (b'{"size": 1, "name": "\\u0000"}', 422, "invalid_request", "name: it holds a NUL"),
     (b'{"size": 1, "parts": ["a", "\\ud800"]}', 422, "invalid_request", "parts[1]: it holds a NUL"),
     (b'{"size": 1, "\\ud800": 1}', 422, "invalid_request", "half a surrogate pair"),
@@ -222,6 +222,12 @@ async def test_right_requests_reach_their_handlers(api_client: ApiClient) -> Non
     assert (made.status, made.body) == (201, {"seen": {"size": 1, "name": "", "parts": []}})
     assert asked.body == {"seen": {"limit": 5, "word": "a"}}
     assert (cleared.status, cleared.body) == (204, "")
+
+
+async def test_a_byte_order_mark_before_a_body_is_passed_over(api_client: ApiClient) -> None:
+    """Editors and some libraries write one."""
+    made = await api_client.ask("POST", "/toys", data=b'\xef\xbb\xbf{"size": 1}', headers=JSON_HEADERS)
+    assert (made.status, made.body) == (201, {"seen": {"size": 1, "name": "", "parts": []}})
 
 
 @pytest.mark.parametrize(

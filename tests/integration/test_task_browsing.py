@@ -182,6 +182,7 @@ async def test_the_admin_sees_and_steers_tasks_of_every_project(queue: Tasks) ->
         ("GET", "get_task", {"params": {"task_id": task_id}}),
         ("GET", "browse_tasks", {"params": {"task_type": queue.type}}),
         ("GET", "get_task_lanes", {"params": {"task_type": queue.type}}),
+        ("GET", "get_task_counts_by_type", {"params": {"task_type": queue.type}}),
         ("POST", "pause_task_type", {"json": {"task_type": queue.type}}),
         ("POST", "resume_task_type", {"json": {"task_type": queue.type}}),
         ("POST", "cancel_task", {"json": {"task_id": task_id}}),
@@ -195,6 +196,7 @@ async def test_the_admin_sees_and_steers_tasks_of_every_project(queue: Tasks) ->
     admins = [(await queue.api_client.as_admin(method, f"/v1/{path}", **sent)).body for method, path, sent in paths]
 
     assert {answer["code"] for answer in theirs} == {8035, 8045}
+    assert [answer.get("pending") for answer in admins][3] == 2
     assert [answer["code"] for answer in admins] == [0] * len(paths)
 
 

@@ -330,6 +330,23 @@ async def test_intervals_of_the_original_have_its_meaning(queue: Tasks) -> None:
     assert due_after == pytest.approx(2, abs=0.01)
 
 
+async def test_a_first_pause_that_is_longer_than_the_longest_is_refused(queue: Tasks) -> None:
+    """Whether both are given or one is there already; nothing is changed. It used to be cut without a word."""
+
+    async def register(**given: int) -> Json:
+        data = {"task_type": queue.type} | given
+        return await queue.post("register_task_type", task_type_data=data)
+
+    await queue.register(retry_interval=5, max_retry_interval=30)
+    before = await queue.config()
+    for given in ({"retry_interval": 31}, {"max_retry_interval": 4}, {"retry_interval": 9, "max_retry_interval": 8}):
+        refused = await register(schedule_limit=7, **given)
+        assert (refused["code"], "more than max_retry_interval" in refused["msg"]) == (8020, True), refused
+    assert await queue.config() == before
+    good(await register(max_retry_interval=-4))
+    good(await register(retry_interval=60))
+
+
 async def test_a_caller_may_wait_for_a_task(queue: Tasks) -> None:
     """It is answered as soon as one comes, and only one of two gets it."""
     waiting = [asyncio.create_task(queue.hold(wait=20)) for _ in range(2)]
@@ -515,7 +532,8 @@ async def test_the_admin_finds_tasks_of_types_of_one_name(queue: Tasks) -> None:
     await eventually(is_archived)
     assert (await look(ended))["user_id"] == "b"
     said = {"task_type": queue.type}
-    for method, route in (("GET", "browse_tasks"), ("GET", "get_task_lanes"), ("POST", "pause_task_type")):
+    gets = ("browse_tasks", "get_task_lanes", "get_task_counts_by_type")
+    for method, route in (*(("GET", route) for route in gets), ("POST", "pause_task_type")):
         sent = {"params": said} if method == "GET" else {"json": said}
         unclear = (await queue.api_client.as_admin(method, f"/v1/{route}", **sent)).body
         assert (unclear["code"], "2 projects" in unclear["msg"]) == (8045, True), unclear

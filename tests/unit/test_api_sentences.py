@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AliasChoices, Field, ValidationError, field_validator
 
 from api import sentences
 from api.models import Request
@@ -27,6 +27,7 @@ class Header(Request):
     """A nested object."""
 
     name: str = Field(min_length=1, max_length=5)
+    text: str = Field(default="", validation_alias=AliasChoices("text", "value"))
 
 
 class Sample(Request):
@@ -47,6 +48,7 @@ class Sample(Request):
     headers: list[Header] = Field(default=[], max_length=2)
     labels: dict[str, int] = Field(default={}, max_length=1)
     even: int = 2
+    length: int = Field(default=1, validation_alias=AliasChoices("length", "size", "extent"))
 
     @field_validator("even")
     @classmethod
@@ -95,6 +97,16 @@ CASES = [
     ),
     ('{"labels": {"a": 1, "b": 2}}', "labels", "it has 2 entries; send 1 or less."),
     ('{"even": 3}', "even", "3 is odd; send an even number."),
+    (
+        '{"length": 1, "extent": 2}',
+        "extent",
+        "it is another name of length, which was sent, too; send one of length and size and extent.",
+    ),
+    (
+        '{"headers": [{"name": "a", "value": "", "text": ""}]}',
+        "headers[0].value",
+        "it is another name of text, which was sent, too; send one of text and value.",
+    ),
     ('{"pagesize": 250}', "pagesize", "there is no such field; did you mean page_size?"),
     ("[]", "", "an array was sent where an object belongs; send an object."),
 ]

@@ -406,6 +406,19 @@ def test_a_type_may_demand_leases() -> None:
     assert asked.set(asked.hold_one(), 3) == Code.OK
 
 
+def test_a_count_above_the_most_retries_ends_the_task() -> None:
+    """The worker's count counts: with more than the type allows there is no other attempt; else it is only kept."""
+    asked = LaneDriver(max_retry_num=3, max_retry_interval=0)
+    for retries, status in ((3, Status.PENDING), (4, Status.FAILED)):
+        key = asked.create()
+        assert asked.set(asked.hold_one(), 1, crt_retry_num=retries) == Code.OK
+        assert asked.read(key).status == status
+        asked.ask(cancels=[key])
+    key = asked.create()
+    assert asked.set(asked.hold_one(), 2, crt_retry_num=9) == Code.OK
+    assert (asked.read(key).status, asked.read(key).crt_retry_num) == (Status.RUNNING, 9)
+
+
 def test_the_first_pause_may_be_longer() -> None:
     """They double from there, up to the longest."""
     told = [rules.delay(Rules(retry_interval=5, max_retry_interval=30), retries) for retries in range(5)]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from haulage.tasks import HeldTask, Next, Outcome, Status, Worker
+from haulage import Refused
+from haulage.tasks import HeldTask, Next, Outcome, RegisteredType, Status, TaskRefused, Worker
 from tests.support.waiting import eventually
-from tests.unit.test_task_worker import Queue, held, running
+from tests.unit.test_task_worker import Queue, done, held, running
 
 
 class Speechless(Exception):
@@ -70,6 +72,88 @@ async def test_a_result_that_the_api_cannot_take_is_a_failed_attempt() -> None:
 
     assert queue.told("status", "crt_retry_num", "task_stage") == [(Status.PENDING, 1, None)]
     assert "it has 40 characters" in (queue.results[0].schedule_log or "")
+
+
+async def test_a_handler_that_raises_the_error_of_a_cancel_has_failed() -> None:
+    """As where something that it waited for was cancelled. Given back as not begun, it was done again for ever."""
+    queue = Queue([held(1)])
+
+    async def wait_for_another(task: HeldTask) -> None:
+        other = asyncio.create_task(asyncio.sleep(3_600))
+        other.cancel()
+        await other
+
+    async with running(queue, {"": wait_for_another}):
+        await eventually(lambda: queue.results)
+
+    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert "CancelledError" in (queue.results[0].schedule_log or "")
+
+
+async def test_a_handler_that_is_not_async_ends_the_worker() -> None:
+    """Each task was done, counted as failed without a word why, and done again."""
+    queue = Queue([held(1)])
+
+    def compute(task: HeldTask) -> Any:
+        return None
+
+    with pytest.raises(TypeError, match=r"stage '' is not async: it returned None.*async def"):
+        await asyncio.wait_for(Worker(queue, "video", {"": compute}).run(), 30)
+
+    assert queue.told("status", "crt_retry_num") == [(Status.PENDING, 1)]
+    assert "is not async" in (queue.results[0].schedule_log or "")
+
+
+async def test_a_handler_may_be_a_plain_function_that_returns_what_can_be_awaited() -> None:
+    """As a wrapper that hands more on."""
+    queue = Queue([held(1)])
+
+    def hand_on(task: HeldTask) -> Awaitable[None]:
+        return done(task)
+
+    async with running(queue, {"": hand_on}):
+        await eventually(lambda: queue.results)
+
+    assert queue.told("status") == [(Status.SUCCESS,)]
+
+
+REVOKED = Refused(401, "key_unknown", "This key is unknown or was revoked.", "r")
+NOT_OURS = Refused(404, "no_haulage_api", "GET http://x answered 404, not as Haulage does.", "")
+
+
+@pytest.mark.parametrize("fault", [REVOKED, TaskRefused(8045, "There is no type 'video' for this key.")])
+async def test_a_refusal_that_stays_ends_the_worker(fault: Exception) -> None:
+    """What runs ends and is told before; then the sentence is raised."""
+    go_on = asyncio.Event()
+
+    async def slow(task: HeldTask) -> None:
+        await go_on.wait()
+
+    queue = Queue([held(1)], interval=0)
+    loop = asyncio.create_task(Worker(queue, "video", {"": slow}, concurrency=1, backlog=1).run())
+    await eventually(lambda: queue.asked)
+    queue.faults.append(fault)
+    await eventually(lambda: not queue.faults)
+    go_on.set()
+    with pytest.raises(type(fault), match=r"This key is unknown|There is no type"):
+        await asyncio.wait_for(loop, 30)
+
+    assert queue.told("status") == [(Status.SUCCESS,)]
+
+
+async def test_an_address_without_an_api_ends_the_worker() -> None:
+    """Where it was never heard of; later a proxy may answer for it for a while."""
+
+    class Elsewhere(Queue):
+        async def types(self) -> list[RegisteredType]:
+            """Answered by somebody else."""
+            raise NOT_OURS
+
+    with pytest.raises(Refused, match="not as Haulage does"):
+        await asyncio.wait_for(Worker(Elsewhere(), "video", {"": done}).run(), 30)
+    queue = Queue([held(1)], faults=[NOT_OURS, Refused(429, "busy", "Too many calls.", "r")])
+    async with running(queue, {"": done}):
+        await eventually(lambda: queue.results)
 
 
 async def test_a_long_log_of_somebody_else_is_cut() -> None:

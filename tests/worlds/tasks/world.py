@@ -118,7 +118,8 @@ class World(BaseModel):
         if not self.has("config_changed"):
             return self.rules
         retries = (int(self.options["retries"]) + 1) % 3
-        return replace(self.rules, schedule_limit=3, max_retry_num=retries, max_retry_interval=1, max_processing_time=3)
+        changed = {"max_retry_num": retries, "max_retry_interval": 1, "retry_interval": 1}
+        return replace(self.rules, schedule_limit=3, max_processing_time=3, **changed)
 
     def text(self, number: int) -> str:
         """Return the content of a task."""

@@ -1,0 +1,51 @@
+"""Results: what is told of a task, with its attempts in its log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from haulage.tasks.models import HeldTask, Result, Status
+
+LOG_ENTRIES = 3
+LOG_ERROR_CHARACTERS = 256
+LOG_CHARACTERS = 4_096
+"""Of a whole log, as the API takes it."""
+
+
+def build_result(task: HeldTask, status: Status, **more: Any) -> Result:
+    """A result under the lease of the task."""
+    return Result(task_id=task.task_id, lease=task.lease, status=status, **more)
+
+
+def build_failure(task: HeldTask, error: BaseException, seconds: float) -> Result:
+    """A failed attempt, with the error in the task's log."""
+    log = extend_log(task, error, seconds)
+    return build_result(task, Status.PENDING, crt_retry_num=task.crt_retry_num + 1, schedule_log=log)
+
+
+def extend_log(task: HeldTask, error: BaseException, seconds: float) -> str:
+    """The task's log with this attempt; the last few are kept, as far as they fit."""
+    try:
+        before = json.loads(task.schedule_log)
+    except ValueError:
+        before = []
+    entry = {
+        "attempt": task.crt_retry_num + 1,
+        "stage": task.stage,
+        "error": describe_error(error)[:LOG_ERROR_CHARACTERS],
+        "seconds": round(seconds, 3),
+    }
+    entries = [*(before if isinstance(before, list) else []), entry][-LOG_ENTRIES:]
+    while len(entries) > 1 and len(json.dumps(entries, ensure_ascii=False)) > LOG_CHARACTERS:
+        del entries[0]
+    return json.dumps(entries, ensure_ascii=False)
+
+
+def describe_error(error: BaseException) -> str:
+    """An error as text that the API takes: without NUL and halves of surrogate pairs."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error of a handler may be unable to say what it is
+        text = type(error).__name__
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
