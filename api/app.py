@@ -1,4 +1,4 @@
-"""The API: every room's routes in one application, and the process that serves it."""
+"""The API: the routes of every system in one application, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,12 @@ from collections.abc import Collection, Sequence
 
 from aiohttp import web
 
-from api import (
-    addresses,
-    console,
-    docs,
-    downloads,
-    health,
-    middleware,
-    openapi,
-    orders,
-    overview,
-    projects,
-    server,
-    session,
-    tasks,
-    transfers,
-    webhooks,
-)
+from api import console, docs, health, middleware, openapi, overview, projects, server, session, webhooks
 from api.auth import GATE, Gate
 from api.dispatch import endpoint
 from api.pushers import PUSHERS, Pushers
 from api.routes import Routes
+from api.systems import import_apis
 from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
 from infra import log
@@ -49,12 +34,8 @@ ROOMS: Sequence[Routes] = (
     session.routes,
     overview.routes,
     projects.routes,
-    downloads.routes,
+    *(api.routes for api in import_apis().values()),
     webhooks.routes,
-    transfers.routes,
-    orders.routes,
-    tasks.routes,
-    addresses.routes,
 )
 
 

@@ -1,7 +1,8 @@
-"""The systems, by the names that their packages have in every layer."""
+"""The systems, by the names that their packages have in every layer: the one list to which a new system is added."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
-SYSTEMS: Final = ("downloads", "transfers", "orders", "addresses", "tasks")
+System: TypeAlias = Literal["downloads", "transfers", "orders", "addresses", "tasks"]
+SYSTEMS: Final[tuple[System, ...]] = get_args(System)

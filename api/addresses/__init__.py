@@ -1,7 +1,7 @@
 """Addresses at the door: what Pub/Sub pushes, and what operators look at and do."""
 
 # Each module declares its routes when it is imported.
-from api.addresses import configuring, cycle, drift, events, figures, logical, messages, quarantine, steering
+from api.addresses import configuring, cycle, drift, events, figures, logical, messages, quarantine, steering, workload
 from api.addresses.room import routes
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "quarantine",
     "routes",
     "steering",
+    "workload",
 ]

@@ -12,6 +12,7 @@ from api.orders import (
     source,
     steering,
     timeline,
+    workload,
 )
 from api.orders.room import routes
 
@@ -27,4 +28,5 @@ __all__ = [
     "source",
     "steering",
     "timeline",
+    "workload",
 ]

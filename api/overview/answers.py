@@ -1,36 +1,12 @@
-"""What callers are told of the whole: each part and how it does, each room and what it has to do."""
+"""What callers are told of the whole: each part and how it does, each system and what it has to do."""
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
 from api.models import Answer
-
-
-class Room(StrEnum):
-    """A room."""
-
-    DOWNLOADS = "downloads"
-    TRANSFERS = "transfers"
-    ORDERS = "orders"
-    ADDRESSES = "addresses"
-    TASKS = "tasks"
-
-
-class Trouble(StrEnum):
-    """What somebody should look at."""
-
-    NO_WORKER = "no_worker"  # task queues of the room that no worker polls
-    UNSERVED = "unserved"  # platforms that no worker serves
-    CLOCK_UNREAD = "clock_unread"  # platforms whose clock cannot be read
-    CREDENTIALS_REFUSED = "credentials_refused"  # platforms that refuse the credentials of their account
-    STALE = "stale"  # slices of orders that take too long
-    GIVEN_UP = "given_up"  # messages of addresses that wait for a person
-    QUARANTINED = "quarantined"  # messages of addresses that could not be read
-    PAUSED = "paused"  # types of tasks that give out none
-    OVERDUE = "overdue"  # tasks that are due and that nobody holds
+from domain.workload import Trouble
+from systems.names import System
 
 
 class Part(Answer):
@@ -45,7 +21,7 @@ class Queue(Answer):
     """One of the engine's task queues."""
 
     name: str
-    room: Room
+    room: System
     workers: int = Field(description="workers that polled it within the last minutes")
     backlog: int = Field(description="what waits there for a worker, about")
     backlog_seconds: float = Field(description="for how long the first of it has waited, about")
@@ -61,7 +37,7 @@ class Concern(Answer):
 class RoomFigures(Answer):
     """What a room has to do."""
 
-    room: Room
+    room: System
     unit: str = Field(description="what is counted: `downloads`, `targets`, `slices`, `messages` or `tasks`")
     running: int
     waiting: int

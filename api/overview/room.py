@@ -11,9 +11,11 @@ from typing import Final
 from aiohttp import web
 
 from api import auth
+from api.cached_read import FRESH_SECONDS
 from api.overview.answers import Overview
-from api.overview.board import FRESH_SECONDS, Board
+from api.overview.board import Board
 from api.routes import Access, Call, Routes
+from api.systems import import_apis
 from domain.faults import Denied, Exhausted
 from services.services import Services
 
@@ -27,7 +29,7 @@ class Window:
     """The board, and who looks at it all the time."""
 
     def __init__(self, services: Services) -> None:
-        self.board = Board(services)
+        self.board = Board(services, import_apis())
         self.stopping = asyncio.Event()
         self._most = services.settings.api.streams_per_project
         self._open: Counter[str | None] = Counter()

@@ -20,6 +20,7 @@ RENDER_QUEUE = "downloads-render"
 FETCH_QUEUE = "downloads-fetch"
 
 QUEUE = "downloads"
+QUEUES = (QUEUE, FETCH_QUEUE, RENDER_QUEUE)
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 

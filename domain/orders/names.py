@@ -22,6 +22,8 @@ PLATFORM_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 
 QUEUE: Final = "orders"
 """Plans, and the steps that need the database alone."""
+QUEUES: Final = (QUEUE,)
+"""Those of platforms come and go with them."""
 PLATFORM_QUEUES: Final = "orders-*"
 """In place of a queue's name: those of all platforms."""
 WATCH: Final = "orders-watch"

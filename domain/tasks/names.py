@@ -5,6 +5,7 @@ from __future__ import annotations
 LANE_WORKFLOW = "TaskLane"
 
 QUEUE = "tasks"
+QUEUES = (QUEUE,)
 SYSTEM = "tasks"
 ACT, LOOK, SEARCH = "act", "look", "search"
 

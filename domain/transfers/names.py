@@ -9,5 +9,6 @@ JOB_WORKFLOW = "TransferJob"
 FILE_QUEUE = "transfers-files"
 
 QUEUE = "transfers"
+QUEUES = (QUEUE, FILE_QUEUE)
 SYSTEM = "transfers"
 JOIN = "join"

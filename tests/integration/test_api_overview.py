@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.overview import engine
+from api.downloads import workload
 from domain import projects
 from domain.tasks.ids import make_type
 from infra.database import Database
@@ -169,9 +169,13 @@ async def test_only_the_admin_sees_what_all_projects_share(settings: Settings) -
     """Addresses, the engine's queues and the way to its own pages."""
     ui = settings.engine.model_copy(update={"ui_url": "http://temporal.example.com"})
     async with running_api(settings.model_copy(update={"engine": ui})) as api_client:
-        _, key = await api_client.make_project()
+        project_id, key = await api_client.make_project()
         own = (await api_client.ask("GET", "/v1/overview", key=key)).body
         every = (await api_client.as_admin("GET", "/v1/overview")).body
+        within = (await api_client.as_admin("GET", "/v1/overview", headers={"Haulage-Project": project_id})).body
+    # Addresses belong to no project, whichever the admin key names.
+    narrowed = {each["room"] for each in within["rooms"] if "HaulageProject" in each["engine_url"]}
+    assert narrowed == {"downloads", "transfers", "orders", "tasks"}
     assert [each["room"] for each in own["rooms"]] == ["downloads", "transfers", "orders", "tasks"]
     assert [each["room"] for each in every["rooms"]] == ["downloads", "transfers", "orders", "addresses", "tasks"]
     assert own["queues"] == []
@@ -211,11 +215,11 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
     """It takes ten questions a second from everybody together; and when it does not answer, all else is shown."""
     asked = []
 
-    async def unrecorded(_: object) -> list[object]:
+    async def list_pending(_: object) -> list[object]:
         asked.append(1)
         raise ConnectionError("no index")
 
-    monkeypatch.setattr(engine, "unrecorded", unrecorded)
+    monkeypatch.setattr(workload, "list_pending", list_pending)
     seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
     assert {each.status for each in seen} == {200}
     assert len(asked) == 1

@@ -1,0 +1,61 @@
+"""What the overview shows of downloads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final
+
+from api.cached_read import CachedRead
+from api.downloads.answers import ListedDownload
+from api.downloads.pending import pending
+from domain.workload import Tally, Workload, Workloads, merge
+from infra import log
+from infra.settings import Settings
+from services.services import Services
+from stores.downloads import searching, workload
+
+UNIT: Final = "downloads"
+HAS_PROJECTS: Final = True
+ENGINE_SECONDS: Final = 20.0
+"""The engine's index takes ten questions a second from everybody together."""
+TIMEOUT_SECONDS: Final = 2.0
+
+_log = log.get(__name__)
+
+
+def failed_since(settings: Settings, now: datetime) -> datetime | None:
+    """A day ago."""
+    return now - workload.FAILED_WITHIN
+
+
+def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
+    """What counts the rows, and the downloads that no worker has taken up yet."""
+    unrecorded = CachedRead(lambda: _list_unrecorded(services), ENGINE_SECONDS)
+
+    async def count() -> Workloads:
+        return merge(await workload.count(services.database), await _waiting(services, await unrecorded.get()))
+
+    return count
+
+
+async def list_pending(services: Services) -> list[ListedDownload]:
+    """Downloads that no worker has taken up, by the engine's index."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        return await pending(services, None)
+
+
+async def _list_unrecorded(services: Services) -> list[ListedDownload]:
+    try:
+        return await list_pending(services)
+    except Exception as error:  # noqa: BLE001 (the overview tells that the engine is down; the rest is worth seeing)
+        _log.warning("pending_downloads_not_read", error=repr(error))
+        return []
+
+
+async def _waiting(services: Services, listed: list[ListedDownload]) -> Workloads:
+    """Of those that were listed a while ago, those that are still without a row."""
+    begun = await searching.list_recorded(services.database, [each.task_id for each in listed])
+    left = [each for each in listed if each.task_id not in begun]
+    return merge(*({each.project_id: Workload(waiting=Tally(1, each.created_at))} for each in left))

@@ -1,0 +1,73 @@
+"""Workloads: what one project has to do in one system, and how several add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Trouble(StrEnum):
+    """What somebody should look at."""
+
+    NO_WORKER = "no_worker"  # task queues of the system that no worker polls
+    UNSERVED = "unserved"  # platforms that no worker serves
+    CLOCK_UNREAD = "clock_unread"  # platforms whose clock cannot be read
+    CREDENTIALS_REFUSED = "credentials_refused"  # platforms that refuse the credentials of their account
+    STALE = "stale"  # slices of orders that take too long
+    GIVEN_UP = "given_up"  # messages of addresses that wait for a person
+    QUARANTINED = "quarantined"  # messages of addresses that could not be read
+    PAUSED = "paused"  # types of tasks that give out none
+    OVERDUE = "overdue"  # tasks that are due and that nobody holds
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The number of items of a kind, and since when the oldest of them has been there."""
+
+    count: int = 0
+    oldest_at: datetime | None = None
+
+    def __add__(self, other: Tally) -> Tally:
+        moments = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
+        return Tally(self.count + other.count, min(moments, default=None))
+
+    def seconds(self, now: datetime) -> float | None:
+        """The age of the oldest item; None if there is none."""
+        return None if self.oldest_at is None else max(0.0, (now - self.oldest_at).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What runs, waits and failed, and what to look at."""
+
+    running: Tally = Tally()
+    waiting: Tally = Tally()
+    failed: Tally = Tally()
+    concerns: Counter[Trouble] = field(default_factory=Counter)
+
+    def __add__(self, other: Workload) -> Workload:
+        return Workload(
+            self.running + other.running,
+            self.waiting + other.waiting,
+            self.failed + other.failed,
+            self.concerns + other.concerns,
+        )
+
+
+Workloads: TypeAlias = Mapping[str, Workload]
+"""By project; the empty project holds what belongs to none."""
+
+
+def add_up(parts: Iterable[Workload]) -> Workload:
+    """The sum of several workloads."""
+    return sum(parts, Workload())
+
+
+def merge(*several: Workloads) -> Workloads:
+    """Add up what several counts say of the same projects."""
+    projects = {project for each in several for project in each}
+    return {project: add_up(each[project] for each in several if project in each) for project in projects}

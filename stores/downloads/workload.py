@@ -1,0 +1,30 @@
+"""The workload of downloads, from indexes that hold only what is not done."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from domain.workload import Workloads
+from infra.database import Database
+from stores.workload import read_workloads
+
+FAILED_WITHIN: Final = timedelta(days=1)
+"""A failed download is over: it need not be shown for ever."""
+
+_COUNTS: Final = """
+    SELECT project_id, count(*) FILTER (WHERE state = 'running') AS running,
+        min(coalesce(started_at, created_at)) FILTER (WHERE state = 'running') AS running_at,
+        count(*) FILTER (WHERE state = 'pending') AS waiting,
+        min(created_at) FILTER (WHERE state = 'pending') AS waiting_at, 0 AS failed, NULL::timestamptz AS failed_at
+    FROM downloads WHERE state IN ('pending', 'running') GROUP BY project_id
+    UNION ALL
+    SELECT project_id, 0, NULL, 0, NULL, count(*), min(finished_at)
+    FROM downloads WHERE state = 'failed' AND finished_at > now() - $1::interval GROUP BY project_id
+"""
+
+
+async def count(database: Database) -> Workloads:
+    """Count downloads that have a row; only the engine knows the others."""
+    async with database.connection() as connection:
+        return read_workloads(await connection.fetch(_COUNTS, FAILED_WITHIN))

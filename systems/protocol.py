@@ -1,0 +1,62 @@
+"""What every system offers, by the module that offers it.
+
+No process loads all layers of a system, so each asks the module of its own layer: `tests/unit/test_systems.py` has mypy
+compare every system's modules with these protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+Services_contra = TypeVar("Services_contra", contravariant=True)
+Settings_contra = TypeVar("Settings_contra", contravariant=True)
+Routes_co = TypeVar("Routes_co", covariant=True)
+Workloads_co = TypeVar("Workloads_co", covariant=True)
+
+
+class Names(Protocol):
+    """`domain/<system>/names.py`: what the system is known by outside its own packages."""
+
+    @property
+    def SYSTEM(self) -> str:  # noqa: N802 - a module's constant
+        """Its name, as the search attribute of its workflows has it."""
+
+    @property
+    def QUEUE(self) -> str:  # noqa: N802 - a module's constant
+        """The task queue of its workflows and of its housekeeping."""
+
+    @property
+    def QUEUES(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
+        """Its task queues that exist at all times, `QUEUE` among them."""
+
+
+class WorkloadSource(Protocol[Services_contra, Settings_contra, Workloads_co]):
+    """`api/<system>/workload.py`: what the overview shows of the system."""
+
+    @property
+    def UNIT(self) -> str:  # noqa: N802 - a module's constant
+        """What is counted, in the plural."""
+
+    @property
+    def HAS_PROJECTS(self) -> bool:  # noqa: N802 - a module's constant
+        """Whether its work belongs to projects; otherwise only the admin key sees it."""
+
+    def failed_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
+        """Since when failures are counted; None where they stay until somebody sees to them."""
+
+    def make_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
+        """What counts the work of every project, over these clients."""
+
+
+class Api(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
+    """`api/<system>/__init__.py`: what the API serves of the system."""
+
+    @property
+    def routes(self) -> Routes_co:
+        """Its routes, all declared when the package is imported."""
+
+    @property
+    def workload(self) -> WorkloadSource[Services_contra, Settings_contra, Workloads_co]:
+        """What the overview shows of it."""
