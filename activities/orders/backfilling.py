@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sqlmodel import select
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -12,16 +11,11 @@ from domain.orders.backfills import (
     BackfillBatch,
     BackfillEnd,
     BackfillOrder,
-    BackfillState,
     BackfillStep,
 )
 from domain.orders.steps import Alarm, Alarms
 from services.services import Services
-from stores.orders import ledger
-from stores.orders.backfills import close as _close
-from stores.orders.backfills import enter
-from stores.orders.backfills import note as _note
-from stores.tables.orders import OrderBackfill
+from stores.orders import backfills as records
 
 
 class OrderBackfills:
@@ -34,42 +28,26 @@ class OrderBackfills:
     @activity.defn(name="order_backfill_begin")
     async def begin(self, order: BackfillOrder) -> None:
         """Enter the record, unless it is there already."""
-        async with self._database.session() as session:
-            await enter(session, order, activity.info().workflow_id or "")
+        await records.enter(self._database, order, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
     async def step(self, order: BackfillStep) -> BackfillBatch:
         """Note how far the backfill is, and say which slices are next."""
-        async with self._database.session() as session:
-            for unread in order.unread:
-                await ledger.fail_reread(session, order.platform, unread.window, unread.fault)
-            await _note(session, order.backfill_id, order.progress)
-            if order.progress.is_hopeless:
-                return BackfillBatch()
-            after = order.progress.read_to or order.window.start
-            jobs = await ledger.rereadable(session, order.platform, after, order.window.end, backfills.BATCH)
-        return BackfillBatch(jobs=jobs)
+        return BackfillBatch(jobs=await records.advance(self._database, order))
 
     @activity.defn(name="order_backfill_end")
     async def end(self, order: BackfillEnd) -> Alarms:
         """Close the record, once, and say whom to tell that the backfill has failed."""
-        async with self._database.session() as session:
-            await _note(session, order.backfill_id, order.progress)
-            told = await _close(session, order.backfill_id, order.fault or order.progress.fault)
+        fault = order.fault or order.progress.fault
+        told = await records.finish(self._database, order.backfill_id, order.progress, fault)
         return Alarms(alarms=[told] if told else [])
 
     async def close_lost(self) -> list[Alarm]:
         """Close the records of backfills whose workflow was ended by hand, and say whom to tell."""
-        running = select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)
-        async with self._database.session() as session:
-            rows = (await session.exec(running)).all()
+        rows = await records.list_running(self._database)
         gone = [row.backfill_id for row in rows if not await is_running(self._engine, row.workflow_id)]
-        alarms = []
-        for backfill_id in gone:
-            async with self._database.session() as session:
-                if told := await _close(session, backfill_id, backfills.ENDED_BY_HAND):
-                    alarms.append(told)
-        return alarms
+        closed = [await records.close(self._database, backfill_id, backfills.ENDED_BY_HAND) for backfill_id in gone]
+        return [told for told in closed if told]
 
 
 async def is_running(engine: Client, workflow_id: str) -> bool:

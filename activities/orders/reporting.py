@@ -8,12 +8,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
 
 import msgspec
-from sqlmodel import col, select
 from temporalio import activity
 
 from activities.orders import troubles
@@ -24,29 +22,18 @@ from domain.orders import days, names, windows
 from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
-from domain.orders.windows import Window
 from infra.heartbeats import beating
 from services.services import Services
-from stores.orders import configuration, ledger
+from stores.orders import configuration, versions
 from stores.orders.configuration import Standing
-from stores.tables.orders import Order
+from stores.orders.versions import Line, Side
 
 SHEET_ROWS: Final = 1_000_000
 """A sheet holds hardly more; what is beyond stands on the next."""
-IDS_AT_ONCE: Final = 10_000
 PART_SECONDS: Final = 30.0
 """After so long a part ends, so that a worker that is lost or stopped costs no more than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """An order as one side has it."""
-
-    modified_at: datetime
-    version: int
-
-
-Side = Mapping[str, Line]
 _Told = tuple[str, datetime, int]
 """An order in a part: its id, and what `Line` says of it."""
 
@@ -65,8 +52,7 @@ class OrderReporting:
         window, began = order.order.window, time.monotonic()
         read_to, lines = order.after.read_to, list[_Told]()
         async with beating():
-            async with self._database.session() as session:
-                here = await configuration.standing(session, order.order.platform)
+            here = await configuration.read_standing(self._database, order.order.platform)
             with troubles.told():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.clipped(read_to, window.end, here.settings.interval, 1)
@@ -88,16 +74,15 @@ class OrderReporting:
         async with beating():
             parts = [_part_key(order.folder, number) for number in range(order.after.number)]
             told = await self._told(parts)
-            async with self._database.session() as session:
-                here = await configuration.standing(session, order.order.platform)
+            here = await configuration.read_standing(self._database, order.order.platform)
             if is_by_creation(here):
                 # When an order was created is not kept: which of ours belong to the day, the platform alone knows.
-                stored, only_here = await self._of_ids(order.order.platform, {*told}), None
+                stored, only_here = await versions.find(self._database, order.order.platform, told.keys()), None
             else:
-                stored = await self._stored(order.order.platform, order.order.window)
+                stored = await versions.read_window(self._database, order.order.platform, order.order.window)
                 only_here = sorted(stored.keys() - told.keys())
             # What the platform told may be here with a later time: it was modified since the day was over.
-            newer = await self._of_ids(order.order.platform, told.keys() - stored.keys())
+            newer = await versions.find(self._database, order.order.platform, told.keys() - stored.keys())
             # The parts stay until housekeeping takes them: whoever has to write this again needs them again.
             return await self._written(order.order, told, stored, newer, only_here)
 
@@ -109,30 +94,12 @@ class OrderReporting:
             lines |= {order_id: Line(modified_at, version) for order_id, modified_at, version in told}
         return lines
 
-    async def _stored(self, platform: str, window: Window) -> Side:
-        statement = select(Order.order_id, Order.modified_at, Order.version).where(
-            Order.platform == platform, col(Order.modified_at) >= window.start, col(Order.modified_at) < window.end
-        )
-        async with self._database.session() as session:
-            return {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
-
-    async def _of_ids(self, platform: str, ids: set[str]) -> Side:
-        lines: dict[str, Line] = {}
-        async with self._database.session() as session:
-            for batch in batches(sorted(ids), IDS_AT_ONCE):
-                statement = select(Order.order_id, Order.modified_at, Order.version).where(
-                    Order.platform == platform, col(Order.order_id).in_(batch)
-                )
-                lines |= {row[0]: Line(row[1], row[2]) for row in await session.exec(statement)}
-        return lines
-
     async def _written(
         self, order: ReportOrder, told: Side, stored: Side, newer: Side, only_here: Sequence[str] | None
     ) -> Report:
         ours = {**stored, **newer}
         missing = [order_id for order_id, line in told.items() if _is_older(ours.get(order_id), line)]
-        async with self._database.session() as session:
-            made_at = await ledger.database_now(session)
+        made_at = await self._database.now()
         key = names.report_key(order.platform, order.day.isoformat())
         report = Report(
             platform=order.platform,

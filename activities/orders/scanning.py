@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import ColumnElement, update
-from sqlmodel import and_, col, func, or_, select
 from temporalio import activity
 
 from activities.orders.backfilling import OrderBackfills, is_running
-from domain.orders import backfills, names
+from domain.orders import names
 from domain.orders.steps import Alarm, Alarms
 from infra import log, schedules
 from services.services import Services
-from stores.orders import ledger
+from stores.orders import ledger, stale_slices
 from stores.orders.alarms import alarm
-from stores.tables.orders import OrderPlatform, OrderSlice
+from stores.tables.orders import OrderSlice
 
 SLICES_AT_ONCE: Final = 100
 """Slices that one scan reports at most; the next one is soon."""
@@ -39,52 +37,27 @@ class OrderScan:
 
     async def _stale(self) -> list[Alarm]:
         """Note which slices take too long, and say whom to tell."""
-        async with self._database.session() as session:
-            now = await ledger.database_now(session)
-            is_stale = _is_stale(now - self._stale_after)
-            oldest = select(OrderSlice).where(is_stale).order_by(col(OrderSlice.claimed_at)).limit(SLICES_AT_ONCE)
-            rows = (await session.exec(oldest)).all()
-        ids = [row.slice_id for row in rows if not await self._is_excused(row)]
-        async with self._database.session() as session:
-            statement = (
-                update(OrderSlice)
-                .where(col(OrderSlice.slice_id).in_(ids), is_stale)
-                .values(stale_told_at=func.now())
-                .returning(col(OrderSlice.slice_id))
-            )
-            told = set((await session.exec(statement)).scalars()) if ids else set()
-            numbers = {row.platform for row in rows}
-            found = await session.exec(select(OrderPlatform).where(col(OrderPlatform.platform).in_(numbers)))
-            platforms = {row.platform: row for row in found}
+        overdue = await stale_slices.find(self._database, self._stale_after, SLICES_AT_ONCE)
+        ids = [row.slice_id for row in overdue.rows if not await self._is_excused(row)]
+        reported, platforms = await stale_slices.mark_reported(self._database, overdue, ids)
         alarms = []
-        for row in rows:
-            if row.slice_id in told:
+        for row in overdue.rows:
+            if row.slice_id in reported:
                 log.get(__name__).error("order_slice_stale", platform=row.platform, window=str(ledger.window_of(row)))
                 platform = platforms[row.platform]
                 if platform.notify is not None:
-                    alarms.append(alarm(platform, platform.notify, "orders.slice_stale", _sentence(row, now)))
+                    alarms.append(alarm(platform, platform.notify, "orders.slice_stale", _sentence(row, overdue.now)))
         return alarms
 
     async def _is_excused(self, row: OrderSlice) -> bool:
         """Whether a slice has a reason to take so long, or has ended without having been able to say so."""
         if row.reread_since is not None:
-            window = ledger.window_of(row)
-            workflow_id = names.slice_id(row.platform, window, names.REDO_SUFFIX)
+            workflow_id = names.slice_id(row.platform, ledger.window_of(row), names.REDO_SUFFIX)
             if await is_running(self._engine, workflow_id):
                 return False
-            async with self._database.session() as session:
-                await ledger.fail_reread(session, row.platform, window, backfills.SLICE_ENDED_BY_HAND)
+            await stale_slices.fail_reread(self._database, row)
             return True
         return not row.attempts and await schedules.is_paused(self._engine, names.schedule_id(row.platform))
-
-
-def _is_stale(before: datetime) -> ColumnElement[bool]:
-    """Claimed before a moment and not in, or read again since before it, and not reported yet."""
-    is_open = and_(ledger.unfinished(), col(OrderSlice.failed_at).is_(None), col(OrderSlice.claimed_at) < before)
-    return and_(
-        or_(is_open, col(OrderSlice.reread_since) < before),
-        col(OrderSlice.stale_told_at).is_(None),
-    )
 
 
 def _sentence(row: OrderSlice, now: datetime) -> str:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from sqlmodel import select
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
@@ -25,13 +24,10 @@ from temporalio.worker import (
 from activities.orders.reporting import OrderReporting
 from activities.orders.steps import PlatformSteps
 from domain.orders import names
-from domain.orders.config import DEFAULT
 from infra import log
 from infra.limits.pool import OUTAGES
 from services.services import Services
 from stores.orders import configuration
-from stores.orders.configuration import UNSET
-from stores.tables.orders import OrderPlatform
 
 DESK_SLOTS: Final = 20
 IDLE_SLOTS: Final = 5
@@ -132,17 +128,10 @@ async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) 
 async def _threads(services: Services) -> dict[str, int]:
     """How many slices of each platform are read at a time; an outage of the database changes nothing."""
     try:
-        async with services.database.session() as session:
-            rows = (await session.exec(select(OrderPlatform))).all()
-            levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
+        return await configuration.read_threads(services.database)
     except OUTAGES as error:
         _log.warning("platforms_not_read", error=str(error))
         return {}
-    defaults = levels.get(DEFAULT, UNSET)
-    return {
-        row.platform: configuration.stand(row, defaults, levels.get(row.platform, UNSET)).settings.threads
-        for row in rows
-    }
 
 
 def _worker(services: Services, queue: str, activities: Sequence[Callable[..., Any]], tuner: WorkerTuner) -> Worker:

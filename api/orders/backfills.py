@@ -123,8 +123,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
     except WorkflowAlreadyStartedError:
         return await _running(call, workflow_id)
     # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.
-    async with call.services.database.session() as session:
-        await backfills.enter(session, order, workflow_id)
+    await backfills.enter(call.services.database, order, workflow_id)
     return await read_backfill(call, BackfillPath(platform=path.platform, backfill_id=order.backfill_id))
 
 

@@ -8,13 +8,12 @@ from contextlib import suppress
 from typing import Final
 
 from prometheus_client import Gauge
-from sqlmodel import col, func, select
 
 from domain.orders import names
 from infra import log, metrics
 from infra.limits.pool import OUTAGES
 from services.services import Services
-from stores.tables.orders import OrderPlatform, OrderSlice
+from stores.orders import health
 
 _SINCE: Final = {
     "unserved_since": metrics.PLATFORMS_UNSERVED,
@@ -41,10 +40,7 @@ async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -
 
 async def _renew(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and take away those of platforms that are no more."""
-    told = select(OrderSlice.platform, func.count()).where(col(OrderSlice.stale_told_at).is_not(None))
-    async with services.database.session() as session:
-        rows = (await session.exec(select(OrderPlatform))).all()
-        stale = dict((await session.exec(told.group_by(col(OrderSlice.platform)))).all())
+    rows, stale = await health.read_standstills(services.database)
     for row in rows:
         for column, gauge in _SINCE.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)

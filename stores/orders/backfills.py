@@ -4,39 +4,70 @@ from __future__ import annotations
 
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col
+from sqlmodel import col, select
 
 from domain.faults import FaultRecord
-from domain.orders.backfills import BackfillOrder, BackfillState, Progress
-from domain.orders.steps import Alarm
+from domain.orders.backfills import BATCH, BackfillOrder, BackfillState, BackfillStep, Progress
+from domain.orders.steps import Alarm, Job
 from infra import log, metrics
-from infra.database import Session
+from infra.database import Database, Session
 from stores.orders import ledger
 from stores.orders.alarms import alarm
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def enter(session: Session, order: BackfillOrder, workflow_id: str) -> None:
+async def enter(database: Database, order: BackfillOrder, workflow_id: str) -> None:
     """Write the record of a backfill that has been started; a second time it changes nothing."""
     window = order.window
-    values = {
-        "backfill_id": order.backfill_id,
-        "platform": order.platform,
-        "workflow_id": workflow_id,
-        "asked_by": order.asked_by,
-        "asked_at": order.asked_at,
-        "start_at": window.start,
-        "end_at": window.end,
-        "state": BackfillState.RUNNING,
-        "slices": await ledger.count_rereadable(session, order.platform, window.start, window.end),
-        "read": 0,
-        "failed": 0,
-    }
-    await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
+    async with database.session() as session:
+        values = {
+            "backfill_id": order.backfill_id,
+            "platform": order.platform,
+            "workflow_id": workflow_id,
+            "asked_by": order.asked_by,
+            "asked_at": order.asked_at,
+            "start_at": window.start,
+            "end_at": window.end,
+            "state": BackfillState.RUNNING,
+            "slices": await ledger.count_rereadable(session, order.platform, window.start, window.end),
+            "read": 0,
+            "failed": 0,
+        }
+        await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
 
 
-async def note(session: Session, backfill_id: str, progress: Progress) -> None:
-    """Write down how far a backfill is, as long as its record is open."""
+async def advance(database: Database, order: BackfillStep) -> list[Job]:
+    """Write down how far a backfill is, and say which slices are next; none where it is hopeless."""
+    async with database.session() as session:
+        for unread in order.unread:
+            await ledger.fail_reread(session, order.platform, unread.window, unread.fault)
+        await _note(session, order.backfill_id, order.progress)
+        if order.progress.is_hopeless:
+            return []
+        after = order.progress.read_to or order.window.start
+        return await ledger.rereadable(session, order.platform, after, order.window.end, BATCH)
+
+
+async def finish(database: Database, backfill_id: str, progress: Progress, fault: FaultRecord | None) -> Alarm | None:
+    """Write down how far a backfill came, and end its record; what is to be told of it, if it has failed."""
+    async with database.session() as session:
+        await _note(session, backfill_id, progress)
+        return await _close(session, backfill_id, fault)
+
+
+async def close(database: Database, backfill_id: str, fault: FaultRecord) -> Alarm | None:
+    """End the record of a backfill that has failed, as it stands; what is to be told of it."""
+    async with database.session() as session:
+        return await _close(session, backfill_id, fault)
+
+
+async def list_running(database: Database) -> list[OrderBackfill]:
+    """The records that are open."""
+    async with database.session() as session:
+        return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
+
+
+async def _note(session: Session, backfill_id: str, progress: Progress) -> None:
     await session.exec(
         update(OrderBackfill)
         .where(col(OrderBackfill.backfill_id) == backfill_id, col(OrderBackfill.state) == BackfillState.RUNNING)
@@ -44,7 +75,7 @@ async def note(session: Session, backfill_id: str, progress: Progress) -> None:
     )
 
 
-async def close(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
+async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) -> Alarm | None:
     """End a record that is open; what is told of it, if it has failed and somebody is to be told."""
     row = await session.get_one(OrderBackfill, backfill_id, with_for_update=True)
     if row.state != BackfillState.RUNNING:

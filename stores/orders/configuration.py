@@ -15,7 +15,7 @@ from domain.orders import config, platforms
 from domain.orders.access import Account
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT, Effective, Options, Origin
-from infra.database import Session
+from infra.database import Database, Session
 from stores.tables.orders import OrderPlatform, OrderSetting
 
 
@@ -66,6 +66,25 @@ async def standing(session: Session, platform: str, *, lock: bool = False) -> St
         raise unknown(platform)
     levels = await newest(session, [DEFAULT, platform])
     return stand(row, levels.get(DEFAULT, UNSET), levels.get(platform, UNSET))
+
+
+async def read_standing(database: Database, platform: str) -> Standing:
+    """One platform as it is now.
+
+    Raises:
+        Missing: There is none under this number.
+    """
+    async with database.session() as session:
+        return await standing(session, platform)
+
+
+async def read_threads(database: Database) -> dict[str, int]:
+    """How many slices of each platform are read at a time."""
+    async with database.session() as session:
+        rows = (await session.exec(select(OrderPlatform))).all()
+        levels = await newest(session, [DEFAULT, *(row.platform for row in rows)])
+    defaults = levels.get(DEFAULT, UNSET)
+    return {row.platform: stand(row, defaults, levels.get(row.platform, UNSET)).settings.threads for row in rows}
 
 
 def stand(row: OrderPlatform, defaults: Version, own: Version) -> Standing:

@@ -16,7 +16,7 @@ from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, bindparam
 from domain.orders.access import Account
 from domain.orders.capability import Order
 from infra import packing
-from infra.database import Session
+from infra.database import Database, Session
 from stores.tables.orders import Order as OrderRow
 
 BATCH: Final = 2_000
@@ -123,13 +123,14 @@ async def merge(session: Session, account: Account, revision: int, copies: Seque
     return changes + [Change(each.order.modified_at, found[each.order.order_id].rank[0]) for each in newer]
 
 
-async def known(session: Session, account: Account, copies: Sequence[Copy]) -> set[str]:
+async def known(database: Database, account: Account, copies: Sequence[Copy]) -> set[str]:
     """The ids of those that we have at least as new."""
     ids: set[str] = set()
-    for batch in _batches(copies):
-        found = await _stored(session, account, batch)
-        newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
-        ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
+    async with database.session() as session:
+        for batch in _batches(copies):
+            found = await _stored(session, account, batch)
+            newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
+            ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
     return ids
 
 

@@ -106,9 +106,9 @@ async def test_an_account_that_is_new_to_the_planner_is_read_by_its_key(database
 async def test_what_is_known_need_not_be_asked_for_whole(database: Database) -> None:
     """Those that are there at least as new, by their time and version."""
     await merge(database, 1, [copy("a", 5, 2), copy("b", 5, 2), copy("c", 5, 2)])
-    async with database.session() as session:
-        asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
-        assert await storing.known(session, OURS, asked) == {"a", "c"}
+    asked = [copy("a", 5, 2, asked=9), copy("b", 5, 3), copy("c", 4, 9), copy("d", 1)]
+
+    assert await storing.known(database, OURS, asked) == {"a", "c"}
 
 
 async def test_accounts_do_not_see_each_others_orders(database: Database) -> None:

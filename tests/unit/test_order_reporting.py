@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from activities.orders import reporting
-from activities.orders.reporting import Line
 from domain.orders.steps import Report
 from domain.orders.windows import Window
+from stores.orders.versions import Line
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -150,9 +150,9 @@ DEFECTS = (
     Defect(
         "a-pause-lets-the-cycle-go-on",
         "orders",
-        "activities/orders/steps.py",
-        "            if is_paused:\n",
-        "            if is_paused is None:\n",
+        "stores/orders/claims.py",
+        "        if is_paused:\n",
+        "        if is_paused is None:\n",
         ("tests/integration/test_order_standstill.py", "-k", "pause"),
     ),
     Defect(
@@ -198,7 +198,7 @@ DEFECTS = (
     Defect(
         "a-stale-slice-is-reported-again-and-again",
         "orders",
-        "activities/orders/scanning.py",
+        "stores/orders/stale_slices.py",
         "        col(OrderSlice.stale_told_at).is_(None),\n",
         "",
         ("tests/integration/test_order_stale.py", "-k", "once"),

@@ -1,0 +1,174 @@
+"""Attempts at a slice: what one begins with, and what it comes to, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from domain.faults import FaultRecord
+from domain.orders import lateness
+from domain.orders.retrying import EXPIRED_WAIT_MAX_SECONDS
+from domain.orders.steps import Ending, FailOrder, Job, Purpose, Read, ReadOrder
+from domain.orders.windows import Window
+from infra.database import Database, Session
+from stores.orders import configuration, ledger, storing
+from stores.orders.configuration import Standing
+from stores.orders.ledger import Taken
+from stores.orders.storing import Change, Copy
+from stores.tables.orders import OrderPlatform, OrderSlice
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAttempt:
+    """An attempt that begins."""
+
+    here: Standing
+    taken: Taken
+    refusal: FaultRecord | None = None
+    """Why the platform refuses its credentials, where it is too early to try them again: the slice is not taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReading:
+    """What an attempt has read of its window."""
+
+    copies: Sequence[Copy]
+    orders: int
+    digest: bytes
+    pages_key: str
+    pages: int
+    passes: int
+    total: int | None
+    outside: int
+    undated: int
+    is_zone_right: bool
+    """Whether it was seen that the platform's filter goes by the zone that its record says."""
+
+
+async def begin(database: Database, order: ReadOrder) -> SliceAttempt:
+    """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
+
+    Raises:
+        Missing: There is no such platform.
+    """
+    async with database.session() as session:
+        here = await configuration.standing(session, order.platform)
+        if here.row.credentials_failed_since is not None and (refusal := await _refusal(session, order)):
+            return SliceAttempt(here, Taken.NOT, refusal)
+        return SliceAttempt(here, await ledger.take(session, order, here.row.skew_seconds or 0.0))
+
+
+async def _refusal(session: Session, order: ReadOrder) -> FaultRecord | None:
+    """Where the credentials are refused, all slices together look only now and then whether they still are."""
+    row = await session.get_one(OrderPlatform, order.platform, with_for_update=True, populate_existing=True)
+    if row.credentials_failed_since is None or row.credentials_fault is None:
+        return None
+    now = await ledger.database_now(session)
+    pause = timedelta(seconds=min(order.settings.retryintv, EXPIRED_WAIT_MAX_SECONDS))
+    if row.credentials_tried_at is not None and now - row.credentials_tried_at < pause:
+        return FaultRecord.model_validate(row.credentials_fault)
+    row.credentials_tried_at = now
+    session.add(row)
+    return None
+
+
+async def split(database: Database, order: ReadOrder, halves: Iterable[Window]) -> list[Job] | None:
+    """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
+    async with database.session() as session:
+        row = await ledger.find(session, order.platform, order.window, lock=True)
+        if row is None or row.holder != order.holder:
+            return None
+        return await ledger.split(session, row, halves)
+
+
+async def commit(database: Database, here: Standing, order: ReadOrder, reading: SliceReading) -> Read:
+    """Write orders and the ledger's row in one transaction; nothing, where another attempt has the slice."""
+    async with database.session() as session:
+        platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
+        row = await ledger.find(session, order.platform, order.window, lock=True)
+        if row is None or not ledger.may_commit(row, order):
+            return Read(ending=Ending.OVER)
+        platform.revision += 1
+        if reading.is_zone_right:
+            platform.zone_checked_at = await ledger.database_now(session)
+        if platform.credentials_failed_since is not None:
+            platform.credentials_failed_since, platform.credentials_fault = None, None
+            platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
+        changes = await storing.merge(session, here.account, platform.revision, reading.copies)
+        result = _result(order, row, reading, changes)
+        if row.done_at is None:
+            _finish(row, result, reading.pages_key)
+            row.digest = reading.digest
+            row.done_at = await ledger.database_now(session)
+        elif order.purpose is Purpose.SWEEP:
+            row.swept_at, row.missed = await ledger.database_now(session), result.missed
+            row.failed_at, row.fault, row.sweep_holder = None, None, None
+            row.late_seconds = _lateness(row, _late(order.window, changes))
+        else:
+            row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
+            row.reread_holder, row.stale_told_at = None, None
+        session.add(row)
+        await ledger.complete(session, platform)
+    return result
+
+
+async def fail(database: Database, order: FailOrder) -> OrderPlatform | None:
+    """Put a slice into the failed set; a sweep that failed is noted, and made again later.
+
+    Returns:
+        The platform's row where the slice came into the failed set.
+
+    Raises:
+        Missing: There is no such platform.
+    """
+    async with database.session() as session:
+        here = await configuration.standing(session, order.platform, lock=True)
+        if order.purpose is Purpose.SWEEP:
+            row = await ledger.find(session, order.platform, order.window, lock=True)
+            if row is not None and row.done_at is not None:
+                row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
+                row.sweep_holder = None
+                session.add(row)
+            return None
+        if order.purpose is Purpose.AGAIN:
+            await ledger.fail_reread(session, order.platform, order.window, order.fault)
+        is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
+    return here.row if is_failed else None
+
+
+def _result(order: ReadOrder, row: OrderSlice, reading: SliceReading, changes: list[Change]) -> Read:
+    """What the attempt came to; only a slice that was complete before can have missed anything."""
+    late = _late(order.window, changes) if row.done_at is not None else []
+    return Read(
+        ending=Ending.DONE,
+        orders=reading.orders,
+        changed=len(changes),
+        total=reading.total,
+        passes=reading.passes,
+        pages=reading.pages,
+        outside=reading.outside,
+        undated=reading.undated,
+        missed=len(late),
+    )
+
+
+def _late(window: Window, changes: list[Change]) -> list[Change]:
+    return [each for each in changes if each.is_new and window.holds(each.modified_at)]
+
+
+def _finish(row: OrderSlice, result: Read, key: str) -> None:
+    row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
+    row.orders, row.changed, row.total = result.orders, result.changed, result.total
+    row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
+
+
+def _lateness(row: OrderSlice, late: list[Change]) -> float | None:
+    """How late the orders were that only the sweep found.
+
+    Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the
+    platform did not even count it.
+    """
+    if row.read_at is None or row.passes != 1:
+        return None
+    return max((lateness.seconds(each.modified_at, row.read_at) for each in late), default=None)
