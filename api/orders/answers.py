@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict, fields
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import AwareDatetime, Field
@@ -13,30 +12,12 @@ from api.models import Answer
 from api.orders.backfills import ShownBackfill
 from domain.faults import FaultRecord
 from domain.orders import names
+from domain.orders.states import RereadState, SliceState
 from domain.orders.windows import Window
+from stores.orders.slices import SliceCounts
 from stores.tables.orders import OrderPlatform, OrderSlice
 
-
-class SliceState(StrEnum):
-    """What became of a slice."""
-
-    OPEN = "open"
-    DONE = "done"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    SPLIT = "split"
-
-
-class RereadState(StrEnum):
-    """How it stands with the last time that somebody asked for a complete slice again."""
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
-STALE: Final = "stale"
-_COUNTED = (SliceState.FAILED.value, SliceState.OPEN.value, STALE)
+_COUNTED: Final = frozenset(each.name for each in fields(SliceCounts))
 
 
 class ListedPlatform(Answer):
@@ -128,10 +109,10 @@ class ShownSlice(Answer):
     workflow_id: str = Field(description="where Temporal shows its first reading; one that was redone has a suffix")
 
 
-def known(row: OrderPlatform, counts: Mapping[str, int]) -> dict[str, Any]:
+def known(row: OrderPlatform, counts: SliceCounts) -> dict[str, Any]:
     """What a row and the counts of its slices tell by themselves."""
     same = {name: getattr(row, name) for name in ListedPlatform.model_fields if name not in _COUNTED}
-    return {**same, **{name: counts.get(name, 0) for name in _COUNTED}}
+    return {**same, **asdict(counts)}
 
 
 def shown_slice(row: OrderSlice) -> ShownSlice:

@@ -8,7 +8,6 @@ from secrets import token_hex
 from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
-from sqlmodel import col, select, tuple_
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from api import moments, paging
@@ -134,15 +133,9 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
 )
 async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWanted) -> Page[ShownBackfill]:
     """List the backfills of a platform, newest first."""
-    newest = (col(OrderBackfill.asked_at).desc(), col(OrderBackfill.backfill_id).desc())
-    statement = select(OrderBackfill).where(OrderBackfill.platform == path.platform).order_by(*newest)
-    if query.state is not None:
-        statement = statement.where(OrderBackfill.state == query.state)
-    if query.after:
-        statement = statement.where(tuple_(OrderBackfill.asked_at, OrderBackfill.backfill_id) < query.after)
     async with call.services.database.session() as session:
         await configuration.standing(session, path.platform)
-        rows = (await session.exec(statement.limit(query.limit + 1))).all()
+        rows = await backfills.list_page(session, path.platform, query.state, query.after, query.limit)
     return paging.page(rows, query.limit, shown_backfill, lambda row: (row.asked_at, row.backfill_id))
 
 
@@ -150,8 +143,8 @@ async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWante
 async def read_backfill(call: Call, path: BackfillPath) -> ShownBackfill:
     """See how far a backfill is, or how it ended."""
     async with call.services.database.session() as session:
-        row = await session.get(OrderBackfill, path.backfill_id)
-    if row is None or row.platform != path.platform:
+        row = await backfills.find(session, path.platform, path.backfill_id)
+    if row is None:
         raise Missing(
             "not_found",
             f"Platform {path.platform} has no backfill {path.backfill_id}.",
@@ -162,9 +155,7 @@ async def read_backfill(call: Call, path: BackfillPath) -> ShownBackfill:
 
 async def newest_backfill(session: Session, platform: str) -> ShownBackfill | None:
     """The backfill that was asked for last, if there is one."""
-    newest = (col(OrderBackfill.asked_at).desc(), col(OrderBackfill.backfill_id).desc())
-    statement = select(OrderBackfill).where(OrderBackfill.platform == platform).order_by(*newest).limit(1)
-    row = (await session.exec(statement)).one_or_none()
+    row = await backfills.find_newest(session, platform)
     return None if row is None else shown_backfill(row)
 
 
@@ -178,11 +169,8 @@ def shown_backfill(row: OrderBackfill) -> ShownBackfill:
 
 async def _running(call: Call, workflow_id: str) -> ShownBackfill:
     """The record of the backfill of the same time that is under way."""
-    statement = select(OrderBackfill).where(
-        OrderBackfill.workflow_id == workflow_id, OrderBackfill.state == BackfillState.RUNNING
-    )
     async with call.services.database.session() as session:
-        row = (await session.exec(statement.order_by(col(OrderBackfill.asked_at).desc()).limit(1))).one_or_none()
+        row = await backfills.find_running(session, workflow_id)
     if row is None:
         raise Conflict(
             "backfill_running",

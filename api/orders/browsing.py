@@ -9,10 +9,6 @@ from typing import Self
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field, JsonValue, model_validator
-from sqlalchemy import ColumnElement, true
-from sqlalchemy.orm import aliased
-from sqlmodel import col, select, tuple_
-from sqlmodel.sql.expression import SelectOfScalar
 
 from api import moments, paging
 from api.models import Answer
@@ -22,7 +18,9 @@ from api.paging import Page, PageQuery
 from api.routes import JSON, Access, Call
 from domain.faults import Invalid
 from domain.orders import names
-from stores.tables.orders import Order, OrderPlatform
+from stores.orders import searching
+from stores.orders.searching import OrderFilter
+from stores.tables.orders import Order
 
 
 class Wanted(PageQuery):
@@ -57,45 +55,21 @@ async def browse(call: Call, query: Wanted) -> Page[ShownOrder] | web.Response:
 
     The admin key that names no project lists everybody's.
     """
+    wanted = OrderFilter(
+        project_id=call.scope,
+        platform=query.platform,
+        shop=query.shop,
+        order_id=query.order_id,
+        modified_after=query.modified_after,
+        modified_before=query.modified_before,
+    )
+    after = query.after and (query.after[0], *_opened(query.after[1]))
     async with call.services.database.session() as session:
-        rows = (await session.exec(_wanted(query, call.scope))).all()
+        rows = await searching.list_page(session, wanted, after, query.limit)
     shown = rows[: query.limit]
     more = paging.encode((shown[-1].modified_at, _named(shown[-1]))) if len(rows) > query.limit else None
     body = f'{{"items":[{",".join(map(_written, shown))}],"next_cursor":{json.dumps(more)}}}'
     return web.Response(text=body, content_type=JSON)
-
-
-def _wanted(query: Wanted, project_id: str | None) -> SelectOfScalar[Order]:
-    """The newest of each platform, from its index, and of these the newest: nothing else is read."""
-    newest = (
-        select(Order)
-        .where(col(Order.platform) == col(OrderPlatform.platform), *_conditions(query))
-        .order_by(col(Order.modified_at).desc(), col(Order.order_id).desc(), col(Order.shop).desc())
-        .limit(query.limit + 1)
-        .lateral()
-    )
-    found = aliased(Order, newest)
-    statement = select(found).select_from(OrderPlatform).join(newest, true())
-    if project_id is not None:
-        statement = statement.where(OrderPlatform.project_id == project_id)
-    if query.platform is not None:
-        statement = statement.where(OrderPlatform.platform == query.platform)
-    place = (found.modified_at, found.order_id, found.platform, found.shop)
-    return statement.order_by(*(col(each).desc() for each in place)).limit(query.limit + 1)
-
-
-def _conditions(query: Wanted) -> list[ColumnElement[bool]]:
-    exact = {Order.shop: query.shop, Order.order_id: query.order_id}
-    conditions = [col(column) == value for column, value in exact.items() if value is not None]
-    if query.modified_after is not None:
-        conditions.append(col(Order.modified_at) >= query.modified_after)
-    if query.modified_before is not None:
-        conditions.append(col(Order.modified_at) < query.modified_before)
-    if query.after:
-        moment, name = query.after
-        place = (Order.modified_at, Order.order_id, Order.platform, Order.shop)
-        conditions.append(tuple_(*place) < (moment, *_opened(name)))
-    return conditions
 
 
 def _written(row: Order) -> str:

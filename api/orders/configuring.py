@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from pydantic import Field, JsonValue
-from sqlalchemy import text
-from sqlmodel import col, select
 
 from api.models import Answer
 from api.orders.room import PlatformPath, routes
@@ -17,13 +14,10 @@ from api.routes import Access, Call
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN, DEFAULT, Options, Origin
-from infra.database import Session
 from stores.orders import configuration
 from stores.orders.configuration import UNSET, Standing, Version
-from stores.tables.orders import OrderPlatform, OrderSetting
+from stores.tables.orders import OrderPlatform
 
-# Two changes at a time, one of each level, could be right alone and wrong together.
-_ONE_AT_A_TIME: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 _ORIGINS: Final = {
     Origin.PLATFORM: "its own",
     Origin.DEFAULT: "the one that all platforms share",
@@ -85,13 +79,15 @@ async def change_config(call: Call, path: PlatformPath, body: Options) -> Config
 
 async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], Options]) -> Config:
     async with call.services.database.session() as session:
-        await session.execute(_ONE_AT_A_TIME)
-        rows = await _concerned(session, path.platform)
+        await configuration.lock_levels(session)
+        rows = await configuration.list_concerned(session, path.platform)
         levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, UNSET), _stand(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
-        level = await _entered(session, path.platform, options, before)
+        # The same again is no new version.
+        is_same = options == before.options
+        level = before if is_same else await configuration.add_version(session, path.platform, options)
         levels[path.platform] = level
         standings = _stand(rows, levels)
         for here in standings:
@@ -101,27 +97,6 @@ async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], O
         if path.platform == DEFAULT:
             return _shared(level)
         return _shown(standings[0], levels.get(DEFAULT, UNSET), level)
-
-
-async def _concerned(session: Session, platform: str) -> list[OrderPlatform]:
-    """The platforms that a change of this level changes."""
-    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
-    if platform != DEFAULT:
-        statement = statement.where(OrderPlatform.platform == platform)
-    rows = list(await session.exec(statement))
-    if not rows and platform != DEFAULT:
-        raise configuration.unknown(platform)
-    return rows
-
-
-async def _entered(session: Session, platform: str, options: Options, before: Version) -> Version:
-    """The new version of a level; the same again is none."""
-    if options == before.options:
-        return before
-    row = OrderSetting(platform=platform, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
-    session.add(row)
-    await session.flush()
-    return Version(row.version or 0, options)
 
 
 def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, Version]) -> list[Standing]:

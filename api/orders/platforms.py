@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
 from pydantic import Field, JsonValue, ValidationError, field_validator
-from sqlmodel import col, func, select, tuple_
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
 from temporalio.service import RPCError, RPCStatusCode
 
 from api import paging, sentences
 from api.models import Request
 from api.orders import answers
-from api.orders.answers import ListedPlatform, ShownPlatform, SliceState
+from api.orders.answers import ListedPlatform, ShownPlatform
 from api.orders.backfills import newest_backfill
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
@@ -28,10 +27,13 @@ from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
 from infra.database import Session
 from infra.limits import Limiter
-from stores.orders import configuration, ledger
+from stores.orders import configuration, ledger, slices
+from stores.orders import platforms as store
 from stores.orders.configuration import UNSET, Standing
-from stores.tables.orders import OrderPlatform, OrderSlice
-from stores.tables.projects import Project
+from stores.orders.platforms import PlatformSetup
+from stores.orders.slices import SliceCounts
+from stores.shared import projects
+from stores.tables.orders import OrderPlatform
 from workflows.orders import handle
 
 HOLES_SHOWN = 100
@@ -69,19 +71,13 @@ class PlatformsWanted(PageQuery):
 @routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_platforms(call: Call, query: PlatformsWanted) -> Page[ListedPlatform]:
     """List the platforms, newest first."""
-    newest = (col(OrderPlatform.created_at).desc(), col(OrderPlatform.platform).desc())
-    statement = select(OrderPlatform).order_by(*newest).limit(query.limit + 1)
-    if query.project_id is not None:
-        statement = statement.where(OrderPlatform.project_id == query.project_id)
-    if query.after:
-        statement = statement.where(tuple_(OrderPlatform.created_at, OrderPlatform.platform) < query.after)
     async with call.services.database.session() as session:
-        rows = (await session.exec(statement)).all()
-        counts = await _counts(session, [row.platform for row in rows])
+        rows = await store.list_page(session, query.project_id, query.after, query.limit)
+        counts = await slices.count_by_platform(session, [row.platform for row in rows])
     return paging.page(
         rows,
         query.limit,
-        lambda row: ListedPlatform(**answers.known(row, counts.get(row.platform, {}))),
+        lambda row: ListedPlatform(**answers.known(row, counts.get(row.platform, SliceCounts()))),
         lambda row: (row.created_at, row.platform),
     )
 
@@ -106,23 +102,17 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
     """
     _check(call, path.platform, body)
     async with call.services.database.session() as session:
-        if await session.get(Project, body.project_id) is None:
+        if await projects.find(session, body.project_id) is None:
             raise Missing("not_found", f"There is no project {body.project_id!r}.", "Make it with POST /v1/projects.")
-        row = await session.get(OrderPlatform, path.platform, with_for_update=True)
-        if row is not None and row.starts_at is not None:
-            _check_same(row, body)
-        row = row or OrderPlatform(
-            platform=path.platform, created_at=datetime.now(UTC), kind="", shop="", base_url="", project_id=""
-        )
-        row.project_id, row.kind, row.shop = body.project_id, body.kind, body.shop
-        if (row.base_url, row.capability) != (body.base_url, body.capability):
-            row.zone_checked_at = None
-        row.base_url, row.capability = body.base_url, body.capability
-        row.notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
+        before = await store.find(session, path.platform, lock=True)
+        if before is not None and before.starts_at is not None:
+            _check_same(before, body)
+        notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
+        setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, body.capability, notify)
+        row = store.put(session, path.platform, setup, before)
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
         here.check()
-        session.add(row)
     await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)
 
@@ -135,16 +125,16 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         here = await configuration.standing(session, path.platform)
         row, now = here.row, await ledger.database_now(session)
         platform_now = None if row.skew_seconds is None else now + timedelta(seconds=row.skew_seconds)
-        known = marks.holes(found, await _unfinished(session, row.platform)) if (found := ledger.marks_of(row)) else []
-        counts = await _counts(session, [row.platform])
-        missed, late = await _missed(session, row.platform, now)
+        known = await _holes(session, row)
+        counts = await slices.count_by_platform(session, [row.platform])
+        late = await slices.read_lateness(session, row.platform, now)
         backfill = await newest_backfill(session, row.platform)
     lag = None
     if platform_now is not None and row.complete_to is not None:
         lag = (platform_now - row.complete_to).total_seconds()
     schedule = await _schedule(call, row.platform)
     return ShownPlatform(
-        **answers.known(row, counts.get(row.platform, {})),
+        **answers.known(row, counts.get(row.platform, SliceCounts())),
         platform_now=platform_now,
         zone_minutes=here.capability.zone_minutes,
         skew_seconds=row.skew_seconds,
@@ -156,14 +146,21 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),
         settle_lag=here.settings.settle_lag,
-        proposed_settle_lag=lateness.proposal(here.settings.settle_lag, late),
-        missed=missed,
+        proposed_settle_lag=lateness.proposal(here.settings.settle_lag, late.late_seconds),
+        missed=late.missed,
         backfill=backfill,
         paused=schedule.paused,
         note=schedule.note,
         next_runs=schedule.next_runs,
         workflow_id=schedule.newest,
     )
+
+
+async def _holes(session: Session, row: OrderPlatform) -> list[windows.Window]:
+    claimed = ledger.marks_of(row)
+    if claimed is None:
+        return []
+    return marks.holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
 
 
 def _fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
@@ -213,47 +210,6 @@ def _check_same(row: OrderPlatform, body: Setup) -> None:
             f"Platform {row.platform} has orders of project {before[0]}, kind {before[1]}, shop {before[2]}.",
             "Set up the other account under another number.",
         )
-
-
-async def _unfinished(session: Session, platform: str) -> list[windows.Window]:
-    statement = (
-        select(OrderSlice)
-        .where(OrderSlice.platform == platform, ledger.unfinished())
-        .order_by(col(OrderSlice.start_at))
-        .limit(10 * HOLES_SHOWN)
-    )
-    return [ledger.window_of(row) for row in await session.exec(statement)]
-
-
-async def _counts(session: Session, numbers: Sequence[str]) -> dict[str, dict[str, int]]:
-    """How many slices of each platform have failed, how many are open, and how many were reported to be stale."""
-    has_failed = col(OrderSlice.failed_at).is_not(None)
-    statement = (
-        select(OrderSlice.platform, has_failed, func.count())
-        .where(col(OrderSlice.platform).in_(numbers), ledger.unfinished())
-        .group_by(col(OrderSlice.platform), has_failed)
-    )
-    counts: dict[str, dict[str, int]] = {}
-    for number, failed, count in await session.exec(statement):
-        counts.setdefault(number, {})[SliceState.FAILED if failed else SliceState.OPEN] = count
-    told = (
-        select(OrderSlice.platform, func.count())
-        .where(col(OrderSlice.platform).in_(numbers), col(OrderSlice.stale_told_at).is_not(None))
-        .group_by(col(OrderSlice.platform))
-    )
-    for number, count in await session.exec(told):
-        counts.setdefault(number, {})[answers.STALE] = count
-    return counts
-
-
-async def _missed(session: Session, platform: str, now: datetime) -> tuple[int, float | None]:
-    """How many orders only a sweep found, and how late they were of late."""
-    is_recent = col(OrderSlice.swept_at) > now - lateness.REMEMBERED
-    statement = select(
-        func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
-    ).where(OrderSlice.platform == platform)
-    missed, late = (await session.exec(statement)).one()
-    return missed or 0, late
 
 
 def _next(here: Standing) -> list[windows.Window]:

@@ -17,8 +17,7 @@ from domain.orders.names import CONTENT_TYPE
 from domain.orders.steps import Report, ReportOrder
 from domain.orders.windows import Window
 from infra.objects import ObjectMissing
-from stores.orders import configuration, ledger
-from stores.tables.orders import OrderPlatform
+from stores.orders import configuration, ledger, platforms
 from workflows.orders import handle
 
 LINK_SECONDS: Final = 900
@@ -108,8 +107,7 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
 async def browse_reports(call: Call, path: PlatformPath) -> Reports:
     """List the days of which there is a comparison, the newest first."""
     async with call.services.database.session() as session:
-        if await session.get(OrderPlatform, path.platform) is None:
-            raise configuration.unknown(path.platform)
+        await platforms.require(session, path.platform)
     folder, end = names.report_manifest(names.report_key(path.platform, "\0")).split("\0")
     keys = [each.key for each in await call.services.objects.list(folder) if each.key.endswith(end)]
     days = sorted((date.fromisoformat(key.removeprefix(folder).removesuffix(end)) for key in keys), reverse=True)

@@ -11,8 +11,7 @@ from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Conflict, Missing
-from stores.orders import configuration
-from stores.tables.orders import OrderPlatform
+from stores.orders import platforms
 from workflows.orders import handle as orders_handle
 
 
@@ -69,9 +68,7 @@ async def trigger(call: Call, path: PlatformPath) -> ScheduleAnswer:
 async def _handle(call: Call, path: PlatformPath) -> ScheduleHandle:
     """A platform's schedule, made again where the engine has lost it."""
     async with call.services.database.session() as session:
-        row = await session.get(OrderPlatform, path.platform)
-        if row is None:
-            raise configuration.unknown(path.platform)
+        row = await platforms.require(session, path.platform)
     return await orders_handle.find_platform(call.services.engine, row.platform, row.project_id)
 
 

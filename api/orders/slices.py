@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
-from sqlalchemy import ColumnElement
-from sqlmodel import and_, col, select, tuple_
 
 from api import moments, paging
 from api.moments import Moment
 from api.orders import answers
-from api.orders.answers import RereadState, ShownSlice, SliceState
+from api.orders.answers import ShownSlice
 from api.orders.room import PlatformPath, routes
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
 from domain.orders import windows
+from domain.orders.states import RereadState, SliceState
 from domain.orders.windows import Window
 from infra.database import Session
 from stores.orders import configuration, ledger
+from stores.orders import slices as store
+from stores.orders.slices import SliceFilter
 from stores.tables.orders import OrderSlice
 
 
@@ -66,29 +66,18 @@ class Wanted(PageQuery):
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[ShownSlice]:
     """List a platform's slices, the latest first; `state=failed` is the failed set."""
-    statement = (
-        select(OrderSlice)
-        .where(OrderSlice.platform == path.platform)
-        .order_by(col(OrderSlice.start_at).desc(), col(OrderSlice.slice_id).desc())
-        .limit(query.limit + 1)
+    wanted = SliceFilter(
+        path.platform,
+        state=query.state,
+        reread=query.reread,
+        is_stale=query.stale is not None,
+        ends_after=query.start,
+        begins_before=query.end,
     )
-    if query.state is not None:
-        statement = statement.where(_is_in(query.state))
-    if query.reread is not None:
-        statement = statement.where(_is_reread(query.reread))
-    if query.stale is not None:
-        statement = statement.where(col(OrderSlice.stale_told_at).is_not(None))
-    if query.start is not None:
-        statement = statement.where(col(OrderSlice.end_at) > query.start)
-    if query.end is not None:
-        statement = statement.where(col(OrderSlice.start_at) < query.end)
-    if query.after:
-        start_at, slice_id = query.after
-        number = int(slice_id) if re.fullmatch(r"\d{1,18}", slice_id) else 0
-        statement = statement.where(tuple_(OrderSlice.start_at, OrderSlice.slice_id) < (start_at, number))
+    after = query.after and (query.after[0], paging.number(query.after[1]))
     async with call.services.database.session() as session:
         await configuration.standing(session, path.platform)
-        rows = (await session.exec(statement)).all()
+        rows = await store.list_page(session, wanted, after, query.limit)
     return paging.page(rows, query.limit, answers.shown_slice, lambda row: (row.start_at, str(row.slice_id)))
 
 
@@ -118,28 +107,3 @@ def unknown(platform: str, name: str) -> Missing:
         f"Platform {platform} has no slice {name}.",
         f"GET /v1/platforms/{platform}/slices lists those that there are; one that was split has halves instead.",
     )
-
-
-def _is_in(state: SliceState) -> ColumnElement[bool]:
-    match state:
-        case SliceState.SPLIT:
-            return col(OrderSlice.split_at).is_not(None)
-        case SliceState.SKIPPED:
-            return col(OrderSlice.skipped_at).is_not(None)
-        case SliceState.DONE:
-            return col(OrderSlice.done_at).is_not(None)
-        case SliceState.FAILED:
-            return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_not(None))
-        case SliceState.OPEN:
-            return and_(ledger.unfinished(), col(OrderSlice.failed_at).is_(None))
-
-
-def _is_reread(state: RereadState) -> ColumnElement[bool]:
-    since, ended, fault = col(OrderSlice.reread_since), col(OrderSlice.reread_at), col(OrderSlice.reread_fault)
-    match state:
-        case RereadState.RUNNING:
-            return since.is_not(None)
-        case RereadState.SUCCEEDED:
-            return and_(since.is_(None), ended.is_not(None), fault.is_(None))
-        case RereadState.FAILED:
-            return and_(since.is_(None), ended.is_not(None), fault.is_not(None))

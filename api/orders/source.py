@@ -17,12 +17,13 @@ from pydantic import AwareDatetime, Field, model_validator
 from api import moments
 from api.models import Answer, Request
 from api.moments import Moment
-from api.orders.frozen import FROZEN, Excerpt
+from api.orders.frozen import FROZEN
 from api.orders.room import routes
 from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
 from domain.orders import names
-from stores.orders import configuration
+from stores.orders import configuration, platforms
+from stores.orders.frozen import Excerpt
 from stores.tables.orders import OrderPlatform
 
 PAGE_SIZE_MAX: Final = 10_000
@@ -124,7 +125,7 @@ def _excerpt(query: Filters, revision: int) -> Excerpt:
 
 async def _owned(call: Call, platform: str) -> OrderPlatform:
     async with call.services.database.session() as session:
-        row = await session.get(OrderPlatform, platform)
+        row = await platforms.find(session, platform)
     if row is None or row.project_id != call.project_id:
         raise configuration.unknown(platform)
     return row

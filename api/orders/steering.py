@@ -7,23 +7,24 @@ from http import HTTPStatus
 from typing import Final, Self, assert_never
 
 from pydantic import AwareDatetime, Field, model_validator
-from sqlmodel import col, select, tuple_
 
 from api import moments
 from api.models import Answer, Request
 from api.moments import BodyMoment
 from api.orders import answers
-from api.orders.answers import ShownSlice, SliceState
+from api.orders.answers import ShownSlice
 from api.orders.room import PlatformPath, routes
 from api.orders.slices import SliceName, SlicePath, find, unknown
 from api.routes import Access, Call
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
 from domain.orders.marks import Track
+from domain.orders.states import SliceState
 from domain.orders.steps import Job, Purpose, SliceOrder
 from domain.orders.windows import Window
 from infra.database import Session
-from stores.orders import configuration, ledger
+from stores.orders import configuration, ledger, platforms, slices
+from stores.orders.slices import SliceFilter
 from stores.tables.orders import OrderPlatform, OrderSlice
 from workflows.orders import handle
 
@@ -93,7 +94,7 @@ async def redo(call: Call, path: SlicePath) -> ShownSlice:
     async with call.services.database.session() as session:
         row = await find(session, path)
         _require_end(row)
-        platform = await session.get_one(OrderPlatform, path.platform)
+        platform = await platforms.require(session, path.platform)
     await _read_again(call, platform, path.window)
     return answers.shown_slice(row)
 
@@ -188,21 +189,15 @@ async def _each(
 
 async def _chosen(session: Session, platform: OrderPlatform, choice: Choice) -> Sequence[OrderSlice]:
     """What was chosen, the oldest first, and one more where there are more than are treated at a time."""
-    statement = select(OrderSlice).where(OrderSlice.platform == platform.platform)
-    if choice.slices is not None:
-        spans = [(window.start, window.end) for window in map(windows.named, choice.slices)]
-        is_named = tuple_(col(OrderSlice.start_at), col(OrderSlice.end_at)).in_(spans)
-        statement = statement.where(is_named)
-    else:
-        statement = statement.where(ledger.unfinished(), col(OrderSlice.failed_at).is_not(None))
-    if choice.start is not None:
-        statement = statement.where(col(OrderSlice.end_at) > choice.start)
-    if choice.end is not None:
-        statement = statement.where(col(OrderSlice.start_at) < choice.end)
-    if choice.code is not None:
-        statement = statement.where(col(OrderSlice.fault)["code"].as_string() == choice.code)
-    statement = statement.order_by(col(OrderSlice.start_at)).limit(MANY_MAX + 1).with_for_update()
-    return (await session.exec(statement)).all()
+    wanted = SliceFilter(
+        platform.platform,
+        state=SliceState.FAILED if choice.slices is None else None,
+        windows=None if choice.slices is None else [windows.named(name) for name in choice.slices],
+        ends_after=choice.start,
+        begins_before=choice.end,
+        code=choice.code,
+    )
+    return await slices.lock_oldest(session, wanted, MANY_MAX + 1)
 
 
 async def _platform(session: Session, path: PlatformPath) -> OrderPlatform:
@@ -233,8 +228,7 @@ async def _split(session: Session, row: OrderSlice) -> None:
 
 async def _skip(session: Session, row: OrderSlice, reason: str) -> None:
     _require_failed(row)
-    row.skipped_at, row.reason, row.stale_told_at = await ledger.database_now(session), reason, None
-    session.add(row)
+    await slices.skip(session, row, reason)
 
 
 def _require_end(row: OrderSlice) -> None:

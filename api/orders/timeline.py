@@ -13,32 +13,11 @@ from api.moments import Moment
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Invalid, Missing
-from stores.orders import configuration, ledger
+from stores.orders import configuration, ledger, timeline
 from stores.tables.orders import OrderPlatform
 
 UNBEGUN_SHOWN: Final = timedelta(hours=1)
 """How much time is shown of a platform that has claimed nothing yet."""
-SLICE_MAX: Final = timedelta(days=31)
-
-# A slice that is longer than a part lies in several; its figures count where it begins. A slice never begins more than
-# its greatest length before a time that it reaches into, which lets the index find the first.
-_PARTS = """
-    SELECT part AS number, count(*) AS slices,
-        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NULL) AS open,
-        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NULL AND failed_at IS NOT NULL) AS failed,
-        count(*) FILTER (WHERE done_at IS NOT NULL) AS done,
-        count(*) FILTER (WHERE done_at IS NULL AND skipped_at IS NOT NULL) AS skipped,
-        count(*) FILTER (WHERE swept_at IS NOT NULL) AS swept,
-        coalesce(sum(missed) FILTER (WHERE part = greatest(0, first)), 0) AS missed,
-        coalesce(sum(orders) FILTER (WHERE part = greatest(0, first)), 0) AS orders
-    FROM (
-        SELECT *, floor(extract(epoch FROM start_at - $2::timestamptz) / $4)::int AS first,
-            ceil(extract(epoch FROM end_at - $2::timestamptz) / $4)::int - 1 AS last
-        FROM order_slices
-        WHERE platform = $1 AND split_at IS NULL AND start_at < $3 AND end_at > $2 AND start_at > $2 - $6::interval
-    ) AS slice, generate_series(greatest(0, first), least($5::int - 1, last)) AS part
-    GROUP BY part ORDER BY part
-"""
 
 
 class TimelineWanted(Request):
@@ -94,19 +73,17 @@ async def read_timeline(call: Call, path: PlatformPath, query: TimelineWanted) -
         here = await configuration.standing(session, path.platform)
         now = await ledger.database_now(session) + timedelta(seconds=here.row.skew_seconds or 0.0)
     start, end = _span(here.row, query, now)
-    part_seconds = (end - start).total_seconds() / query.parts
-    async with call.services.database.connection() as connection:
-        rows = await connection.fetch(_PARTS, path.platform, start, end, part_seconds, query.parts, SLICE_MAX)
+    parts = await timeline.list_parts(call.services.database, path.platform, start, end, query.parts)
     return Timeline(
         platform=path.platform,
         start=start,
         end=end,
-        part_seconds=part_seconds,
+        part_seconds=(end - start).total_seconds() / query.parts,
         platform_now=now,
         settled_to=now - timedelta(seconds=here.settings.settle_lag),
         **{name: getattr(here.row, name) for name in ("starts_at", "history_to", "live_from")},
         **{name: getattr(here.row, name) for name in ("claimed_to", "complete_to")},
-        parts=[Part.model_validate(dict(row)) for row in rows],
+        parts=[Part.model_validate(part, from_attributes=True) for part in parts],
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
@@ -13,6 +16,7 @@ from infra import log, metrics
 from infra.database import Database, Session
 from stores.orders import ledger
 from stores.orders.alarms import alarm
+from stores.shared import keyset
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
@@ -99,3 +103,33 @@ async def _close(session: Session, backfill_id: str, fault: FaultRecord | None) 
         f"GET /v1/platforms/{row.platform}/backfills/{backfill_id} shows it."
     )
     return alarm(platform, platform.notify, "orders.backfill_failed", message)
+
+
+async def find(session: Session, platform: str, backfill_id: str) -> OrderBackfill | None:
+    """A platform's backfill."""
+    row = await session.get(OrderBackfill, backfill_id)
+    return None if row is None or row.platform != platform else row
+
+
+async def find_newest(session: Session, platform: str) -> OrderBackfill | None:
+    """The backfill of a platform that was asked for last."""
+    return next(iter(await list_page(session, platform, None, None, 1)), None)
+
+
+async def find_running(session: Session, workflow_id: str) -> OrderBackfill | None:
+    """The backfill that a workflow is at."""
+    statement = select(OrderBackfill).where(
+        OrderBackfill.workflow_id == workflow_id, OrderBackfill.state == BackfillState.RUNNING
+    )
+    return (await session.exec(statement.order_by(col(OrderBackfill.asked_at).desc()).limit(1))).one_or_none()
+
+
+async def list_page(
+    session: Session, platform: str, state: BackfillState | None, after: tuple[datetime, str] | None, limit: int
+) -> Sequence[OrderBackfill]:
+    """A platform's backfills, newest first, and one more if another page follows."""
+    statement = select(OrderBackfill).where(OrderBackfill.platform == platform)
+    if state is not None:
+        statement = statement.where(OrderBackfill.state == state)
+    place = (OrderBackfill.asked_at, OrderBackfill.backfill_id)
+    return (await session.exec(keyset.select_page(statement, place, after, limit))).all()

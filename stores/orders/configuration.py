@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Final
 
+from sqlalchemy import text
 from sqlmodel import col, func, select
 
 from domain.faults import Missing
@@ -17,6 +19,8 @@ from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT, Effective, Options, Origin
 from infra.database import Database, Session
 from stores.tables.orders import OrderPlatform, OrderSetting
+
+_LOCK: Final = text("LOCK TABLE order_settings IN SHARE ROW EXCLUSIVE MODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,34 @@ async def newest(session: Session, levels: Sequence[str]) -> dict[str, Version]:
     statement = select(OrderSetting).where(col(OrderSetting.version).in_(latest))
     rows = await session.exec(statement)
     return {row.platform: Version(row.version or 0, Options.model_validate(row.options)) for row in rows}
+
+
+async def lock_levels(session: Session) -> None:
+    """Let no other transaction change a level: two changes, one of each level, could be right alone, wrong together."""
+    await session.execute(_LOCK)
+
+
+async def list_concerned(session: Session, level: str) -> list[OrderPlatform]:
+    """The platforms that a change of a level changes: all of them, or the one whose own level it is.
+
+    Raises:
+        Missing: There is no platform under this number.
+    """
+    statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
+    if level != DEFAULT:
+        statement = statement.where(OrderPlatform.platform == level)
+    rows = list(await session.exec(statement))
+    if not rows and level != DEFAULT:
+        raise unknown(level)
+    return rows
+
+
+async def add_version(session: Session, level: str, options: Options) -> Version:
+    """Put a new version of a level in force."""
+    row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
+    session.add(row)
+    await session.flush()
+    return Version(row.version or 0, options)
 
 
 def capability_of(row: OrderPlatform) -> Capability:

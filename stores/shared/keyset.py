@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from sqlalchemy import ColumnElement
 from sqlmodel import col, tuple_
 from sqlmodel.sql.expression import SelectOfScalar
 
 Row = TypeVar("Row")
+
+
+def is_behind(place: Sequence[Any], after: tuple[object, ...]) -> ColumnElement[bool]:
+    """Whether a row comes behind a place, newest first."""
+    return tuple_(*place) < after
 
 
 def select_page(
@@ -23,5 +29,5 @@ def select_page(
         after: The place of the last row of the page before; None on the first page.
     """
     if after is not None:
-        statement = statement.where(tuple_(*place) < after)
+        statement = statement.where(is_behind(place, after))
     return statement.order_by(*(col(column).desc() for column in place)).limit(limit + 1)
