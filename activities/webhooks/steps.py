@@ -9,18 +9,15 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from clients.http import GuardedClient
-from domain.faults import SourceFault
+from clients.receivers import ReceiverClient
 from domain.sealed import Sealed
 from domain.webhooks import deliveries
-from domain.webhooks.deliveries import Answered, AttemptOrder, DeliveryState, Progress, WebhookOrder
+from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
 from infra import heartbeats, log
 from infra.database import Database
 from infra.sealing import Sealer
 from infra.settings import WebhookSettings
-from stores.tables.webhooks import Delivery
 from stores.webhooks import ledger, signing
-
-ANSWER_EXCERPT_BYTES = 4096
 
 
 class WebhookSteps:
@@ -28,7 +25,7 @@ class WebhookSteps:
 
     def __init__(self, database: Database, http: GuardedClient, sealer: Sealer, settings: WebhookSettings) -> None:
         self._database = database
-        self._http = http
+        self._receivers = ReceiverClient(http, settings.timeout_seconds)
         self._sealer = sealer
         self._settings = settings
 
@@ -46,8 +43,10 @@ class WebhookSteps:
         delivery = await ledger.read(self._database, order.delivery_id)
         secrets = await signing.texts(self._database, self._sealer, delivery.project_id)
         moment, began = datetime.now(UTC), time.perf_counter()
+        url, body = self._sealer.open(Sealed(token=delivery.url)), delivery.body.encode()
+        headers = deliveries.headers(delivery.delivery_id, moment, body, secrets)
         async with heartbeats.beating():
-            answered = await self._post(delivery, moment, secrets)
+            answered = await self._receivers.post(url, body, headers, moment)
         seconds = time.perf_counter() - began
         progress = deliveries.judge(order.number, answered, self._settings.retry_pauses_seconds, random.random())
         await ledger.book(self._database, order.delivery_id, moment, seconds, progress)
@@ -59,23 +58,3 @@ class WebhookSteps:
             pause_seconds=progress.pause_seconds,
         )
         return progress
-
-    async def _post(self, delivery: Delivery, moment: datetime, secrets: list[str]) -> Answered:
-        body = delivery.body.encode()
-        try:
-            answer = await self._http.post(
-                self._sealer.open(Sealed(token=delivery.url)),
-                body=body,
-                headers=deliveries.headers(delivery.delivery_id, moment, body, secrets),
-                excerpt_bytes=ANSWER_EXCERPT_BYTES,
-                timeout_seconds=self._settings.timeout_seconds,
-            )
-        except SourceFault as fault:
-            # The hint is for sources of data; the message tells all there is about a receiver.
-            error = deliveries.bounded(fault.record.message)
-            return Answered(error=error, hopeless=fault.record.code == "address_denied")
-        return Answered(
-            status=answer.status,
-            error=deliveries.describe(answer.status, answer.body),
-            retry_after_seconds=deliveries.retry_after_seconds(answer.headers.get("Retry-After"), moment),
-        )

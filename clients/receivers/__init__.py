@@ -1,0 +1,5 @@
+"""The receivers of webhooks: addresses that users give, told of events."""
+
+from clients.receivers.client import ReceiverClient
+
+__all__ = ["ReceiverClient"]

@@ -1,0 +1,126 @@
+"""A client of one source: pages as bytes, each asked for once, and a fault for every other answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+from clients.http import Answer, GuardedClient, Threshold
+from domain import egress
+from domain.downloads.pages import LARGE_BYTES
+from domain.faults import SourceFault
+from infra.limits import HostGate
+from infra.settings import DownloadSettings
+
+RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+SAID_MAX_BYTES = 300
+
+
+class SourceClient:
+    """One source URL, requested as the user wrote it plus `page` and `page_size`.
+
+    A large page takes the place of large pages in this process, and keeps it until all pages are forgotten.
+
+    Args:
+        gate: Holds requests back where too many go to the same host.
+        large_pages: So many sources of this process may have large pages in memory at a time.
+    """
+
+    def __init__(
+        self,
+        http: GuardedClient,
+        gate: HostGate,
+        settings: DownloadSettings,
+        url: str,
+        headers: Mapping[str, str],
+        large_pages: asyncio.Semaphore,
+    ) -> None:
+        self._http = http
+        self._gate = gate
+        self._settings = settings
+        self._headers = {"Accept": "application/json", **headers}
+        self._host = str(egress.read_url(url).host)
+        bare = url.split("#", 1)[0]
+        self._stem = bare + ("&" if "?" in bare else "?")
+        self._large_pages = large_pages
+        self._has_place = False
+        self._taking = asyncio.Lock()
+
+    async def body(self, page: int, page_size: int) -> bytes:
+        """The body of one page; empty where the source says that there is nothing.
+
+        Raises:
+            SourceFault: There was no answer, or one without a page.
+        """
+        async with self._gate.permit(self._host):
+            answer = await self._http.get(
+                f"{self._stem}page={page}&page_size={page_size}",
+                headers=self._headers,
+                max_bytes=self._settings.page_max_bytes,
+                timeout_seconds=self._settings.page_timeout_seconds,
+                threshold=None if self._has_place else Threshold(LARGE_BYTES, self._take_place),
+            )
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return b""
+        if answer.status != HTTPStatus.OK:
+            raise _refused(answer, page)
+        return answer.body
+
+    def forget(self) -> None:
+        """Leave the place of large pages to others."""
+        if self._has_place:
+            self._has_place = False
+            self._large_pages.release()
+
+    async def _take_place(self) -> None:
+        # The next page, which is asked for ahead, may need it at the same time.
+        async with self._taking:
+            if not self._has_place:
+                await self._large_pages.acquire()
+                self._has_place = True
+
+
+def _refused(answer: Answer, page: int) -> SourceFault:
+    transient = answer.status in RETRY_STATUSES
+    if 300 <= answer.status < 400:
+        hint = "Redirects are not followed: give the address that answers directly."
+    elif answer.status in (401, 403):
+        hint = "Send what the source wants to know of us as `headers`, e.g. Authorization; it may have run out."
+    elif transient:
+        hint = "The source was busy or failing: try again later, or ask its owner."
+    else:
+        hint = "Open the URL with page and page_size added; it must answer 200 and JSON."
+    return SourceFault(
+        "source_status",
+        f"The source answered {answer.status} for page {page}{_said(answer)}.",
+        hint,
+        transient=transient,
+        doubtful=not transient,
+        is_busy=answer.status == 429,
+        retry_after_seconds=_retry_after(answer) if answer.status in (429, 503) else None,
+    )
+
+
+def _said(answer: Answer) -> str:
+    """What the source says of its refusal, if a person can read it."""
+    text = " ".join(answer.body[:SAID_MAX_BYTES].decode(errors="replace").split())
+    if not text or text.startswith("<") or not text.isprintable():
+        return ""
+    return f": “{text}”" if len(answer.body) <= SAID_MAX_BYTES else f": “{text}…”"
+
+
+def _retry_after(answer: Answer) -> float | None:
+    """Seconds that a Retry-After header asks for, in either of its forms; None where it makes no sense."""
+    value = answer.headers.get("Retry-After", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
