@@ -18,6 +18,7 @@ class Trouble(StrEnum):
     CLOCK_UNREAD = "clock_unread"  # platforms whose clock cannot be read
     CREDENTIALS_REFUSED = "credentials_refused"  # platforms that refuse the credentials of their account
     STALE = "stale"  # slices of orders that take too long
+    SWEEPS_FAILED = "sweeps_failed"  # complete slices of orders whose last sweep failed
     GIVEN_UP = "given_up"  # messages of addresses that wait for a person
     QUARANTINED = "quarantined"  # messages of addresses that could not be read
     PAUSED = "paused"  # types of tasks that give out none

@@ -18,6 +18,7 @@ CREDENTIALS_REFUSED = Gauge(
     "haulage_platform_credentials_refused", "Whether a platform refuses the credentials of its account.", ["platform"]
 )
 SLICES_STALE = Gauge("haulage_platform_slices_stale", "Slices that take too long and were reported.", ["platform"])
+SWEEPS_FAILED = Gauge("haulage_platform_sweeps_failed", "Complete slices whose last sweep failed.", ["platform"])
 GSE_CALLS = Counter("haulage_gse_calls", "Calls to GSE, by call and outcome.", ["call", "outcome"])
 ADDRESS_MESSAGES = Counter(
     "haulage_address_messages", "Messages of addresses that were delivered, by outcome.", ["outcome"]

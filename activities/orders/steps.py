@@ -97,17 +97,21 @@ class OrderSteps:
     @activity.defn(name="order_fail")
     async def fail(self, order: FailOrder) -> Alarms:
         """Put a slice into the failed set, and say whom to tell; a sweep that failed is noted, and made again later."""
-        row = await attempts.fail(self._database, order)
+        here = await attempts.fail(self._database, order)
         event = "order_sweep_failed" if order.purpose is Purpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=order.platform, window=str(order.window), code=order.fault.code)
-        if row is None or row.notify is None:
+        if here is None or here.row.notify is None:
             return Alarms()
+        if order.purpose is Purpose.SWEEP:
+            return Alarms(
+                alarms=[alarm(here.row, here.row.notify, "orders.sweep_failed", _sweep_sentence(here, order))]
+            )
         redo = "Redo" if order.fault.retryable else "Redo it once that is mended, or"
         message = (
             f"The slice {order.window} failed after {order.attempts} attempts: {order.fault.sentence} "
             f"{redo}, split or skip it at /v1/platforms/{order.platform}/slices/{order.window}."
         )
-        return Alarms(alarms=[alarm(row, row.notify, "orders.slice_failed", message)])
+        return Alarms(alarms=[alarm(here.row, here.row.notify, "orders.slice_failed", message)])
 
 
 class PlatformSteps:
@@ -235,3 +239,12 @@ class PlatformSteps:
         metrics.ORDERS.labels(order.platform).inc(result.changed)
         metrics.ORDERS_MISSED.labels(order.platform).inc(result.missed)
         return result
+
+
+def _sweep_sentence(here: Standing, order: FailOrder) -> str:
+    return (
+        f"The sweep of the slice {order.window} of platform {order.platform} has failed twice in a row, this time "
+        f"after {order.attempts} attempts: {order.fault.sentence} What was read before is kept; orders that showed up "
+        f"later may be missing. It is made again every {here.settings.sweep_after} seconds. "
+        f"GET /v1/platforms/{order.platform}/slices?sweep=failed lists all such slices."
+    )

@@ -39,6 +39,7 @@ class ListedPlatform(Answer):
         description="since when it refuses the account's credentials, so that its slices wait"
     )
     stale: int = Field(description="slices that take longer than `HAULAGE_ORDERS__STALE_HOURS` and were reported")
+    sweeps_failed: int = Field(description="complete slices whose last sweep failed; it is made again by itself")
     failed: int = Field(description="slices in the failed set")
     open: int = Field(description="slices that wait or are read")
 
@@ -101,7 +102,7 @@ class ShownSlice(Answer):
         description="when it was reported that it takes too long; null once it has ended"
     )
     reread: Reread | None = Field(description="of a complete slice that was asked for again; null if it never was")
-    fault: FaultRecord | None
+    fault: FaultRecord | None = Field(description="why it has failed; of one that is done, why its last sweep has")
     reason: str | None = Field(description="why it was skipped")
     raw_key: str | None = Field(description="where its pages lie in the object store")
     claimed_at: AwareDatetime

@@ -51,7 +51,9 @@ class Setup(Request):
         default=None, max_length=40, description="what it can do, where its kind is not built in"
     )
     notify_url: str | None = Field(
-        default=None, max_length=8_000, description="who is told of failed slices, unserved platforms and wrong clocks"
+        default=None,
+        max_length=8_000,
+        description="who is told of failed slices and sweeps, unserved platforms and wrong clocks",
     )
 
     @field_validator("capability")

@@ -54,6 +54,7 @@ class Wanted(PageQuery):
     state: SliceState | None = None
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
+    sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
     start: Moment | None = Field(default=None, description="only slices that end after this")
     end: Moment | None = Field(default=None, description="only slices that begin before this")
 
@@ -71,6 +72,7 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[S
         state=query.state,
         reread=query.reread,
         is_stale=query.stale is not None,
+        has_failed_sweep=query.sweep is not None,
         ends_after=query.start,
         begins_before=query.end,
     )

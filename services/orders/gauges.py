@@ -21,7 +21,7 @@ _SINCE: Final = {
     "credentials_failed_since": metrics.CREDENTIALS_REFUSED,
 }
 """Columns that say since when a platform stands still, and the gauges that show it."""
-_GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE.values(), metrics.SLICES_STALE)
+_GAUGES: Final[tuple[Gauge, ...]] = (*_SINCE.values(), metrics.SLICES_STALE, metrics.SWEEPS_FAILED)
 
 
 async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
@@ -40,12 +40,13 @@ async def keep(services: Services, queues: Sequence[str], stop: asyncio.Event) -
 
 async def _renew(services: Services, shown: set[str]) -> set[str]:
     """Set the gauges of all platforms, and take away those of platforms that are no more."""
-    rows, stale = await health.read_standstills(services.database)
-    for row in rows:
+    seen = await health.read_standstills(services.database)
+    for row in seen.rows:
         for column, gauge in _SINCE.items():
             gauge.labels(row.platform).set(getattr(row, column) is not None)
-        metrics.SLICES_STALE.labels(row.platform).set(stale.get(row.platform, 0))
-    found = {row.platform for row in rows}
+        metrics.SLICES_STALE.labels(row.platform).set(seen.stale.get(row.platform, 0))
+        metrics.SWEEPS_FAILED.labels(row.platform).set(seen.sweeps_failed.get(row.platform, 0))
+    found = {row.platform for row in seen.rows}
     for platform in shown - found:
         for gauge in _GAUGES:
             gauge.remove(platform)

@@ -12,7 +12,7 @@ from domain.orders.retrying import EXPIRED_WAIT_MAX_SECONDS
 from domain.orders.steps import Ending, FailOrder, Job, Purpose, Read, ReadOrder
 from domain.orders.windows import Window
 from infra.database import Database, Session
-from stores.orders import configuration, ledger, storing
+from stores.orders import configuration, ledger, storing, sweeps
 from stores.orders.configuration import Standing
 from stores.orders.ledger import Taken
 from stores.orders.storing import Change, Copy
@@ -97,27 +97,29 @@ async def commit(database: Database, here: Standing, order: ReadOrder, reading: 
             platform.credentials_good_at, platform.credentials_told = await ledger.database_now(session), False
         changes = await storing.merge(session, here.account, platform.revision, reading.copies)
         result = _result(order, row, reading, changes)
+        late_seconds = _lateness(row, order.window, changes)
         if row.done_at is None:
             _finish(row, result, reading.pages_key)
             row.digest = reading.digest
             row.done_at = await ledger.database_now(session)
         elif order.purpose is Purpose.SWEEP:
-            row.swept_at, row.missed = await ledger.database_now(session), result.missed
-            row.failed_at, row.fault, row.sweep_holder = None, None, None
-            row.late_seconds = _lateness(row, _late(order.window, changes))
+            await sweeps.succeed(session, platform, row, result.missed, late_seconds)
         else:
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
             row.reread_holder, row.stale_told_at = None, None
+            if row.failed_at is not None:
+                # Its sweep was due, and has failed: this reading does what that should have done.
+                await sweeps.succeed(session, platform, row, result.missed, late_seconds)
         session.add(row)
         await ledger.complete(session, platform)
     return result
 
 
-async def fail(database: Database, order: FailOrder) -> OrderPlatform | None:
+async def fail(database: Database, order: FailOrder) -> Standing | None:
     """Put a slice into the failed set; a sweep that failed is noted, and made again later.
 
     Returns:
-        The platform's row where the slice came into the failed set.
+        The platform, if its administrator is to be told.
 
     Raises:
         Missing: There is no such platform.
@@ -125,16 +127,11 @@ async def fail(database: Database, order: FailOrder) -> OrderPlatform | None:
     async with database.session() as session:
         here = await configuration.standing(session, order.platform, lock=True)
         if order.purpose is Purpose.SWEEP:
-            row = await ledger.find(session, order.platform, order.window, lock=True)
-            if row is not None and row.done_at is not None:
-                row.failed_at, row.fault = await ledger.database_now(session), order.fault.model_dump()
-                row.sweep_holder = None
-                session.add(row)
-            return None
+            return here if await sweeps.fail(session, here.row, order.window, order.fault) else None
         if order.purpose is Purpose.AGAIN:
             await ledger.fail_reread(session, order.platform, order.window, order.fault)
         is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
-    return here.row if is_failed else None
+    return here if is_failed else None
 
 
 def _result(order: ReadOrder, row: OrderSlice, reading: SliceReading, changes: list[Change]) -> Read:
@@ -163,12 +160,12 @@ def _finish(row: OrderSlice, result: Read, key: str) -> None:
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
-def _lateness(row: OrderSlice, late: list[Change]) -> float | None:
+def _lateness(row: OrderSlice, window: Window, changes: list[Change]) -> float | None:
     """How late the orders were that only the sweep found.
 
     Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the
     platform did not even count it.
     """
-    if row.read_at is None or row.passes != 1:
+    if row.done_at is None or row.read_at is None or row.passes != 1:
         return None
-    return max((lateness.seconds(each.modified_at, row.read_at) for each in late), default=None)
+    return max((lateness.seconds(each.modified_at, row.read_at) for each in _late(window, changes)), default=None)

@@ -12,7 +12,7 @@ from sqlmodel import col, func, select
 
 from domain.orders.steps import Failure, Presence
 from infra.database import Database
-from stores.orders import ledger
+from stores.orders import ledger, sweeps
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
@@ -99,9 +99,20 @@ async def list_numbers(database: Database) -> list[str]:
         return list(await session.exec(select(OrderPlatform.platform).order_by(col(OrderPlatform.platform))))
 
 
-async def read_standstills(database: Database) -> tuple[list[OrderPlatform], dict[str, int]]:
-    """All platforms, and how many slices of each were told to take too long."""
+@dataclass(frozen=True, slots=True)
+class Standstills:
+    """All platforms, how many slices of each were told to take too long, and how many failed to be swept."""
+
+    rows: list[OrderPlatform]
+    stale: dict[str, int]
+    sweeps_failed: dict[str, int]
+
+
+async def read_standstills(database: Database) -> Standstills:
+    """Read what stands still of all platforms."""
     stale = select(OrderSlice.platform, func.count()).where(col(OrderSlice.stale_told_at).is_not(None))
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
-        return list(rows), dict((await session.exec(stale.group_by(col(OrderSlice.platform)))).all())
+        counts = dict((await session.exec(stale.group_by(col(OrderSlice.platform)))).all())
+        unswept = await sweeps.count_failed(session, [row.platform for row in rows])
+    return Standstills(list(rows), counts, unswept)

@@ -13,7 +13,7 @@ from domain.orders import lateness
 from domain.orders.states import RereadState, SliceState
 from domain.orders.windows import Window
 from infra.database import Session
-from stores.orders import ledger
+from stores.orders import ledger, sweeps
 from stores.shared import keyset
 from stores.tables.orders import OrderSlice
 
@@ -28,6 +28,7 @@ class SliceFilter:
     is_stale: bool = False
     """Only those that were reported to take too long."""
 
+    has_failed_sweep: bool = False
     ends_after: datetime | None = None
     begins_before: datetime | None = None
     code: str | None = None
@@ -38,11 +39,12 @@ class SliceFilter:
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
-    """How many slices of a platform have failed, are open, and were reported to be stale."""
+    """How many slices of a platform have failed, are open, were reported to be stale, and failed to be swept."""
 
     failed: int = 0
     open: int = 0
     stale: int = 0
+    sweeps_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
     )
     for platform, count in await session.exec(stale):
         counts[platform] = replace(counts.get(platform, SliceCounts()), stale=count)
+    for platform, count in (await sweeps.count_failed(session, platforms)).items():
+        counts[platform] = replace(counts.get(platform, SliceCounts()), sweeps_failed=count)
     return counts
 
 
@@ -128,6 +132,8 @@ def _conditions(wanted: SliceFilter) -> list[ColumnElement[bool]]:
         conditions.append(_is_reread(wanted.reread))
     if wanted.is_stale:
         conditions.append(col(OrderSlice.stale_told_at).is_not(None))
+    if wanted.has_failed_sweep:
+        conditions.append(sweeps.has_failed())
     if wanted.ends_after is not None:
         conditions.append(col(OrderSlice.end_at) > wanted.ends_after)
     if wanted.begins_before is not None:

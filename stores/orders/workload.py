@@ -27,17 +27,22 @@ _STALE: Final = """
     SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
     WHERE s.stale_told_at IS NOT NULL GROUP BY p.project_id
 """
+_SWEEPS_FAILED: Final = """
+    SELECT p.project_id, count(*) FROM order_slices s JOIN order_platforms p USING (platform)
+    WHERE s.done_at IS NOT NULL AND s.swept_at IS NULL AND s.failed_at IS NOT NULL GROUP BY p.project_id
+"""
 
 
 async def count(database: Database) -> Workloads:
-    """Count slices that are not done, those that take too long, and platforms that stand still."""
+    """Count slices that are not done, take too long or failed to be swept, and platforms that stand still."""
     async with database.connection() as connection:
         slices = read_workloads(await connection.fetch(_SLICES))
         stale = read_concerns(Trouble.STALE, await connection.fetch(_STALE))
+        unswept = read_concerns(Trouble.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
         platforms = await connection.fetch(_STANDSTILLS)
     troubles = (Trouble.UNSERVED, Trouble.CLOCK_UNREAD, Trouble.CREDENTIALS_REFUSED)
     standstills = {
         row["project_id"]: Workload(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
         for row in platforms
     }
-    return merge(slices, stale, standstills)
+    return merge(slices, stale, unswept, standstills)

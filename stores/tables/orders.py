@@ -27,6 +27,7 @@ _KNOWN_TRACK = "track IN ({})".format(", ".join(f"'{track}'" for track in TRACKS
 BACKFILL_STATES = ("running", "succeeded", "failed")
 _KNOWN_BACKFILL_STATE = "state IN ({})".format(", ".join(f"'{state}'" for state in BACKFILL_STATES))
 _UNFINISHED = text("done_at IS NULL AND skipped_at IS NULL AND split_at IS NULL")
+_SWEEP_FAILED = text("done_at IS NOT NULL AND swept_at IS NULL AND failed_at IS NOT NULL")
 
 
 class OrderPlatform(Row, table=True):
@@ -67,6 +68,8 @@ class OrderPlatform(Row, table=True):
         default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false"))
     )
     unserved_since: datetime | None = Field(default=None, sa_type=UtcTime)
+    # Whether somebody was told that sweeps keep failing; until none of them fails any more.
+    sweeps_told: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=text("false")))
     # When it was seen that the platform's filter goes by the zone that its record says.
     zone_checked_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
@@ -98,6 +101,7 @@ class OrderSlice(Row, table=True):
             "done_at",
             postgresql_where=text("done_at IS NOT NULL AND swept_at IS NULL"),
         ),
+        Index("ix_order_slices_sweep_failed", "platform", postgresql_where=_SWEEP_FAILED),
         Index("ix_order_slices_reread", "platform", "start_at", postgresql_where=text("reread_since IS NOT NULL")),
         Index("ix_order_slices_stale", "platform", postgresql_where=text("stale_told_at IS NOT NULL")),
     )

@@ -91,6 +91,7 @@ function standing(known) {
     known.clock_fault && badge(t("orders.clockUnread"), "bad"),
     known.credentials_fault && badge(t("orders.refused"), "bad"),
     known.stale ? link(href.platform(known.platform, "tab=slices&stale=true"), badge(t("orders.staleN", { n: known.stale }), "bad")) : null,
+    known.sweeps_failed ? link(href.platform(known.platform, "tab=slices&sweep=failed"), badge(t("orders.sweepsFailedN", { n: known.sweeps_failed }), "bad")) : null,
     known.paused ? badge(t("orders.paused"), "wait") : badge(t("orders.running"), "ok"),
     known.failed ? badge(t("orders.failedN", { n: known.failed }), "bad") : null,
     known.open ? badge(t("orders.openN", { n: known.open }), "run") : null,

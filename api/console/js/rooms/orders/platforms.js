@@ -56,6 +56,7 @@ function health(row) {
   if (row.credentials_failed_since) return badge(t("orders.refused"), "bad");
   if (row.clock_failed_since) return badge(t("orders.clockUnread"), "bad");
   if (row.stale) return badge(t("orders.staleN", { n: row.stale }), "bad");
+  if (row.sweeps_failed) return badge(t("orders.sweepsFailedN", { n: row.sweeps_failed }), "bad");
   if (row.failed) return badge(t("orders.hasFailed"), "bad");
   if (!row.starts_at) return badge(t("orders.notBegun"), "wait");
   return row.open ? badge(t("orders.reading"), "run") : badge(t("orders.upToDate"), "ok");

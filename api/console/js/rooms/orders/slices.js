@@ -25,6 +25,7 @@ export function sliceList(place, platform, done) {
       { name: "state", label: t("orders.stateTitle"), kind: "select", options: SLICE_STATES.map((value) => ({ value, label: t(`orders.state.${value}`) })) },
       { name: "reread", label: t("orders.rereadTitle"), kind: "select", options: ["running", "succeeded", "failed"].map((value) => ({ value, label: t(`orders.reread.${value}`) })) },
       { name: "stale", label: t("orders.duration"), kind: "select", options: [{ value: "true", label: t("orders.stale") }] },
+      { name: "sweep", label: t("orders.swept"), kind: "select", options: [{ value: "failed", label: t("orders.sweepFailed") }] },
       { name: "start", label: t("orders.endsAfter"), kind: "moment" },
       { name: "end", label: t("orders.beginsBefore"), kind: "moment" },
     ],
@@ -36,8 +37,8 @@ export function sliceList(place, platform, done) {
       { title: t("orders.swept"), cell: swept },
       { title: t("orders.whatHappened"), cell: happened },
     ],
-    load: async ({ state, reread, stale, start, end }, cursor) => {
-      const page = await get(path, { state, reread, stale, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
+    load: async ({ state, reread, stale, sweep, start, end }, cursor) => {
+      const page = await get(path, { state, reread, stale, sweep, start: typedMoment(start), end: typedMoment(end), cursor, limit: PAGE });
       return { items: page.items, next: page.next_cursor };
     },
     key: (slice) => slice.slice,
@@ -59,6 +60,7 @@ function told(slice) {
 }
 
 function swept(slice) {
+  if (slice.state === "done" && !slice.swept_at && slice.fault) return badge(t("orders.sweepFailed"), "bad");
   if (!slice.swept_at) return h("span", { class: "quiet" }, slice.state === "done" ? t("orders.notYet") : "–");
   return slice.missed ? t("orders.missedN", { n: slice.missed }) : t("orders.sweptClean");
 }

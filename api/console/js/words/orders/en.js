@@ -32,6 +32,8 @@ export const en = {
   duration: "Duration",
   stale: "Takes too long",
   staleN: { one: "{n} slice takes too long", other: "{n} slices take too long" },
+  sweepFailed: "Sweep failed",
+  sweepsFailedN: { one: "{n} sweep failed", other: "{n} sweeps failed" },
   staleToldAt: "Reported to take too long",
   lag: "Behind the platform's clock",
   startsAt: "Begins",

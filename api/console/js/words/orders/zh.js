@@ -32,6 +32,8 @@ export const zh = {
   duration: "耗时",
   stale: "耗时过长",
   staleN: { other: "{n} 个切片耗时过长" },
+  sweepFailed: "复查失败",
+  sweepsFailedN: { other: "{n} 次复查失败" },
   staleToldAt: "报告耗时过长的时间",
   lag: "落后平台时钟",
   startsAt: "起点",
