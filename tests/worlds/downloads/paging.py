@@ -61,6 +61,8 @@ def _error_past_the_end(world: World, flaw: Flaw, page: int, size: int) -> Rows 
 
 
 def _one_row_more(world: World, _: Flaw, page: int, size: int) -> Rows:
+    if page < 0:
+        return []
     return list(range(min(page * size, world.rows), min(page * size + size + 1, world.rows)))
 
 
