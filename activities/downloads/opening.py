@@ -135,8 +135,8 @@ class _First:
     async def _both(self) -> tuple[FirstLook, FirstLook]:
         """One row and the first page. Where both are all rows, the text of one of them is enough."""
         around = replace(await self._look(0, 1), text=b"")
-        # A source that has answered more than one row where one was asked for heeds no size.
-        self._heeds_size = around.rows <= 1
+        # Many rows where one was asked for: it heeds no size. Some sources give one row more than they are asked for.
+        self._heeds_size = around.rows <= 2
         return around, await self._look_at_first_page()
 
     async def _look_at_first_page(self) -> FirstLook:

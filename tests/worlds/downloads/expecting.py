@@ -45,6 +45,12 @@ class Facts:
         return bool(self.world.options["force_continue"]) or self.world.has("goes_on_for_ever")
 
     @property
+    def smallest_page(self) -> int:
+        """How many rows are asked for at a time, where large pages take too long."""
+        is_slow = self.world.has("large_pages_time_out", "hangs_once")
+        return self.world.page_size // 10 if is_slow else self.world.page_size
+
+    @property
     def is_deep(self) -> bool:
         """Whether rows lie deeper than the source gives."""
         return depth(self.world, self.flaw) < self.world.rows
@@ -92,7 +98,7 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
         {STATUS},
         lambda facts: not facts.has_total and (facts.world.rows > 0 or facts.world.has("goes_on_for_ever")),
     ),
-    "one_row_more": ({WRONG_SIZE}, lambda facts: facts.world.rows > facts.world.page_size),
+    "one_row_more": ({WRONG_SIZE}, lambda facts: facts.world.rows > facts.smallest_page),
     "deep_error": ({STATUS}, lambda facts: not facts.has_total or facts.is_deep),
     "deep_nothing": (
         {WRONG_SIZE},

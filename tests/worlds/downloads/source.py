@@ -45,6 +45,7 @@ class WorldSource:
         """What it was sent of the header that sources may want."""
         self._attempts: Counter[tuple[int, int]] = Counter()
         self._requests = 0
+        self._has_hung = False
 
     def ask(self, page: int, size: int) -> Answer:
         """The answer to one request."""
@@ -129,7 +130,10 @@ class WorldSource:
         """Whether an answer takes longer than anybody waits: once, or all that are large from a page on."""
         if flaw.name == "hangs_once":
             pages = max(1, -(-self.world.rows // self.world.page_size))
-            return (asked.page, asked.attempt) == (flaw.dial % pages, 1) and asked.size > 1
+            # Once, and not again where the page is asked for in fewer rows.
+            hangs = not self._has_hung and asked.page == flaw.dial % pages and asked.size > 1
+            self._has_hung |= hangs
+            return hangs
         return asked.size > max(QUICK_ROWS, self.world.page_size // 5) and self._is_hit(flaw, asked)
 
     def _bend(self, flaw: Flaw, asked: Asked, answer: Answer) -> None:
