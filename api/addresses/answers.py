@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 from pydantic import AwareDatetime, Field
 
@@ -11,12 +12,8 @@ from domain.addresses import states
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
-from domain.addresses.waiting import Kind, Reason
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    Row: TypeAlias = asyncpg.Record
+from domain.addresses.waiting import Kind
+from stores.addresses.searching import FoundMessage, OperatorAction
 
 LARGEST = 2**63 - 1
 
@@ -102,54 +99,41 @@ class ShownMessage(ListedMessage):
     actions: list[Action] = Field(description="what operators did to it, in order")
 
 
-def listed(row: Row, retries: int) -> ListedMessage:
-    """A row of a search."""
-    acks = {module: Ack(ack=row[f"{module}_ack"], at=row[f"{module}_ack_date"]) for module in Module}
-    return ListedMessage(**_known(row, retries), acks=acks)
+def listed(message: FoundMessage, retries: int) -> ListedMessage:
+    """A line of a list."""
+    acks = {module: Ack(ack=each.ack, at=each.at) for module, each in message.acks.items()}
+    return ListedMessage(**_known(message, retries), acks=acks)
 
 
-def shown(row: Row, supersedes: list[int], actions: list[Row], retries: int) -> ShownMessage:
-    """A whole row, what it stands for, and what was done to it."""
-    acks = {
-        module: FullAck(ack=row[f"{module}_ack"], at=row[f"{module}_ack_date"], trace=row[f"{module}_stack_trace"])
-        for module in Module
-    }
-    done = [
-        Action(at=each["done_at"], who=each["who"], action=each["action"], reason=each["reason"]) for each in actions
-    ]
+def shown(
+    message: FoundMessage, supersedes: list[int], actions: Sequence[OperatorAction], retries: int
+) -> ShownMessage:
+    """A whole message, what it stands for, and what was done to it."""
+    acks = {module: FullAck(ack=each.ack, at=each.at, trace=each.trace) for module, each in message.acks.items()}
     return ShownMessage(
-        **_known(row, retries), acks=acks, payload=row["payload"] or "", supersedes=supersedes, actions=done
+        **_known(message, retries),
+        acks=acks,
+        payload=message.payload or "",
+        supersedes=supersedes,
+        actions=[Action.model_validate(each, from_attributes=True) for each in actions],
     )
 
 
-def state(row: Row, retries: int) -> State:
-    """How the message of a row stands."""
-    return states.state(
-        proc_flag=row["proc_flag"],
-        topic=row["topic"],
-        is_due=row["next_attempt_at"] is not None,
-        retry_times=row["retry_times"],
+def _known(message: FoundMessage, retries: int) -> dict[str, Any]:
+    same = (
+        *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "created_at"),
+        *("published_at", "changed_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
+    )
+    state = states.state(
+        proc_flag=message.proc_flag,
+        topic=message.topic,
+        is_due=message.next_attempt_at is not None,
+        retry_times=message.retry_times,
         retries=retries,
     )
-
-
-def reason(row: Row) -> Reason:
-    """What the log's `wait_reason` says."""
-    written = row["wait_reason"]
-    return Reason() if written is None else Reason.model_validate_json(written)
-
-
-def _known(row: Row, retries: int) -> dict[str, Any]:
-    same = (
-        "id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "retry_times", "published_at",
-        "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason",
-    )  # fmt: skip
-    why = reason(row)
-    waits = Wait(**why.model_dump(exclude={"inherits"})) if why.kind is not None else None
+    is_waiting = message.waits.kind is not None
     return {
-        **{name: row[name] for name in same},
-        "state": state(row, retries),
-        "created_at": row["createdat"],
-        "changed_at": row["proc_update_date"],
-        "waits": waits,
+        **{name: getattr(message, name) for name in same},
+        "state": state,
+        "waits": Wait(**message.waits.model_dump(exclude={"inherits"})) if is_waiting else None,
     }

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Self
 
 from pydantic import AwareDatetime, Field
-from sqlalchemy import text
-from sqlmodel import col, select, tuple_
 
 from api import paging
 from api.addresses.answers import Signed
@@ -19,16 +17,13 @@ from domain.addresses import config
 from domain.addresses.config import Options
 from domain.addresses.operations import Module
 from domain.faults import Invalid
-from infra.database import Session
 from infra.settings import AddressSettings
 from services.addresses import configuration
 from stores.addresses import configuration as addresses_configuration
 from stores.addresses.configuration import Version
-from stores.tables.addresses import AddressSetting
+from stores.addresses.steering import By
 from workflows.addresses import handle
 
-# Two changes at a time would each keep what the other one replaced.
-_ONE_AT_A_TIME: Final = text("LOCK TABLE addr_settings IN SHARE ROW EXCLUSIVE MODE")
 _PROBLEMS = {"config_invalid": Invalid}
 
 
@@ -127,12 +122,9 @@ async def change_config(call: Call, body: Change) -> Config:
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_versions(call: Call, query: PageQuery) -> Page[ListedVersion]:
     """List what was in force, the newest first, with who set it, when and why."""
-    place = (AddressSetting.changed_at, AddressSetting.version)
-    statement = select(AddressSetting).order_by(*(col(each).desc() for each in place)).limit(query.limit + 1)
-    if query.after:
-        statement = statement.where(tuple_(*place) < (query.after[0], paging.number(query.after[1])))
+    after = query.after and (query.after[0], paging.number(query.after[1]))
     async with call.services.database.session() as session:
-        rows = (await session.exec(statement)).all()
+        rows = await addresses_configuration.list_page(session, after, query.limit)
     return paging.page(
         rows,
         query.limit,
@@ -143,25 +135,16 @@ async def browse_versions(call: Call, query: PageQuery) -> Page[ListedVersion]:
 
 async def _changed(call: Call, body: Change, change: Callable[[Options], Options]) -> Config:
     async with call.services.database.session() as session:
-        await session.execute(_ONE_AT_A_TIME)
-        before = await addresses_configuration.newest(session)
-        options = change(before.options)
+        await addresses_configuration.lock_versions(session)
+        version = await addresses_configuration.newest(session)
+        options = change(version.options)
         _check(call, options)
-        version = await _entered(session, body, options, before)
+        if options.model_dump(exclude_none=True) != version.options.model_dump(exclude_none=True):
+            version = await addresses_configuration.add_version(session, options, By(body.who, body.reason))
     settings = configuration.effective(call.services.settings.addresses, version.options)
     # Sent again, a change whose answer was lost on the way to the engine gets there, too.
     await handle.follow(call.services.engine, settings.pause_seconds, settings.check_hours)
     return _shown(call, version)
-
-
-async def _entered(session: Session, body: Change, options: Options, before: Version) -> Version:
-    if options.model_dump(exclude_none=True) == before.options.model_dump(exclude_none=True):
-        return before
-    said = options.model_dump(mode="json", exclude_none=True)
-    row = AddressSetting(options=said, who=body.who, reason=body.reason)  # type: ignore[call-arg] # by the database
-    session.add(row)
-    await session.flush()
-    return Version(row.version or 0, options)
 
 
 def _check(call: Call, options: Options) -> None:

@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field, computed_field
-from sqlmodel import col, select, tuple_
 from temporalio.client import ScheduleOverlapPolicy
 
 from api import paging
@@ -21,6 +20,8 @@ from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from domain.faults import Invalid, Missing
+from stores.addresses import logical_deletes
+from stores.addresses.logical_deletes import LogicalDeleteFilter
 from stores.tables.addresses import LogicalDelete
 from workflows.addresses import handle as addresses_handle
 from workflows.addresses.handle import Progress
@@ -92,25 +93,9 @@ class ShownPurge(Answer):
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]:
     """List addresses that are deleted logically, the newest first."""
-    place = (LogicalDelete.create_date, LogicalDelete.address_id)
-    gone = col(LogicalDelete.purged_at)
-    statement = (
-        select(LogicalDelete)
-        .where(gone.is_not(None) if query.purged else gone.is_(None))
-        .order_by(*(col(each).desc() for each in place))
-        .limit(query.limit + 1)
-    )
-    if query.uprn is not None:
-        statement = statement.where(LogicalDelete.uprn == query.uprn)
-    if query.address_id is not None:
-        statement = statement.where(LogicalDelete.address_id == query.address_id)
-    if query.removable is not None:
-        removable = col(LogicalDelete.removable_at)
-        statement = statement.where(removable.is_not(None) if query.removable else removable.is_(None))
-    if query.after:
-        statement = statement.where(tuple_(*place) < (query.after[0], paging.number(query.after[1])))
-    async with call.services.database.session() as session:
-        rows = (await session.exec(statement)).all()
+    wanted = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
+    after = query.after and (query.after[0], paging.number(query.after[1]))
+    rows = await logical_deletes.list_page(call.services.database, wanted, after, query.limit)
     return paging.page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
 
 

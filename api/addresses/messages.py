@@ -83,7 +83,7 @@ async def browse_messages(call: Call, query: Wanted) -> Page[ListedMessage]:
     )
     rows = await searching.search(call.services.database, wanted)
     return paging.page(
-        rows, query.limit, lambda row: answers.listed(row, retries), lambda row: (row["createdat"], str(row["id"]))
+        rows, query.limit, lambda row: answers.listed(row, retries), lambda row: (row.created_at, str(row.id))
     )
 
 
@@ -106,6 +106,6 @@ async def shown(call: Call, message_id: int) -> ShownMessage:
             f"There is no message {message_id}, neither in the log nor in its history.",
             "GET /v1/addresses/messages lists those that there are.",
         )
-    supersedes = await searching.superseded(call.services.database, row)
-    done = await searching.actions(call.services.database, message_id)
+    supersedes = await searching.list_superseded(call.services.database, row)
+    done = await searching.list_actions(call.services.database, message_id)
     return answers.shown(row, supersedes, done, (await in_force(call)).retries)

@@ -8,8 +8,6 @@ from typing import Annotated, Final
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
-from sqlalchemy.orm import defer
-from sqlmodel import col, func, select, tuple_
 
 from api import paging
 from api.addresses import messages
@@ -21,8 +19,10 @@ from api.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.faults import Conflict, Invalid, Missing
 from stores.addresses import mending, steering
+from stores.addresses import quarantine as store
 from stores.addresses.inbox import RAW_MAX_BYTES, Inbox
 from stores.addresses.mending import Mending
+from stores.addresses.quarantine import QuarantinedText
 from stores.addresses.steering import By
 from stores.tables.addresses import QuarantinedMessage
 
@@ -94,21 +94,10 @@ class ShownUnreadable(ListedUnreadable):
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
 async def browse_quarantine(call: Call, query: Wanted) -> Page[ListedUnreadable]:
     """List messages that could not be read, the newest first."""
-    place = (QuarantinedMessage.created_at, QuarantinedMessage.id)
-    mended = col(QuarantinedMessage.mended_as)
-    statement = (
-        select(QuarantinedMessage)
-        .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
-        .where(mended.is_not(None) if query.mended else mended.is_(None))
-        .order_by(*(col(each).desc() for each in place))
-        .limit(query.limit + 1)
+    after = query.after and (query.after[0], paging.number(query.after[1]))
+    rows = await store.list_page(
+        call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
-    if query.topic is not None:
-        statement = statement.where(QuarantinedMessage.topic == query.topic)
-    if query.after:
-        statement = statement.where(tuple_(*place) < (query.after[0], paging.number(query.after[1])))
-    async with call.services.database.session() as session:
-        rows = (await session.exec(statement)).all()
     return paging.page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
 
 
@@ -125,14 +114,14 @@ async def discard(call: Call, body: Discard) -> Discarded:
 @routes.get("/v1/addresses/quarantine/{quarantine_id}", access=Access.ADMIN, problems={"not_found": Missing})
 async def read_quarantined(call: Call, path: QuarantinePath) -> ShownUnreadable:
     """Show a message that could not be read; mend it, or publish it again once it is mended."""
-    row, kept_bytes, raw = await _kept(call, path.quarantine_id, SHOWN_MAX_BYTES)
-    truncated = len(raw) < row.raw_bytes
+    found = await _kept(call, path.quarantine_id, SHOWN_MAX_BYTES)
+    truncated = len(found.raw) < found.message.raw_bytes
     return ShownUnreadable(
-        **_listed(row).model_dump(),
-        kept_bytes=kept_bytes,
+        **_listed(found.message).model_dump(),
+        kept_bytes=found.kept_bytes,
         truncated=truncated,
-        text=_text(raw, is_whole=not truncated),
-        raw=base64.b64encode(raw).decode(),
+        text=_text(found.raw, is_whole=not truncated),
+        raw=base64.b64encode(found.raw).decode(),
     )
 
 
@@ -144,7 +133,7 @@ async def read_quarantined(call: Call, path: QuarantinePath) -> ShownUnreadable:
 )
 async def read_raw(call: Call, path: QuarantinePath) -> web.Response:
     """Answer a message that could not be read byte by byte as it came, as far as it is kept."""
-    _, _, raw = await _kept(call, path.quarantine_id, RAW_MAX_BYTES)
+    raw = (await _kept(call, path.quarantine_id, RAW_MAX_BYTES)).raw
     # Whoever published it must not have a browser of an operator run it.
     headers = {"Content-Disposition": f'attachment; filename="quarantine-{path.quarantine_id}"'}
     return web.Response(body=raw, content_type=OCTETS, headers=headers)
@@ -175,16 +164,8 @@ async def mend(call: Call, path: QuarantinePath, body: Mended) -> ShownMessage:
     return await messages.shown(call, log_id)
 
 
-async def _kept(call: Call, quarantine_id: int, most: int) -> tuple[QuarantinedMessage, int, bytes]:
-    """A message, how much of it is kept, and the first bytes of that."""
-    raw = col(QuarantinedMessage.raw)
-    statement = (
-        select(QuarantinedMessage, func.octet_length(raw), func.substr(raw, 1, most))
-        .options(defer(QuarantinedMessage.raw))  # type: ignore[arg-type] # SQLModel shows columns as their values
-        .where(QuarantinedMessage.id == quarantine_id)
-    )
-    async with call.services.database.session() as session:
-        found = (await session.exec(statement)).one_or_none()
+async def _kept(call: Call, quarantine_id: int, max_bytes: int) -> QuarantinedText:
+    found = await store.find_text(call.services.database, quarantine_id, max_bytes)
     if found is None:
         raise mending.not_in_quarantine(quarantine_id)
     return found

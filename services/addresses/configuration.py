@@ -10,9 +10,7 @@ from domain.addresses.config import Options
 from domain.addresses.operations import AddressPage, Lookup, Module, Operation, OperationResult
 from infra.database import Database
 from infra.settings import AddressSettings, ModulesSettings
-from stores.addresses.configuration import UNSET, Version, newest
-from stores.addresses.configuration import version_of as _version
-from stores.tables.addresses import AddressSetting
+from stores.addresses.configuration import UNSET, Version, newest, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Configuration:
         if version == 0:
             return self._under(UNSET)
         async with self._database.session() as session:
-            return self._under(_version(await session.get_one(AddressSetting, version)))
+            return self._under(await require(session, version))
 
     def _under(self, version: Version) -> InForce:
         settings = effective(self._defaults, version.options)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import asyncpg
+from sqlmodel import col, select
 
 from domain.addresses.logical import Listed
 from domain.addresses.verdicts import IN_FLIGHT_FLAGS
 from infra.database import Database
+from stores.shared import keyset
+from stores.tables.addresses import LogicalDelete
 
 _COLUMNS: Final = "address_id, uprn, log_id, od_flag, wfm_flag, ed_flag"
 _PAGE: Final = f"""
@@ -45,6 +50,19 @@ _REMOVE: Final = """
     """
 
 
+@dataclass(frozen=True, slots=True)
+class LogicalDeleteFilter:
+    """Which addresses a list shows; None where it does not matter."""
+
+    uprn: int | None = None
+    address_id: int | None = None
+    is_removable: bool | None = None
+    """Whether no module needs it any more."""
+
+    is_purged: bool = False
+    """Those that were removed, instead of those that still are."""
+
+
 async def read_page(database: Database, after: int, limit: int) -> list[Listed]:
     """Listed addresses that are not purged, in order of their ids."""
     async with database.connection() as connection:
@@ -55,6 +73,23 @@ async def find(database: Database, address_ids: Sequence[int]) -> list[Listed]:
     """Those of these addresses that are listed and not purged."""
     async with database.connection() as connection:
         return [_listed(row) for row in await connection.fetch(_NAMED, address_ids)]
+
+
+async def list_page(
+    database: Database, wanted: LogicalDeleteFilter, after: tuple[datetime, int] | None, limit: int
+) -> Sequence[LogicalDelete]:
+    """Addresses that are deleted logically, newest first, and one more if another page follows."""
+    gone, removable = col(LogicalDelete.purged_at), col(LogicalDelete.removable_at)
+    statement = select(LogicalDelete).where(gone.is_not(None) if wanted.is_purged else gone.is_(None))
+    if wanted.uprn is not None:
+        statement = statement.where(LogicalDelete.uprn == wanted.uprn)
+    if wanted.address_id is not None:
+        statement = statement.where(LogicalDelete.address_id == wanted.address_id)
+    if wanted.is_removable is not None:
+        statement = statement.where(removable.is_not(None) if wanted.is_removable else removable.is_(None))
+    place = (LogicalDelete.create_date, LogicalDelete.address_id)
+    async with database.session() as session:
+        return (await session.exec(keyset.select_page(statement, place, after, limit))).all()
 
 
 async def write_checks(database: Database, checked: Sequence[Listed]) -> None:

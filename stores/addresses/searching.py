@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -12,12 +12,11 @@ import asyncpg
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
-from domain.addresses.waiting import Kind
+from domain.addresses.waiting import Kind, Reason
 from infra.database import Database
 from stores.addresses.loading import OWNED
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
-Row: TypeAlias = "asyncpg.Record"
 Position: TypeAlias = tuple[datetime, int]
 
 LOG: Final = AddressMessage.__tablename__
@@ -52,6 +51,59 @@ _SUPERSEDED: Final = f"""
     UNION ALL SELECT id FROM {HISTORY} WHERE uprn_1 = $2 AND superseded_by = $1 ORDER BY id LIMIT {SUPERSEDED_MAX}
     """  # noqa: S608 - names of ours
 _ACTIONS: Final = "SELECT done_at, who, action, reason FROM addr_audit WHERE log_id = $1 ORDER BY id"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleAck:
+    """What a module said last."""
+
+    ack: str | None
+    at: datetime | None
+    trace: str | None
+    """What went wrong there; lists leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message of the log or of its history."""
+
+    id: int
+    topic: str
+    msg_no: str
+    event_id: str | None
+    uprn_1: int
+    uprn_2: int | None
+    address_id: int | None
+    proc_flag: str | None
+    retry_times: int
+    published_at: datetime | None
+    next_attempt_at: datetime | None
+    archived_at: datetime | None
+    cycle_id: str | None
+    superseded_by: int | None
+    reason: str | None
+    created_at: datetime
+    changed_at: datetime | None
+    waits: Reason
+    acks: Mapping[Module, ModuleAck]
+    payload: str | None = None
+    """The text that was published; lists leave it out."""
+
+
+_SAME: Final = (
+    *("id", "topic", "msg_no", "event_id", "uprn_1", "uprn_2", "address_id", "proc_flag", "retry_times"),
+    *("published_at", "next_attempt_at", "archived_at", "cycle_id", "superseded_by", "reason"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """What an operator did to a message."""
+
+    at: datetime
+    who: str
+    action: str
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +183,11 @@ class Search:
     """When and under which id the last message of the page before came."""
 
 
-async def search(database: Database, wanted: Search) -> list[Row]:
+async def search(database: Database, wanted: Search) -> list[FoundMessage]:
     """The newest of those that match."""
     text, values = statement(wanted)
     async with database.connection() as connection:
-        return list(await connection.fetch(text, *values))
+        return [_found(row) for row in await connection.fetch(text, *values)]
 
 
 def statement(wanted: Search) -> tuple[str, Sequence[object]]:
@@ -203,20 +255,36 @@ def _add_state(wanted: Search, where: Where) -> None:
             where.add("proc_flag = 'Y'")
 
 
-async def find(database: Database, message_id: int) -> Row | None:
+async def find(database: Database, message_id: int) -> FoundMessage | None:
     """One message, wherever it is."""
     async with database.connection() as connection:
-        return await connection.fetchrow(_ONE, message_id)
+        row = await connection.fetchrow(_ONE, message_id)
+    return None if row is None else _found(row)
 
 
-async def superseded(database: Database, message: Row) -> list[int]:
+async def list_superseded(database: Database, message: FoundMessage) -> list[int]:
     """The ids of those that a message of one UPRN made needless."""
     async with database.connection() as connection:
-        rows = await connection.fetch(_SUPERSEDED, message["id"], message["uprn_1"])
-        return [row["id"] for row in rows]
+        return [row["id"] for row in await connection.fetch(_SUPERSEDED, message.id, message.uprn_1)]
 
 
-async def actions(database: Database, message_id: int) -> list[Row]:
+async def list_actions(database: Database, message_id: int) -> list[OperatorAction]:
     """What operators did to it, in order."""
     async with database.connection() as connection:
-        return list(await connection.fetch(_ACTIONS, message_id))
+        rows = await connection.fetch(_ACTIONS, message_id)
+    return [OperatorAction(row["done_at"], row["who"], row["action"], row["reason"]) for row in rows]
+
+
+def _found(row: asyncpg.Record) -> FoundMessage:
+    known, written = dict(row), row["wait_reason"]
+    return FoundMessage(
+        **{name: known[name] for name in _SAME},
+        created_at=known["createdat"],
+        changed_at=known["proc_update_date"],
+        waits=Reason() if written is None else Reason.model_validate_json(written),
+        acks={
+            module: ModuleAck(known[f"{module}_ack"], known[f"{module}_ack_date"], known.get(f"{module}_stack_trace"))
+            for module in Module
+        },
+        payload=known.get("payload"),
+    )
