@@ -11,12 +11,10 @@ from importlib.metadata import version
 
 from rich.console import Console
 from rich.text import Text
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
 from infra import temporal
-from infra.database import Database
+from infra.database import FAILURES, Database
 from infra.objects import ObjectStore, StoreFailure
 from infra.settings import Settings
 from stores import migrate
@@ -78,9 +76,9 @@ async def _engine(settings: Settings) -> str:
 
 
 async def _database(settings: Settings) -> str:
-    async with _open_database(settings) as database, database.session() as session:
+    async with _open_database(settings) as database:
         await migrate.require_head(database)
-        server: str = (await (await session.connection()).execute(text("SHOW server_version"))).scalar_one()
+        server = await database.server_version()
     return f"PostgreSQL {server}, at this version's revision"
 
 
@@ -98,9 +96,11 @@ async def _bucket(settings: Settings) -> str:
 
 
 async def _clock(settings: Settings) -> str:
-    async with _open_database(settings) as database, database.session() as session:
+    async with _open_database(settings) as database:
+        # The next call finds the connection open, so that the time between these two looks is short.
+        await database.now()
         before = datetime.now(UTC)
-        theirs: datetime = (await (await session.connection()).execute(text("SELECT clock_timestamp()"))).scalar_one()
+        theirs = await database.now()
         after = datetime.now(UTC)
     skew = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
     if skew > CLOCK_SKEW_MAX_SECONDS:
@@ -123,7 +123,7 @@ async def _open_database(settings: Settings) -> AsyncIterator[Database]:
         yield database
     except migrate.WrongRevision as error:
         raise Unwell(str(error), "") from error
-    except (OSError, SQLAlchemyError) as error:
+    except FAILURES as error:
         reason = str(error).partition("\n")[0]
         raise Unwell(f"PostgreSQL does not serve us: {reason}", "Start it, or mend HAULAGE_DATABASE__URL.") from error
     finally:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, cast
 
 import asyncpg
-from sqlalchemy import NullPool, event, func, select
+from sqlalchemy import NullPool, event, func, select, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -39,6 +39,8 @@ CONNECTION_LOST = (
 )
 OUTAGES = (*CONNECTION_LOST, asyncpg.InterfaceError, OSError, TimeoutError, OperationalError, InterfaceError)
 """What is raised while PostgreSQL is away: the same may succeed later."""
+FAILURES = (OSError, SQLAlchemyError)
+"""What is raised when PostgreSQL does not serve, for whatever reason."""
 
 _RECONNECT_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _SILENCE_SECONDS = 30.0
@@ -112,6 +114,12 @@ class Database:
         async with self._pool.connect() as connection:
             now: datetime = (await connection.execute(select(func.now()))).scalar_one()
             return now
+
+    async def server_version(self) -> str:
+        """The version of PostgreSQL."""
+        async with self._pool.connect() as connection:
+            version: str = (await connection.execute(text("SHOW server_version"))).scalar_one()
+            return version
 
     async def notify(self, session: AsyncSession, channel: str, payload: str) -> None:
         """Tell all listeners of a channel, if and when the session commits."""

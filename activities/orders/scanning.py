@@ -12,9 +12,9 @@ from domain.orders import names
 from domain.orders.steps import Alarm, Alarms
 from infra import log, schedules
 from services.services import Services
-from stores.orders import ledger, stale_slices
+from stores.orders import stale_slices
 from stores.orders.alarms import alarm
-from stores.tables.orders import OrderSlice
+from stores.orders.stale_slices import StaleSlice
 
 SLICES_AT_ONCE: Final = 100
 """Slices that one scan reports at most; the next one is soon."""
@@ -38,43 +38,44 @@ class OrderScan:
     async def _stale(self) -> list[Alarm]:
         """Note which slices take too long, and say whom to tell."""
         overdue = await stale_slices.find(self._database, self._stale_after, SLICES_AT_ONCE)
-        ids = [row.slice_id for row in overdue.rows if not await self._is_excused(row)]
+        ids = [each.slice_id for each in overdue.slices if not await self._is_excused(each)]
         reported, platforms = await stale_slices.mark_reported(self._database, overdue, ids)
         alarms = []
-        for row in overdue.rows:
-            if row.slice_id in reported:
-                log.get(__name__).error("order_slice_stale", platform=row.platform, window=str(ledger.window_of(row)))
-                platform = platforms[row.platform]
+        for each in overdue.slices:
+            if each.slice_id in reported:
+                log.get(__name__).error("order_slice_stale", platform=each.platform, window=str(each.window))
+                platform = platforms[each.platform]
                 if platform.notify is not None:
-                    alarms.append(alarm(platform, platform.notify, "orders.slice_stale", _sentence(row, overdue.now)))
+                    message = _sentence(each, overdue.now)
+                    alarms.append(alarm(platform, platform.notify, "orders.slice_stale", message))
         return alarms
 
-    async def _is_excused(self, row: OrderSlice) -> bool:
+    async def _is_excused(self, stale: StaleSlice) -> bool:
         """Whether a slice has a reason to take so long, or has ended without having been able to say so."""
-        if row.reread_since is not None:
-            workflow_id = names.slice_id(row.platform, ledger.window_of(row), names.REDO_SUFFIX)
+        if stale.reread_since is not None:
+            workflow_id = names.slice_id(stale.platform, stale.window, names.REDO_SUFFIX)
             if await is_running(self._engine, workflow_id):
                 return False
-            await stale_slices.fail_reread(self._database, row)
+            await stale_slices.fail_reread(self._database, stale)
             return True
-        return not row.attempts and await schedules.is_paused(self._engine, names.schedule_id(row.platform))
+        return not stale.attempts and await schedules.is_paused(self._engine, names.schedule_id(stale.platform))
 
 
-def _sentence(row: OrderSlice, now: datetime) -> str:
-    window = ledger.window_of(row)
-    if row.reread_since is not None:
-        workflow_id = names.slice_id(row.platform, window, names.REDO_SUFFIX)
-        hours = (now - row.reread_since).total_seconds() / 3600
+def _sentence(stale: StaleSlice, now: datetime) -> str:
+    window = stale.window
+    if stale.reread_since is not None:
+        workflow_id = names.slice_id(stale.platform, window, names.REDO_SUFFIX)
+        hours = (now - stale.reread_since).total_seconds() / 3600
         state = f"is being read again for {hours:.0f} hours"
         advice = "end that in Temporal, and redo the slice"
     else:
-        workflow_id = names.slice_id(row.platform, window)
-        hours = (now - row.claimed_at).total_seconds() / 3600
-        attempts = f"{row.attempts} attempts have begun" if row.attempts else "no attempt has begun"
+        workflow_id = names.slice_id(stale.platform, window)
+        hours = (now - stale.claimed_at).total_seconds() / 3600
+        attempts = f"{stale.attempts} attempts have begun" if stale.attempts else "no attempt has begun"
         state = f"was claimed {hours:.0f} hours ago and is not in: {attempts}. It holds `complete_to` back"
         advice = "end that in Temporal, and a cycle begins the slice anew"
     return (
-        f"The slice {window} of platform {row.platform} {state}. None of its orders is lost. Its workflow "
+        f"The slice {window} of platform {stale.platform} {state}. None of its orders is lost. Its workflow "
         f"{workflow_id} tells what it waits for; {advice}. "
-        f"GET /v1/platforms/{row.platform}/slices?stale=true lists all of them."
+        f"GET /v1/platforms/{stale.platform}/slices?stale=true lists all of them."
     )

@@ -6,8 +6,7 @@ from temporalio import activity
 
 from domain.tasks.carrying import CloseOrder, KeepOrder, Kept
 from services.services import Services
-from stores.tables.tasks import HEADS_CHANNEL
-from stores.tasks import archive, heads
+from stores.tasks import lanes
 
 
 class TaskSteps:
@@ -22,19 +21,9 @@ class TaskSteps:
 
         A lane that was begun before its time is not counted in until that comes.
         """
-        async with self._database.session() as session:
-            if keep.is_untouched and await heads.is_ahead(session, keep.type, keep.pos):
-                return Kept()
-            if keep.ended:
-                await archive.write(session, keep.type, keep.pos, keep.ended)
-            is_past = await heads.open_lane(session, keep.type, keep.pos) if keep.is_first else False
-            await heads.tell(session, keep.type, keep.pos, keep.head)
-            await self._database.notify(session, HEADS_CHANNEL, f"{keep.type}/{keep.pos}")
-        return Kept(is_past=is_past)
+        return await lanes.keep(self._database, keep)
 
     @activity.defn(name="task_close")
     async def close(self, close: CloseOrder) -> None:
         """Count a lane out."""
-        async with self._database.session() as session:
-            await heads.close_lane(session, close.type, close.pos)
-            await self._database.notify(session, HEADS_CHANNEL, f"{close.type}/{close.pos}")
+        await lanes.close(self._database, close)

@@ -10,7 +10,8 @@ from domain.addresses.config import Options
 from domain.addresses.operations import AddressPage, Lookup, Module, Operation, OperationResult
 from infra.database import Database
 from infra.settings import AddressSettings, ModulesSettings
-from stores.addresses.configuration import UNSET, Version, newest, require
+from stores.addresses import configuration as versions
+from stores.addresses.configuration import UNSET, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,7 @@ def effective(defaults: AddressSettings, options: Options) -> AddressSettings:
 
 async def in_force(database: Database, defaults: AddressSettings) -> AddressSettings:
     """The settings of this moment."""
-    async with database.session() as session:
-        return effective(defaults, (await newest(session)).options)
+    return effective(defaults, (await versions.read_newest(database)).options)
 
 
 class Configuration:
@@ -52,15 +52,13 @@ class Configuration:
 
     async def newest(self) -> InForce:
         """What begins now goes by this."""
-        async with self._database.session() as session:
-            return self._under(await newest(session))
+        return self._under(await versions.read_newest(self._database))
 
     async def of(self, version: int) -> InForce:
         """What was begun under a version goes on under it."""
         if version == 0:
             return self._under(UNSET)
-        async with self._database.session() as session:
-            return self._under(await require(session, version))
+        return self._under(await versions.read(self._database, version))
 
     def _under(self, version: Version) -> InForce:
         settings = effective(self._defaults, version.options)

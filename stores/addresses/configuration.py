@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlmodel import col, select
 
 from domain.addresses.config import Options
-from infra.database import Session
+from infra.database import Database, Session
 from stores.addresses.steering import By
 from stores.shared import keyset
 from stores.tables.addresses import AddressSetting
@@ -35,9 +35,16 @@ async def newest(session: Session) -> Version:
     return _version((await session.exec(statement)).one_or_none())
 
 
-async def require(session: Session, version: int) -> Version:
-    """One version, which must be there."""
-    return _version(await session.get_one(AddressSetting, version))
+async def read_newest(database: Database) -> Version:
+    """The newest version, in a transaction of its own."""
+    async with database.session() as session:
+        return await newest(session)
+
+
+async def read(database: Database, version: int) -> Version:
+    """One version, by its number."""
+    async with database.session() as session:
+        return _version(await session.get_one(AddressSetting, version))
 
 
 async def list_page(session: Session, after: tuple[datetime, int] | None, limit: int) -> Sequence[AddressSetting]:

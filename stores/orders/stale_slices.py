@@ -10,16 +10,29 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
 from domain.orders import backfills
+from domain.orders.windows import Window
 from infra.database import Database
 from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
 
 
 @dataclass(frozen=True, slots=True)
+class StaleSlice:
+    """A slice that takes too long."""
+
+    slice_id: int | None
+    platform: str
+    window: Window
+    claimed_at: datetime
+    attempts: int
+    reread_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Overdue:
     """Slices that take too long, as of a moment."""
 
-    rows: Sequence[OrderSlice]
+    slices: Sequence[StaleSlice]
     now: datetime
     before: datetime
     """What was claimed before this takes too long."""
@@ -30,7 +43,13 @@ async def find(database: Database, after: timedelta, limit: int) -> Overdue:
     async with database.session() as session:
         now = await ledger.database_now(session)
         oldest = select(OrderSlice).where(_is_stale(now - after)).order_by(col(OrderSlice.claimed_at)).limit(limit)
-        return Overdue((await session.exec(oldest)).all(), now, now - after)
+        slices = [
+            StaleSlice(
+                row.slice_id, row.platform, ledger.window_of(row), row.claimed_at, row.attempts, row.reread_since
+            )
+            for row in await session.exec(oldest)
+        ]
+    return Overdue(slices, now, now - after)
 
 
 async def mark_reported(
@@ -49,15 +68,15 @@ async def mark_reported(
             .returning(col(OrderSlice.slice_id))
         )
         marked = set((await session.exec(statement)).scalars()) if ids else set()
-        numbers = {row.platform for row in overdue.rows}
+        numbers = {each.platform for each in overdue.slices}
         found = await session.exec(select(OrderPlatform).where(col(OrderPlatform.platform).in_(numbers)))
         return marked, {row.platform: row for row in found}
 
 
-async def fail_reread(database: Database, row: OrderSlice) -> None:
+async def fail_reread(database: Database, stale: StaleSlice) -> None:
     """Note that the second reading of a slice ended without a result; what was read before stays."""
     async with database.session() as session:
-        await ledger.fail_reread(session, row.platform, ledger.window_of(row), backfills.SLICE_ENDED_BY_HAND)
+        await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_ENDED_BY_HAND)
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:
