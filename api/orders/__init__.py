@@ -4,6 +4,7 @@
 from api.orders import (
     backfills,
     browsing,
+    callbacks,
     configuring,
     platforms,
     reports,
@@ -19,6 +20,7 @@ from api.orders.room import routes
 __all__ = [
     "backfills",
     "browsing",
+    "callbacks",
     "configuring",
     "platforms",
     "reports",

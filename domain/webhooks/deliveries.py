@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from domain.sealed import Sealed
 
@@ -65,6 +65,16 @@ class WebhookEvent(BaseModel):
         raise ValueError(f"The event {self.type} has too many fields for {BODY_MAX_BYTES:,} bytes. Send ids and links.")
 
 
+class Owner(BaseModel):
+    """Whose event it is: deliveries are listed by it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    system: str
+    id: str
+    """Names it within its system."""
+
+
 class WebhookOrder(BaseModel):
     """One event for one receiver."""
 
@@ -73,11 +83,19 @@ class WebhookOrder(BaseModel):
     delivery_id: str = Field(pattern=DELIVERY_ID_PATTERN)
     """The `webhook-id` too: the same on every attempt, so that a receiver knows what it has seen."""
     project_id: str
-    task_id: str
+    owner: Owner
     url: Sealed
     event: WebhookEvent
     redelivery: bool = False
     """Whether a person asked for it: then it is tried even where an earlier answer was 410."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_task_id(cls, values: Any) -> Any:
+        # A delivery is tried for three days: one that began before an upgrade names its download alone.
+        if isinstance(values, dict) and "owner" not in values and "task_id" in values:
+            return {**values, "owner": {"system": "downloads", "id": values["task_id"]}}
+        return values
 
 
 class AttemptOrder(BaseModel):

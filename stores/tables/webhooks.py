@@ -36,14 +36,16 @@ class Delivery(Row, table=True):
     __tablename__ = "webhook_deliveries"
     __table_args__ = (
         CheckConstraint(_KNOWN_STATE, name="state"),
-        Index("ix_webhook_deliveries_task_id_created_at", "task_id", text("created_at DESC")),
+        Index("ix_webhook_deliveries_task_id_created_at", "owner_id", text("created_at DESC")),
         Index("ix_webhook_deliveries_endpoint_finished_at", "endpoint", text("finished_at DESC")),
         Index("ix_webhook_deliveries_finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
     )
 
     delivery_id: str = Field(primary_key=True, sa_type=Text)
     project_id: str = Field(sa_type=Text)
-    task_id: str = Field(sa_type=Text)
+    owner_system: str = Field(sa_column=Column("owner_system", Text, nullable=False, server_default="downloads"))
+    # The column keeps the name by which the version before reads and writes it while both run.
+    owner_id: str = Field(sa_column=Column("task_id", Text, key="owner_id", nullable=False))
     event_type: str = Field(sa_type=Text)
     body: str = Field(sa_type=Text)
     url: str = Field(sa_type=Text)  # sealed

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, update
+from sqlalchemy import ColumnElement, delete, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain import egress
-from domain.webhooks.deliveries import DeliveryState, Progress, WebhookOrder
+from domain.webhooks.deliveries import DeliveryState, Owner, Progress, WebhookOrder
 from infra.database import Database
+from stores.shared import keyset
 from stores.tables.webhooks import Delivery, DeliveryAttempt
 
 
@@ -30,7 +32,8 @@ async def enter(database: Database, order: WebhookOrder, url: str) -> DeliverySt
         statement = insert(Delivery).values(
             delivery_id=order.delivery_id,
             project_id=order.project_id,
-            task_id=order.task_id,
+            owner_system=order.owner.system,
+            owner_id=order.owner.id,
             event_type=order.event.type,
             body=order.event.body.decode(),
             url=order.url.token,
@@ -48,6 +51,42 @@ async def read(database: Database, delivery_id: str) -> Delivery:
     """What is to be posted."""
     async with database.session() as session:
         return await session.get_one(Delivery, delivery_id)
+
+
+async def list_page(
+    database: Database, project_id: str, owner: Owner, after: tuple[datetime, str] | None, limit: int
+) -> Sequence[Delivery]:
+    """Deliveries of an owner, newest first, and one more if another page follows."""
+    statement = select(Delivery).where(*_is_of(project_id, owner))
+    statement = keyset.select_page(statement, (Delivery.created_at, Delivery.delivery_id), after, limit)
+    async with database.session() as session:
+        return (await session.exec(statement)).all()
+
+
+async def find(database: Database, project_id: str, owner: Owner, delivery_id: str) -> Delivery | None:
+    """A delivery of this owner."""
+    statement = select(Delivery).where(Delivery.delivery_id == delivery_id, *_is_of(project_id, owner))
+    async with database.session() as session:
+        return (await session.exec(statement)).one_or_none()
+
+
+async def list_attempts(
+    database: Database, delivery_ids: Sequence[str], limit: int
+) -> Mapping[str, Sequence[DeliveryAttempt]]:
+    """The last attempts of each of these deliveries, newest first."""
+    newest_first = col(DeliveryAttempt.attempt_id).desc()
+    place = func.row_number().over(partition_by=DeliveryAttempt.delivery_id, order_by=newest_first)
+    ranked = (
+        select(DeliveryAttempt.attempt_id, place.label("place"))
+        .where(col(DeliveryAttempt.delivery_id).in_(delivery_ids))
+        .subquery()
+    )
+    statement = select(DeliveryAttempt).join(ranked, ranked.c.attempt_id == DeliveryAttempt.attempt_id)
+    found: dict[str, list[DeliveryAttempt]] = {delivery_id: [] for delivery_id in delivery_ids}
+    async with database.session() as session:
+        for attempt in await session.exec(statement.where(ranked.c.place <= limit).order_by(newest_first)):
+            found[attempt.delivery_id].append(attempt)
+    return found
 
 
 async def book(
@@ -93,6 +132,14 @@ async def _is_disabled(session: AsyncSession, endpoint: bytes) -> bool:
     statement = select(Delivery.state).where(Delivery.endpoint == endpoint, col(Delivery.state).in_(words))
     last = await session.exec(statement.order_by(col(Delivery.finished_at).desc()).limit(1))
     return last.first() == DeliveryState.DISABLED
+
+
+def _is_of(project_id: str, owner: Owner) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(Delivery.owner_id) == owner.id,
+        col(Delivery.owner_system) == owner.system,
+        col(Delivery.project_id) == project_id,
+    )
 
 
 def _endpoint(project_id: str, url: str) -> bytes:

@@ -202,6 +202,26 @@ async def test_types_with_live_tasks_are_not_renamed(empty: Database, empty_data
     assert await migrate.revision(empty) == "0022"
 
 
+async def test_deliveries_get_their_owners(empty: Database, empty_database_url: str) -> None:
+    """Those of orders belong to the platform that their body names, all others to their download."""
+    await migrate.migrate(empty_database_url)
+    await migrate.downgrade(empty_database_url, "0026")
+    insert = text(
+        "INSERT INTO webhook_deliveries (delivery_id, project_id, task_id, event_type, body, url, receiver, endpoint, "
+        "state, created_at, attempts) VALUES (:id, 'prj_1', :task_id, :type, :body, '', '', '', 'succeeded', now(), 1)"
+    )
+    told = '{"type": "orders.slice_failed", "data": {"platform": "shop-1", "message": "m"}}'
+    async with empty.session() as session:
+        await session.execute(insert, {"id": "1", "task_id": "dl_1", "type": "download.succeeded", "body": "{}"})
+        await session.execute(
+            insert, {"id": "2", "task_id": "order-slice:shop-1:x", "type": "orders.slice_failed", "body": told}
+        )
+    await migrate.migrate(empty_database_url)
+    async with empty.session() as session:
+        found = await session.execute(text("SELECT owner_system, task_id FROM webhook_deliveries ORDER BY delivery_id"))
+        assert [tuple(row) for row in found] == [("downloads", "dl_1"), ("orders", "shop-1")]
+
+
 async def test_those_who_migrate_at_once_take_turns(empty: Database, empty_database_url: str) -> None:
     """Several replicas start together, and each finds the schema whole."""
     await asyncio.gather(*(migrate.migrate(empty_database_url) for _ in range(4)))

@@ -13,8 +13,9 @@ from standardwebhooks import Webhook
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
+from domain.downloads import names as downloads_names
 from domain.webhooks import names
-from domain.webhooks.deliveries import Progress, WebhookEvent, WebhookOrder
+from domain.webhooks.deliveries import Owner, Progress, WebhookEvent, WebhookOrder
 from infra.sealing import Sealer
 from infra.settings import Settings
 from services.services import Services
@@ -68,7 +69,7 @@ class Webhooks:
 
     async def redeliver(self, order: WebhookOrder) -> None:
         """Ask for it again."""
-        path = f"/v1/downloads/{order.task_id}/deliveries/{order.delivery_id}/redeliver"
+        path = f"/v1/downloads/{order.owner.id}/deliveries/{order.delivery_id}/redeliver"
         reply = await self.api_client.ask("POST", path, key=self.key)
         assert (reply.status, reply.body["state"]) == (202, "pending"), reply.body
 
@@ -86,7 +87,7 @@ def make_order(sealer: Sealer, project_id: str, url: str) -> WebhookOrder:
     return WebhookOrder(
         delivery_id=f"msg_{secrets.token_hex(16)}",
         project_id=project_id,
-        task_id=TASK_ID,
+        owner=Owner(system=downloads_names.SYSTEM, id=TASK_ID),
         url=sealer.seal(url),
         event=WebhookEvent(type="download.succeeded", timestamp=datetime.now(UTC), data=DATA),
     )

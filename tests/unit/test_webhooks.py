@@ -15,7 +15,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from domain.sealed import Sealed
 from domain.webhooks import deliveries
-from domain.webhooks.deliveries import Answered, DeliveryState, WebhookEvent, WebhookOrder
+from domain.webhooks.deliveries import Answered, DeliveryState, Owner, WebhookEvent, WebhookOrder
 from infra.settings import WebhookSettings
 
 SECRET = deliveries.secret_text(bytes(range(36)))
@@ -158,7 +158,13 @@ def test_an_event_of_too_many_fields_is_our_mistake() -> None:
 def test_an_order_s_id_can_be_signed(wrong: str) -> None:
     """An id with a dot could shift what is signed, so that only ours are taken."""
     with pytest.raises(ValidationError):
-        WebhookOrder(delivery_id=wrong, project_id="p", task_id="t", url=Sealed(token=""), event=event({}))
+        WebhookOrder(
+            delivery_id=wrong,
+            project_id="p",
+            owner=Owner(system="downloads", id="dl_1"),
+            url=Sealed(token=""),
+            event=event({}),
+        )
 
 
 def test_the_ladder_is_the_standard_s() -> None:

@@ -14,7 +14,7 @@ from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 
 from domain.webhooks import names
-from domain.webhooks.deliveries import DeliveryState, WebhookOrder
+from domain.webhooks.deliveries import DeliveryState, Owner, WebhookOrder
 from infra.settings import Settings
 from tests.support.waiting import eventually
 from tests.support.webhooks import Handle, make_order, running_webhooks, start
@@ -33,7 +33,7 @@ class Announcer:
     async def run(self, order: WebhookOrder) -> str:
         """Announce when it is over, one way or the other."""
         try:
-            if order.task_id == "to be cancelled":
+            if order.owner.id == "to be cancelled":
                 await asyncio.sleep(3600)
         finally:
             await delivery.announce(order)
@@ -82,7 +82,7 @@ async def test_a_cancelled_plan_still_announces(settings: Settings) -> None:
     async with running_webhooks(settings) as deliveries, _announcers(deliveries.services.engine):
         engine = deliveries.services.engine
         order = make_order(deliveries.services.sealer, deliveries.project_id, deliveries.receiver.url())
-        order = order.model_copy(update={"task_id": "to be cancelled"})
+        order = order.model_copy(update={"owner": Owner(system="downloads", id="to be cancelled")})
         parent = await engine.start_workflow(Announcer.run, order, id="announcer", task_queue=ANNOUNCERS)
         await parent.cancel()
         child = engine.get_workflow_handle(names.workflow_id(order.project_id, order.delivery_id))

@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.faults import FaultRecord
     from domain.sealed import Sealed
-    from domain.webhooks.deliveries import WebhookEvent, WebhookOrder
+    from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
     from infra import temporal
     from workflows.downloads.fetching import Fetchers, stopped
     from workflows.downloads.making import Making
@@ -287,7 +287,7 @@ class DownloadWorkflow:
         return WebhookOrder(
             delivery_id=delivery.new_delivery_id(),
             project_id=self._order.project_id,
-            task_id=self._order.task_id,
+            owner=Owner(system=downloads_names.SYSTEM, id=self._order.task_id),
             url=callback,
             event=event,
         )

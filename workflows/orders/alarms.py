@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from domain.orders import names
     from domain.orders.steps import Alarm
-    from domain.webhooks.deliveries import WebhookEvent, WebhookOrder
+    from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
     from workflows.webhooks import delivery
 
 
@@ -24,7 +25,7 @@ async def tell(alarms: Iterable[Alarm]) -> None:
             WebhookOrder(
                 delivery_id=delivery.new_delivery_id(),
                 project_id=alarm.project_id,
-                task_id=workflow.info().workflow_id,
+                owner=Owner(system=names.SYSTEM, id=alarm.platform),
                 url=alarm.notify,
                 event=event,
             )

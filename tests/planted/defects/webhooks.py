@@ -45,4 +45,12 @@ DEFECTS = (
         'return Priority(fairness_key="all")',
         ("tests/integration/test_webhooks.py", "-k", "hold_up"),
     ),
+    Defect(
+        "a-delivery-is-everybody-s",
+        "webhooks",
+        "stores/webhooks/ledger.py",
+        "        col(Delivery.owner_id) == owner.id,\n",
+        "",
+        ("tests/integration/test_order_callbacks.py",),
+    ),
 )

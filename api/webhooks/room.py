@@ -1,0 +1,7 @@
+"""Where routes of webhooks are declared."""
+
+from __future__ import annotations
+
+from api.routes import Routes
+
+routes = Routes("webhooks", "The secrets that sign messages to your addresses (Standard Webhooks).")
