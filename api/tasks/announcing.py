@@ -14,11 +14,10 @@ import msgspec
 from domain.tasks.messages import Head
 from infra import log
 from infra.database import Database
-from stores.tables.tasks import HEADS_CHANNEL
+from stores.tasks import heads
 
 SPACING_SECONDS = 0.05
 """From one transaction of announcements to the next: a queue that is emptied and filled all the time costs no more."""
-_NOTIFY = "SELECT pg_notify($1, told) FROM unnest($2::text[]) AS told"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Head).decode
 _log = log.get(__name__)
@@ -45,8 +44,7 @@ class Announcer:
             told = [f"{lane} {_encode(head).decode()}" for lane, head in self._waiting.items()]
             self._waiting.clear()
             try:
-                async with self._database.connection() as connection:
-                    await connection.execute(_NOTIFY, HEADS_CHANNEL, told)
+                await heads.announce(self._database, told)
             except Exception as error:  # noqa: BLE001 - callers find the task a second later, whatever it was
                 _log.warning("heads_not_announced", lanes=len(told), error=repr(error))
             await asyncio.sleep(SPACING_SECONDS)

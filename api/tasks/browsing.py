@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple, Self
 
-import asyncpg
 from aiohttp import web
 
 from api.routes import Access, Call
@@ -23,6 +22,8 @@ from domain.tasks import ids
 from domain.tasks import names as tasks_names
 from domain.tasks.ids import POS_MAX
 from domain.tasks.messages import FINAL, Search, Task
+from stores.tasks.heads import ListedLane
+from stores.tasks.types import TypeSums
 
 LANES_MAX: Final = 32
 """So many lanes are searched for one page, which is shorter then than it might be: each takes some milliseconds."""
@@ -146,18 +147,17 @@ async def get_task_figures(call: Call, query: BrowsedTypes) -> TypePage:
     The admin key sees the types of all projects where it names none.
     """
     here = desk(call)
-    rows = await here.types.browse(call.scope, query.prefix, query.cursor, query.limit + 1)
+    rows = await here.types.browse(call.scope, query.prefix, query.cursor, query.limit)
     shown = rows[: query.limit]
     return TypePage(
-        type_list=[_figures(kind, row) for kind, row in shown],
+        type_list=[_figures(kind, sums) for kind, sums in shown],
         next_cursor=f"{shown[-1][0].name}/{shown[-1][0].project_id}" if len(rows) > query.limit else "",
     )
 
 
-def _figures(kind: TaskType, row: asyncpg.Record) -> TypeFigures:
-    names = ("due", "pending", "running", "success", "failed", "cancelled", "lanes", "held", "retries", "timeouts")
-    figures: dict[str, Any] = {name: row[f"{name}_tasks"] for name in names}
-    first = row["next_order_time"]
+def _figures(kind: TaskType, sums: TypeSums) -> TypeFigures:
+    figures = asdict(sums)
+    first = figures.pop("next_order_time")
     late = max(0, now_ms() - first) / 1000 if first else 0.0
     # The first may have become due since its lane counted.
     figures["due"] = max(figures["due"], int(late > 0))
@@ -171,22 +171,22 @@ async def get_task_lanes(call: Call, query: BrowsedLanes) -> LanePage:
     """List the open lanes of a type, and how each stands."""
     here = desk(call)
     kind = await here.types.get(query.task_type, call.scope)
-    rows = await here.heads.browse(kind.type, int(query.cursor or 0), query.limit + 1)
+    rows = await here.heads.browse(kind.type, int(query.cursor or 0), query.limit)
     shown = rows[: query.limit]
     return LanePage(
-        lane_list=[_lane(kind.type, row) for row in shown],
-        next_cursor=str(shown[-1]["pos"]) if len(rows) > query.limit else "",
+        lane_list=[_lane(kind.type, lane) for lane in shown],
+        next_cursor=str(shown[-1].pos) if len(rows) > query.limit else "",
     )
 
 
-def _lane(type_: str, row: asyncpg.Record) -> LaneAnswer:
+def _lane(type_: str, lane: ListedLane) -> LaneAnswer:
     same = ("pos", "due", "pending", "running", "success", "failed", "cancelled", "held", "retries", "timeouts")
     return LaneAnswer(
-        **{name: row[name] for name in same},
-        workflow_id=tasks_names.lane_id(type_, row["pos"]),
-        full=row["is_full"],
-        next_order_time=_seconds(row["next_order_time"]),
-        next_lease_end=_seconds(row["next_lease_end"]),
+        **{name: getattr(lane, name) for name in same},
+        workflow_id=tasks_names.lane_id(type_, lane.pos),
+        full=lane.is_full,
+        next_order_time=_seconds(lane.next_order_time),
+        next_lease_end=_seconds(lane.next_lease_end),
     )
 
 

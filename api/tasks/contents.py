@@ -12,22 +12,12 @@ import msgspec
 from api.together import Gathered
 from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Refs, Task
 from infra.database import Database
+from stores.tasks import contents
 
 TEXTS_AT_A_TIME = 100
 
 _ESCAPES_MAX = 6
 """Bytes of JSON that a character takes at most."""
-# One that is there already is wanted again: housekeeping must not take it for one that was replaced long ago.
-_WRITE = """
-    INSERT INTO task_contents (task_id, ref, body)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ORDER BY 1, 2
-    ON CONFLICT (task_id, ref) DO UPDATE SET written_at = now()
-"""
-_READ = """
-    SELECT c.task_id, c.ref, c.body FROM task_contents c
-    JOIN unnest($1::text[], $2::text[]) AS n (task_id, ref) ON c.task_id = n.task_id AND c.ref = n.ref
-"""
-
 Place: TypeAlias = tuple[str, str]
 """A task's id and a reference."""
 
@@ -72,11 +62,8 @@ class Contents:
         return await self._reads.ask((task_id, ref)) or ""
 
     async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
-        async with self._database.connection() as connection:
-            await connection.execute(_WRITE, *map(list, zip(*texts, strict=True)))
+        await contents.write(self._database, texts)
         return dict.fromkeys(texts, True)
 
     async def _read(self, places: Sequence[Place]) -> Mapping[Place, str]:
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_READ, *map(list, zip(*places, strict=True)))
-        return {(row["task_id"], row["ref"]): row["body"] for row in rows}
+        return await contents.read(self._database, places)

@@ -17,7 +17,6 @@ from api.tasks.answers import Created, Outcomes, succeeded
 from api.tasks.calls import Over
 from api.tasks.contents import is_long
 from api.tasks.envelope import TASK_DIFFERS, TYPE_UNKNOWN
-from api.tasks.keys import Mark
 from api.tasks.many import each_of
 from api.tasks.requests import Create, CreateMany, NewTask
 from api.tasks.room import Desk, desk, routes
@@ -27,6 +26,7 @@ from domain.tasks import ids, messages
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Code, Refs, Task
 from infra import tokens
+from stores.tasks.keys import KeyClaim
 
 AGAIN = "again "
 """Before the id of a task that has ended, this is the name of the one that was created in its place."""
@@ -97,22 +97,22 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
     said += [new.start_ms] if new.start_time else []
     said += [new.task_stage] if new.task_stage else []
     digest = hashlib.sha256(msgspec.json.encode(said)).digest()
-    mark = Mark(str(TaskId(tokens.token(), kind.name, kind.end_pos)), digest)
-    mark = await here.keys.claim(kind.type, new.task_id, mark)
-    if mark.digest != digest:
+    task_id = str(TaskId(tokens.token(), kind.name, kind.end_pos))
+    claim = await here.keys.claim(KeyClaim(kind.type, new.task_id, task_id, digest))
+    if claim.digest != digest:
         raise _differs(new.task_id)
     while True:
-        named = ids.read(mark.task_id)
+        named = ids.read(claim.task_id)
         if named is None:
-            raise LookupError(f"{mark.task_id!r} stands under a key and is no id of ours")
+            raise LookupError(f"{claim.task_id!r} stands under a key and is no id of ours")
         code = await _put(here, kind, named, new, Refs.KEYED)
         # Where the lane sees another content, a worker has changed it: the digest tells what was asked for.
-        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archive.task(mark.task_id):
+        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archive.task(claim.task_id):
             figures.tasks(kind.type, "created").inc()
-            return mark.task_id
+            return claim.task_id
         # It is not there, and as the lane takes no more, it never will be.
         kind = await here.open_next(kind, named.pos)
-        mark = await here.keys.move(kind.type, new.task_id, mark, str(TaskId(named.key, kind.name, kind.end_pos)))
+        claim = await here.keys.move(claim, str(TaskId(named.key, kind.name, kind.end_pos)))
 
 
 async def _is_known(here: Desk, call: Call, new: NewTask) -> bool:

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-import asyncpg
-
 from api.tasks import announcing, figures
 from api.tasks.announcing import Announcer
 from api.together import Together
@@ -24,27 +22,13 @@ from domain.tasks.messages import Head
 from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
+from stores.tasks import heads
+from stores.tasks.heads import ListedLane, QueueSums
 
 FRESH_SECONDS = 0.4
 SHOWN_SECONDS = 5.0
 
 _log = log.get(__name__)
-
-_READ = """
-    SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
-    FROM task_heads WHERE type = $1
-"""
-_BROWSE = """
-    SELECT pos, next_order_time, next_lease_end, due, pending, running, success, failed, cancelled, held, retries,
-        timeouts, is_full
-    FROM task_heads WHERE type = $1 AND pos > $2 ORDER BY pos LIMIT $3
-"""
-_FIGURES = """
-    SELECT type, sum(due)::bigint AS due, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
-        min(next_order_time) AS next_order_time, count(*) AS lanes, sum(held)::bigint AS held,
-        sum(retries)::bigint AS retries, sum(timeouts)::bigint AS timeouts
-    FROM task_heads GROUP BY type
-"""
 
 
 @dataclass(slots=True)
@@ -123,10 +107,9 @@ class Heads:
         await self._reads.ask(type_)
         return sorted(self._queues[type_].heads, reverse=True)
 
-    async def browse(self, type_: str, after: int, limit: int) -> list[asyncpg.Record]:
+    async def browse(self, type_: str, after: int, limit: int) -> list[ListedLane]:
         """Lanes of a type that are not over, as the hint table has them, behind a position."""
-        async with self._database.connection() as connection:
-            return list(await connection.fetch(_BROWSE, type_, after, limit))
+        return await heads.list_page(self._database, type_, after, limit)
 
     @contextmanager
     def promised(self, type_: str, pos: int, tasks: int) -> Iterator[None]:
@@ -179,12 +162,11 @@ class Heads:
         """Show for ever how the queues stand, for whoever reads the figures."""
         while True:
             try:
-                async with self._database.connection() as connection:
-                    rows = await connection.fetch(_FIGURES)
+                sums = await heads.sum_by_type(self._database)
             except Exception as error:  # noqa: BLE001 - whatever it is, it may be over in five seconds
                 _log.warning("figures_not_read", error=repr(error))
             else:
-                _show(rows)
+                _show(sums)
             await asyncio.sleep(SHOWN_SECONDS)
 
     async def _note(self, type_: str) -> None:
@@ -200,23 +182,12 @@ class Heads:
 
     async def _read(self, type_: str) -> None:
         read_at = time.monotonic()
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_READ, type_)
+        found = await heads.find(self._database, type_)
         queue = self._queues[type_]
-        gone = queue.heads.keys() - {row["pos"] for row in rows}
-        for pos in gone:
+        for pos in queue.heads.keys() - found.keys():
             self.forget(type_, pos)
-        for row in rows:
-            head = Head(
-                number=row["number"],
-                next_order_time=row["next_order_time"],
-                next_lease_end=row["next_lease_end"],
-                due=row["due"],
-                pending=row["pending"],
-                running=row["running"],
-                full=row["is_full"],
-            )
-            self.learn(type_, row["pos"], head)
+        for pos, head in found.items():
+            self.learn(type_, pos, head)
         queue.read_at = read_at
 
 
@@ -230,16 +201,16 @@ def _in_order(heads: dict[int, Head]) -> list[int]:
     return [pos for _, pos in sorted(waiting)]
 
 
-def _show(rows: Sequence[asyncpg.Record]) -> None:
-    # A type all of whose lanes are over has no row.
+def _show(sums: Sequence[QueueSums]) -> None:
+    # A type all of whose lanes are over has no sums.
     for gauge in (figures.DEPTH, figures.OPEN, figures.OLDEST, figures.LANES):
         gauge.clear()
-    for row in rows:
-        type_ = split_type(row["type"])
-        for state in ("due", "pending", "running"):
-            figures.DEPTH.labels(*type_, state).set(row[state])
-        for event in ("held", "retries", "timeouts"):
-            figures.OPEN.labels(*type_, event).set(row[event])
-        late = now_ms() - row["next_order_time"] if row["next_order_time"] else 0
+    for each in sums:
+        type_ = split_type(each.type)
+        for state, count in (("due", each.due), ("pending", each.pending), ("running", each.running)):
+            figures.DEPTH.labels(*type_, state).set(count)
+        for event, count in (("held", each.held), ("retries", each.retries), ("timeouts", each.timeouts)):
+            figures.OPEN.labels(*type_, event).set(count)
+        late = now_ms() - each.next_order_time if each.next_order_time else 0
         figures.OLDEST.labels(*type_).set(max(0, late) / 1000)
-        figures.LANES.labels(*type_).set(row["lanes"])
+        figures.LANES.labels(*type_).set(each.lanes)

@@ -11,86 +11,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import asyncpg
-
 from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN
 from api.tasks.requests import TypeConfig
 from api.together import Gathered
 from domain.faults import Conflict, Missing
 from domain.tasks import ids
-from domain.tasks.messages import Rules, Status
-from domain.tasks.rules import check_pauses
+from domain.tasks.messages import Rules
 from infra import log
 from infra.database import Database
+from stores.tasks import types
+from stores.tasks.types import TaskTypeRow, TypeChange, TypeSums
 
 FRESH_SECONDS = 0.4
 """From then on a type is read anew, by the way."""
 STALE_SECONDS = 1.0
 """From then on a call waits for that."""
 TYPES_AT_A_TIME = 200
-
-_COLUMNS = """type, project_id, name, schedule_limit, schedule_interval, max_retry_num, max_retry_interval,
-    max_processing_time, retry_interval, lease_required, paused, version, begin_pos, end_pos"""
-_SUMMED = ("due", "pending", "running", "held", "retries", "timeouts")
-_READ = f"SELECT {_COLUMNS} FROM task_types WHERE type = ANY($1::text[])"  # noqa: S608 - a constant
-_OWNED = f"SELECT {_COLUMNS} FROM task_types WHERE project_id = $1 ORDER BY name"  # noqa: S608
-_NAMED = f"SELECT {_COLUMNS} FROM task_types WHERE name = $1 ORDER BY project_id"  # noqa: S608
-# What a lane counts includes what is archived, as long as it is open.
-_BROWSE = f"""
-    SELECT {", ".join(f"t.{name.strip()}" for name in _COLUMNS.split(","))}, h.*,
-        coalesce(h.success, 0) + coalesce(c.success, 0) AS success_tasks,
-        coalesce(h.failed, 0) + coalesce(c.failed, 0) AS failed_tasks,
-        coalesce(h.cancelled, 0) + coalesce(c.cancelled, 0) AS cancelled_tasks
-    FROM (
-        SELECT * FROM task_types
-        WHERE ($1::text IS NULL OR project_id = $1) AND starts_with(name, $2) AND (name, project_id) > ($3, $4)
-        ORDER BY name, project_id LIMIT $5
-    ) AS t,
-    LATERAL (
-        SELECT min(next_order_time) AS next_order_time, sum(success)::bigint AS success, sum(failed)::bigint AS failed,
-            sum(cancelled)::bigint AS cancelled, count(*) AS lanes_tasks,
-            {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}_tasks" for name in _SUMMED)}
-        FROM task_heads WHERE type = t.type
-    ) AS h,
-    LATERAL (
-        SELECT sum(tasks) FILTER (WHERE status = {int(Status.SUCCESS)})::bigint AS success,
-            sum(tasks) FILTER (WHERE status = {int(Status.FAILED)})::bigint AS failed,
-            sum(tasks) FILTER (WHERE status = {int(Status.CANCELLED)})::bigint AS cancelled
-        FROM task_counts WHERE type = t.type AND pos NOT IN (SELECT pos FROM task_heads WHERE type = t.type)
-    ) AS c
-    ORDER BY t.name, t.project_id
-"""  # noqa: S608
-_REGISTER = f"""
-    INSERT INTO task_types AS t (type, project_id, name, schedule_limit, schedule_interval, max_retry_num,
-        max_retry_interval, max_processing_time, retry_interval, lease_required, paused, version, begin_pos, end_pos)
-    VALUES ($10, $2, $1, coalesce($3, 100), coalesce($4, 10), coalesce($5, 3), coalesce($6, 30), coalesce($7, 30),
-        coalesce($8, 1), coalesce($9, false), false, 1, 1, 1)
-    ON CONFLICT (type) DO UPDATE SET
-        schedule_limit = coalesce($3, t.schedule_limit),
-        schedule_interval = coalesce($4, t.schedule_interval),
-        max_retry_num = coalesce($5, t.max_retry_num),
-        max_retry_interval = coalesce($6, t.max_retry_interval),
-        max_processing_time = coalesce($7, t.max_processing_time),
-        retry_interval = coalesce($8, t.retry_interval),
-        lease_required = coalesce($9, t.lease_required),
-        version = t.version + 1,
-        changed_at = now()
-    RETURNING {_COLUMNS}
-"""  # noqa: S608
-_PAUSE = f"""
-    UPDATE task_types SET paused = $2, version = version + 1, changed_at = now() WHERE type = $1 RETURNING {_COLUMNS}
-"""  # noqa: S608
-# A lane that is done is behind `end_pos`, so that nobody who comes late counts it in again.
-_OPEN = f"""
-    WITH opened AS (
-        UPDATE task_types SET end_pos = $2 WHERE type = $1 AND end_pos <= $2 RETURNING {_COLUMNS}
-    ), counted AS (
-        INSERT INTO task_heads (type, pos, number, due, pending, running, success, failed, held, retries, timeouts,
-            is_full)
-        SELECT type, $2, 0, 0, 0, 0, 0, 0, 0, 0, 0, false FROM opened ON CONFLICT DO NOTHING
-    )
-    SELECT {_COLUMNS} FROM opened
-"""  # noqa: S608
 
 _log = log.get(__name__)
 
@@ -169,8 +105,7 @@ class Types:
         if scope is not None:
             kind = self.known(name, scope) or await self.reread(ids.make_type(scope, name))
             return [kind] if kind else []
-        async with self._database.connection() as connection:
-            return [self._keep(row) for row in await connection.fetch(_NAMED, name)]
+        return [self._keep(row) for row in await types.list_named(self._database, name)]
 
     async def reread(self, type_: str) -> TaskType | None:
         """The type as it is now, if there is one."""
@@ -178,21 +113,17 @@ class Types:
 
     async def owned(self, project_id: str) -> list[TaskType]:
         """All types of a project."""
-        async with self._database.connection() as connection:
-            return [self._keep(row) for row in await connection.fetch(_OWNED, project_id)]
+        return [self._keep(row) for row in await types.list_of_project(self._database, project_id)]
 
-    async def browse(
-        self, scope: str | None, prefix: str, after: str, limit: int
-    ) -> list[tuple[TaskType, asyncpg.Record]]:
-        """Types by name, each with the sums of its lanes and of what is archived.
+    async def browse(self, scope: str | None, prefix: str, after: str, limit: int) -> list[tuple[TaskType, TypeSums]]:
+        """Types by name, each with the sums of its lanes and of what is archived; one more if another page follows.
 
         Args:
             after: A name, or a name and a project with a slash between: only types behind that are listed.
         """
         name, _, project_id = after.partition("/")
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_BROWSE, scope, prefix, name, project_id, limit)
-        return [(self._keep(row), row) for row in rows]
+        rows = await types.list_page(self._database, scope, prefix, (name, project_id), limit)
+        return [(self._keep(row), sums) for row, sums in rows]
 
     async def register(self, project_id: str, config: TypeConfig) -> TaskType:
         """Make a type, or change what is given of it.
@@ -200,25 +131,9 @@ class Types:
         Raises:
             Invalid: The pauses that it would have then contradict each other; nothing is changed.
         """
-        values = (
-            config.schedule_limit,
-            config.schedule_interval,
-            config.max_retry_num,
-            config.max_retry_interval,
-            config.max_processing_time,
-            config.retry_interval,
-            config.lease_required,
-        )
-        async with self._database.connection() as connection, connection.transaction():
-            row = await connection.fetchrow(
-                _REGISTER, config.task_type, project_id, *values, ids.make_type(project_id, config.task_type)
-            )
-            if row is None:
-                raise LookupError("a statement that writes a type has answered no row")
-            # What was there before counts, too: it is known only here.
-            if config.max_retry_interval is not None or config.retry_interval is not None:
-                check_pauses(row["retry_interval"], row["max_retry_interval"])
-        return self._keep(row)
+        change = TypeChange(**{name: getattr(config, name) for name in TypeChange.__slots__})
+        type_ = ids.make_type(project_id, config.task_type)
+        return self._keep(await types.put(self._database, type_, project_id, config.task_type, change))
 
     async def pause(self, scope: str | None, name: str, *, paused: bool) -> TaskType:
         """Give out no tasks of a type any more, or again.
@@ -228,14 +143,12 @@ class Types:
             Conflict: All projects are looked at, and several have one.
         """
         kind = await self.get(name, scope)
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(_PAUSE, kind.type, paused)
+        row = await types.pause(self._database, kind.type, paused=paused)
         return self._keep(row) if row else kind
 
     async def open_lane(self, type_: str, pos: int) -> TaskType | None:
         """Have new tasks go to this lane; the type, unless it is past it."""
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(_OPEN, type_, pos)
+        row = await types.open_lane(self._database, type_, pos)
         return self._keep(row) if row else None
 
     async def _reread_aside(self, type_: str) -> None:
@@ -246,23 +159,22 @@ class Types:
         finally:
             del self._rereading[type_]
 
-    async def _read(self, types: Sequence[str]) -> Mapping[str, TaskType]:
-        async with self._database.connection() as connection:
-            return {row["type"]: self._keep(row) for row in await connection.fetch(_READ, list(types))}
+    async def _read(self, wanted: Sequence[str]) -> Mapping[str, TaskType]:
+        return {row.type: self._keep(row) for row in await types.find(self._database, wanted)}
 
-    def _keep(self, row: asyncpg.Record) -> TaskType:
-        known = self._known[row["type"]] = TaskType(
-            **{name: row[name] for name in TaskType.__slots__ if name not in {"rules", "read_at"}},
+    def _keep(self, row: TaskTypeRow) -> TaskType:
+        known = self._known[row.type] = TaskType(
+            **{name: getattr(row, name) for name in TaskType.__slots__ if name not in {"rules", "read_at"}},
             rules=Rules(
-                version=row["version"],
-                schedule_limit=row["schedule_limit"],
-                max_retry_num=row["max_retry_num"],
-                max_retry_interval=row["max_retry_interval"],
-                max_processing_time=row["max_processing_time"],
-                paused=row["paused"],
+                version=row.version,
+                schedule_limit=row.schedule_limit,
+                max_retry_num=row.max_retry_num,
+                max_retry_interval=row.max_retry_interval,
+                max_processing_time=row.max_processing_time,
+                paused=row.paused,
                 lane_max_tasks=self._lane_max_tasks,
-                retry_interval=row["retry_interval"],
-                lease_required=row["lease_required"],
+                retry_interval=row.retry_interval,
+                lease_required=row.lease_required,
             ),
             read_at=time.monotonic(),
         )

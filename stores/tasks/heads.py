@@ -5,12 +5,15 @@ The last position of a type always is one of them, even before anybody asks it f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import text
 
 from domain.tasks.messages import Head
-from infra.database import Session
+from infra.database import Database, Session
+from stores.tables.tasks import HEADS_CHANNEL
 
 _NUMBERS: Final = (
     *("number", "next_order_time", "next_lease_end", "due", "pending", "running"),
@@ -35,6 +38,94 @@ _MOVE_ON = text(
     "UPDATE task_types SET end_pos = :end, begin_pos = "
     "greatest(begin_pos, (SELECT min(pos) FROM task_heads WHERE task_heads.type = :type)) WHERE type = :type"
 )
+
+
+_READ = """
+    SELECT pos, number, next_order_time, next_lease_end, due, pending, running, is_full
+    FROM task_heads WHERE type = $1
+"""
+_SUMS = """
+    SELECT type, sum(due)::bigint AS due, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
+        min(next_order_time) AS next_order_time, count(*) AS lanes, sum(held)::bigint AS held,
+        sum(retries)::bigint AS retries, sum(timeouts)::bigint AS timeouts
+    FROM task_heads GROUP BY type
+"""
+_ANNOUNCE = "SELECT pg_notify($1, told) FROM unnest($2::text[]) AS told"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLane:
+    """A lane that is open, as it stood when it was heard of last."""
+
+    pos: int
+    next_order_time: int | None
+    next_lease_end: int | None
+    due: int
+    pending: int
+    running: int
+    success: int
+    failed: int
+    cancelled: int
+    held: int
+    retries: int
+    timeouts: int
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSums:
+    """How the open lanes of a type stand together."""
+
+    type: str
+    due: int
+    pending: int
+    running: int
+    next_order_time: int | None
+    lanes: int
+    held: int
+    retries: int
+    timeouts: int
+
+
+_LIST = f"""
+    SELECT {", ".join(ListedLane.__slots__)} FROM task_heads WHERE type = $1 AND pos > $2 ORDER BY pos LIMIT $3
+"""  # noqa: S608 (all of it is written here)
+
+
+async def find(database: Database, type_: str) -> dict[int, Head]:
+    """The heads of a type's open lanes, by position."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(_READ, type_)
+    return {
+        row["pos"]: Head(
+            number=row["number"],
+            next_order_time=row["next_order_time"],
+            next_lease_end=row["next_lease_end"],
+            due=row["due"],
+            pending=row["pending"],
+            running=row["running"],
+            full=row["is_full"],
+        )
+        for row in rows
+    }
+
+
+async def list_page(database: Database, type_: str, after: int, limit: int) -> list[ListedLane]:
+    """A type's open lanes behind a position, and one more if another page follows."""
+    async with database.connection() as connection:
+        return [ListedLane(*row) for row in await connection.fetch(_LIST, type_, after, limit + 1)]
+
+
+async def sum_by_type(database: Database) -> list[QueueSums]:
+    """How the queues stand; a type all of whose lanes are over is left out."""
+    async with database.connection() as connection:
+        return [QueueSums(*row) for row in await connection.fetch(_SUMS)]
+
+
+async def announce(database: Database, payloads: Sequence[str]) -> None:
+    """Notify who listens on `HEADS_CHANNEL`."""
+    async with database.connection() as connection:
+        await connection.execute(_ANNOUNCE, HEADS_CHANNEL, payloads)
 
 
 async def tell(session: Session, type_: str, pos: int, head: Head) -> None:
