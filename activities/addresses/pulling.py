@@ -97,7 +97,7 @@ class _Slice:
     async def _take_in(self, received: list[Received]) -> None:
         ack_ids = [each.ack_id for each in received]
         try:
-            taken = await self._inbox.take_in([Incoming(self._topic, each.message) for each in received])
+            taken = await self._inbox.take_in([Incoming(self._topic, each.message, each.refusal) for each in received])
         except Exception:
             # Another worker may have a database; here they would wait for the end of their deadline.
             with suppress(PubSubFailure):

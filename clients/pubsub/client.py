@@ -9,8 +9,8 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 
+from clients.pubsub.envelopes import Received, read_envelope
 from clients.pubsub.tokens import Tokens
-from domain.addresses.intake import Message
 from infra import log
 from infra.pubsub_settings import PubSubSettings
 
@@ -25,19 +25,11 @@ class PubSubFailure(ConnectionError):
     """Pub/Sub did not do what was asked; the same may be asked again, and what it delivered comes again."""
 
 
-class Received(msgspec.Struct, frozen=True, rename="camel"):
-    """A message that was pulled: it comes again unless it is acknowledged in time."""
-
-    ack_id: str
-    message: Message
-
-
 class _Pulled(msgspec.Struct, rename="camel"):
     received_messages: list[msgspec.Raw] = []
 
 
 _PULLED: Final = msgspec.json.Decoder(_Pulled)
-_RECEIVED: Final = msgspec.json.Decoder(Received)
 _log = log.get(__name__)
 
 
@@ -68,8 +60,8 @@ class PubSub:
     async def pull(self, subscription: str) -> list[Received]:
         """Messages as soon as there are some; none after a while without.
 
-        A message whose envelope cannot be read is logged and left to its deadline, so that Pub/Sub keeps it, if others
-        of the answer can be read.
+        One whose envelope cannot be read says why, and is acknowledged as any other once it is kept. One that names
+        nothing to acknowledge it by is logged and left to its deadline.
 
         Raises:
             PubSubFailure: There was no answer, or not the right one.
@@ -78,8 +70,8 @@ class PubSub:
             subscription, "pull", {"maxMessages": self._settings.pull_max}, self._settings.timeout_seconds
         )
         try:
-            return _readable(subscription, _PULLED.decode(body).received_messages)
-        except ValueError as error:
+            return _read_all(subscription, _PULLED.decode(body).received_messages)
+        except (ValueError, RecursionError) as error:
             raise PubSubFailure(f"Pub/Sub's answer to a pull of {subscription} cannot be read: {error}.") from error
 
     async def acknowledge(self, subscription: str, ack_ids: Sequence[str]) -> None:
@@ -123,16 +115,16 @@ class PubSub:
         )
 
 
-def _readable(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Received]:
-    """Return the messages that can be read: one that cannot must not hold up those that came with it.
+def _read_all(subscription: str, pulled: Sequence[msgspec.Raw]) -> list[Received]:
+    """Return the messages that can be acknowledged.
 
     Raises:
-        ValueError: There are messages, and none can be read: that is another interface rather than a strange message.
+        ValueError: There are messages, and none can be: that is another interface rather than a strange message.
     """
     received: list[Received] = []
     for raw in pulled:
         try:
-            received.append(_RECEIVED.decode(raw))
+            received.append(read_envelope(raw))
         except ValueError as error:
             if not received and raw is pulled[-1]:
                 raise

@@ -19,6 +19,7 @@ class Scenario(BaseModel):
     delay_seconds: float = Field(default=0.2, ge=0)
     drop_acks: float = Field(default=0.0, ge=0, le=1, description="share of acks that get lost, each time")
     hang_acks: bool = Field(default=False, description="acknowledgements wait unheard until this is over")
+    spoil: float = Field(default=0.0, ge=0, le=1, description="share of messages whose data is no base64 when pulled")
     fail: float = Field(default=0.0, ge=0, le=1, description="share of calls that are answered 503")
     wait_seconds: float = Field(default=1.0, ge=0, description="how long a pull waits for messages")
     push_calls: int = Field(default=16, ge=1, description="pushes of a subscription at a time")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from sims.pubsub.broker import Broker, Missing, Subscription
+from sims.pubsub.broker import Broker, Missing, Sent, Subscription
 from sims.pubsub.pushing import Pusher
 from sims.pubsub.scenario import Scenario
 from sims.pubsub.signing import Signer
@@ -119,7 +119,12 @@ async def _pull(request: web.Request) -> web.Response:
     broker, wanted = request.app[SIM].broker, await _body(request)
     subscription = broker.find(request.match_info["subscription"])
     taken = await broker.pull(subscription, min(PULL_MAX, wanted["maxMessages"]))
-    return _json({"receivedMessages": [{"ackId": ack_id, "message": sent.shown} for ack_id, sent in taken]})
+    return _json({"receivedMessages": [{"ackId": ack_id, "message": _shown(broker, sent)} for ack_id, sent in taken]})
+
+
+def _shown(broker: Broker, sent: Sent) -> dict[str, Any]:
+    is_spoiled = broker.scenario.rolls(broker.scenario.spoil, "spoil", sent.message_id)
+    return sent.shown | ({"data": "*"} if is_spoiled else {})
 
 
 async def _acknowledge(request: web.Request) -> web.Response:

@@ -68,6 +68,8 @@ class Incoming:
 
     topic: Topic
     message: Message
+    refusal: str = ""
+    """Why what it came in cannot be read; its data is then that, as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,9 @@ class Inbox:
     async def take_in(self, delivered: Sequence[Incoming]) -> Taken:
         """Write messages down, all in one transaction; when this returns, each may be acknowledged."""
         # A message may be delivered twice at once, and a statement meets each key once.
-        distinct: dict[tuple[Topic, str], Incoming] = {}
+        distinct: dict[tuple[Topic, str, str], Incoming] = {}
         for each in delivered:
-            distinct.setdefault((each.topic, _identity(each.message)), each)
+            distinct.setdefault((each.topic, _identity(each.message), each.refusal), each)
         judged = [self.judge(each) for each in distinct.values()]
         taken = await self._write(judged)
         taken = taken.model_copy(update={"repeated": taken.repeated + len(delivered) - len(distinct)})
@@ -123,6 +125,8 @@ class Inbox:
     def judge(self, incoming: Incoming) -> Readable | Refused:
         """Read a message; one that nobody could act on is refused with the reason."""
         message = incoming.message
+        if incoming.refusal:
+            return Refused(incoming, incoming.refusal)
         try:
             if not 1 <= len(message.message_id) <= MSG_NO_MAX_CHARACTERS:
                 raise Unreadable(

@@ -157,6 +157,18 @@ async def test_what_cannot_be_read_is_put_into_quarantine_once(database: Databas
     assert "two different addresses" in kept[1].reason
 
 
+async def test_an_envelope_that_cannot_be_read_is_put_into_quarantine(database: Database, box: Inbox) -> None:
+    """With its own text and reason; the same message in a good envelope, beside it or later, is taken in."""
+    spoiled = Incoming(Topic.DELETE, Message(message_id="1", data=b'{"data": "*"}'), "The envelope cannot be read.")
+    together = await box.take_in([spoiled, incoming(delete(1), "1", Topic.DELETE), spoiled])
+    again = await box.take_in([spoiled])
+
+    (kept,) = await quarantined(database)
+    assert (kept.msg_no, kept.raw, kept.reason) == ("1", b'{"data": "*"}', "The envelope cannot be read.")
+    assert [row.msg_no for row in await rows(database)] == ["1"]
+    assert (together, again) == (Taken(new=1, repeated=1, unreadable=1), Taken(unreadable=1))
+
+
 async def test_of_a_message_that_is_too_large_the_first_megabyte_is_kept(database: Database, box: Inbox) -> None:
     """And how large it was."""
     raw = b'{"uprn": 1, "x": "' + b"x" * LIMIT + b'"}'

@@ -73,6 +73,22 @@ async def test_each_message_is_in_the_log_once(settings: Settings, database: Dat
     assert await quarantined(database) == sorted(poison)
 
 
+@pytest.mark.parametrize("spoil", [0.4, 1.0])
+async def test_envelopes_that_cannot_be_read_go_into_quarantine(
+    settings: Settings, database: Database, spoil: float
+) -> None:
+    """Also where a pull brings nothing else; all are acknowledged, and what can be read is taken in."""
+    scenario = Scenario(spoil=spoil, wait_seconds=0.2)
+    async with running_intake(settings, scenario, pull_max=5) as world, running_worker(world.settings, QUEUES):
+        ids = await world.publisher.publish(Topic.DELETE, *(delete(uprn) for uprn in range(1, 31)))
+        await until_all_acknowledged(world)
+
+    spoiled = {each for each in ids if scenario.rolls(spoil, "spoil", each)}
+    assert spoiled
+    assert await quarantined(database) == sorted(named(Topic.DELETE, list(spoiled)))
+    assert await logged(database) == sorted(named(Topic.DELETE, [each for each in ids if each not in spoiled]))
+
+
 async def test_what_is_in_the_log_and_not_acknowledged_is_not_written_again(
     settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

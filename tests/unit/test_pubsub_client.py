@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,16 @@ async def test_a_failure_says_what_was_asked_of_whom(sim: PubSubSim, base: str, 
             await pubsub.pull(name)
 
 
-@pytest.mark.parametrize("answer", ["<html>", '{"receivedMessages": 1}', '{"receivedMessages": [{"ackId": "a"}]}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html>",
+        '{"receivedMessages": 1}',
+        '{"receivedMessages": [{"message": {"messageId": "1"}}, null]}',
+        '{"receivedMessages": [{"ackId": 1}]}',
+        '{"receivedMessages": ' + "[" * 5_000 + "]" * 5_000 + "}",
+    ],
+)
 async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
     """A proxy's page must not pass for an empty pull."""
     app = web.Application()
@@ -138,33 +148,73 @@ async def test_an_answer_that_is_none_is_a_failure(answer: str) -> None:
             await pubsub.pull(NAME)
 
 
-@pytest.mark.parametrize(
-    "unreadable",
-    [
-        pytest.param({"message": {"messageId": "2", "data": "***"}, "ackId": "a2"}, id="data-is-no-base64"),
-        pytest.param({"message": {"messageId": "2", "data": "e30"}, "ackId": "a2"}, id="data-is-cut"),
-        pytest.param({"message": {"messageId": 2}, "ackId": "a2"}, id="id-is-a-number"),
-        pytest.param({"message": {"messageId": "2", "publishTime": None}, "ackId": "a2"}, id="time-is-null"),
-        pytest.param({"message": {"messageId": "2"}}, id="nothing-to-acknowledge"),
-        pytest.param(None, id="null"),
-    ],
-)
-async def test_an_unreadable_message_does_not_hold_up_those_beside_it(unreadable: Any) -> None:
-    """It is left to Pub/Sub, and taken in by nobody."""
-    readable = [{"message": {"messageId": number, "data": "e30="}, "ackId": f"a{number}"} for number in "13"]
+@asynccontextmanager
+async def pulling(*pulled: Any) -> AsyncIterator[PubSub]:
+    """A client of a server that answers each pull with these messages."""
     app = web.Application()
 
     async def pull(_: web.Request) -> web.Response:
-        return web.json_response({"receivedMessages": [readable[0], unreadable, readable[1]]})
+        return web.Response(body=b'{"receivedMessages": [' + b",".join(map(_written, pulled)) + b"]}")
 
     app.router.add_post("/{path:.*}", pull)
     async with TestServer(app) as server, PubSub(settings(str(server.make_url("")))) as pubsub:
+        yield pubsub
+
+
+def _written(pulled: Any) -> bytes:
+    return pulled if isinstance(pulled, bytes) else json.dumps(pulled).encode()
+
+
+READABLE = [{"message": {"messageId": number, "data": "e30="}, "ackId": f"a{number}"} for number in "13"]
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "kept"),
+    [
+        ({"message": {"messageId": "2", "data": "***"}, "ackId": "a2"}, ("2", b'{"messageId": "2", "data": "***"}')),
+        ({"message": {"messageId": "2", "data": "e30"}, "ackId": "a2"}, ("2", b'{"messageId": "2", "data": "e30"}')),
+        ({"message": {"messageId": 2}, "ackId": "a2"}, ("", b'{"messageId": 2}')),
+        ({"message": {"messageId": "2", "publishTime": None}, "ackId": "a2"}, ("2", None)),
+        ({"message": "text", "ackId": "a2"}, ("", b'"text"')),
+        ({"ackId": "a2", "deliveryAttempt": 7, "other": 1}, ("", b'{"other":1}')),
+        (b'{"ackId": "a2", "message": {"data": "\xff"}}', ("", b'{"data": "\xff"}')),
+    ],
+    ids=["no-base64", "cut-base64", "number-as-id", "null-as-time", "text-as-message", "no-message", "no-utf8"],
+)
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_an_unreadable_envelope_is_kept_and_holds_nothing_up(
+    unreadable: Any, kept: tuple[str, bytes | None], is_alone: bool
+) -> None:
+    """With its number where that can be read, its text, and why; beside others, and where nothing else was pulled."""
+    async with pulling(*([] if is_alone else READABLE), unreadable) as pubsub:
+        *others, last = await pubsub.pull(NAME)
+
+    assert [(each.ack_id, each.message.data, each.refusal) for each in others] == (
+        [] if is_alone else [("a1", b"{}", ""), ("a3", b"{}", "")]
+    )
+    assert (last.ack_id, last.message.message_id) == ("a2", kept[0])
+    assert last.message.data == (kept[1] or last.message.data)
+    assert "The envelope of the message cannot be read: " in last.refusal
+
+
+@pytest.mark.parametrize("nameless", [{"message": {"messageId": "2", "data": "e30="}}, {"ackId": 2}, None])
+async def test_what_cannot_be_acknowledged_is_left_to_its_deadline(nameless: Any) -> None:
+    """It holds nothing up that came with it, and is taken in by nobody."""
+    async with pulling(READABLE[0], nameless, READABLE[1]) as pubsub:
         received = await pubsub.pull(NAME)
 
-    assert [(each.ack_id, each.message.message_id, each.message.data) for each in received] == [
-        ("a1", "1", b"{}"),
-        ("a3", "3", b"{}"),
-    ]
+    assert [each.ack_id for each in received] == ["a1", "a3"]
+
+
+async def test_an_unreadable_envelope_has_the_same_text_each_time(sim: PubSubSim) -> None:
+    """What changes with each delivery is left out: by its text it is known again where it has no number."""
+    texts = set()
+    for attempt in (1, 2):
+        async with pulling({"ackId": f"a{attempt}", "deliveryAttempt": attempt, "message": {"data": "*"}}) as pubsub:
+            [received] = await pubsub.pull(NAME)
+            texts.add(received.message.data)
+
+    assert texts == {b'{"data": "*"}'}
 
 
 @pytest.mark.parametrize(
