@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from temporalio.client import (
     Client,
     Schedule,
     ScheduleAlreadyRunningError,
+    ScheduleDescription,
     ScheduleHandle,
     ScheduleUpdate,
     ScheduleUpdateInput,
@@ -46,6 +49,11 @@ async def is_paused(client: Client, name: str) -> bool:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         return False
+
+
+def next_runs(description: ScheduleDescription) -> list[datetime]:
+    """When a schedule runs next; the engine names times of a paused one, too, at which it does nothing."""
+    return [] if description.schedule.state.paused else list(description.info.next_action_times)
 
 
 def _updated(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate:

@@ -20,6 +20,7 @@ from api.addresses.room import WAKER, in_force, routes
 from api.models import Answer
 from api.routes import Access, Call
 from domain.addresses.cycle import Phase
+from infra import schedules
 from stores.addresses import steering
 from stores.addresses.steering import By
 from workflows.addresses import handle as addresses_handle
@@ -46,7 +47,7 @@ class CycleAnswer(Answer):
     paused: bool
     note: str = Field(description="who paused or resumed it, and why")
     running: list[str] = Field(description="ids of the workflows that it has started and that have not ended")
-    next_runs: list[AwareDatetime]
+    next_runs: list[AwareDatetime] = Field(description="when it begins next; none while it is paused")
     progress: CycleProgress | None = Field(description="of what is running, as far as a worker answers")
 
 
@@ -88,7 +89,7 @@ async def _standing(call: Call, handle: ScheduleHandle) -> CycleAnswer:
         paused=state.paused,
         note=state.note or "",
         running=[each.workflow_id for each in started],
-        next_runs=description.info.next_action_times,
+        next_runs=schedules.next_runs(description),
         progress=await _progress(call.services.engine, started[0].workflow_id) if started else None,
     )
 

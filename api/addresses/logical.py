@@ -49,7 +49,7 @@ class ShownDelete(Answer):
     needed_by: list[Module] = Field(description="modules with orders in flight, as they said last")
     created_at: AwareDatetime
     checked_at: AwareDatetime | None = Field(description="when all modules were asked last")
-    removable_at: AwareDatetime | None = Field(description="since when no module needs it")
+    removable_at: AwareDatetime | None = Field(description="since when no module needs it, as all of them said last")
     purged_at: AwareDatetime | None
 
 

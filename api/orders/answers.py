@@ -67,7 +67,7 @@ class ShownPlatform(ListedPlatform):
     backfill: ShownBackfill | None = Field(description="the backfill that was asked for last")
     paused: bool = Field(description="whether its schedule is paused")
     note: str = Field(description="why it was paused or resumed last")
-    next_runs: list[AwareDatetime] = Field(description="when its schedule claims next")
+    next_runs: list[AwareDatetime] = Field(description="when its schedule claims next; none while it is paused")
     workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
 
 

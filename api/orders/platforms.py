@@ -25,6 +25,7 @@ from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import lateness, marks, names, platforms, windows
 from domain.orders.capability import Capability
 from domain.orders.config import DEFAULT
+from infra import schedules
 from infra.database import Session
 from infra.limits import Limiter
 from stores.orders import configuration, ledger, slices
@@ -244,4 +245,4 @@ async def _schedule(call: Call, platform: str) -> _Schedule:
     state, info = description.schedule.state, description.info
     runs = [each.action for each in info.recent_actions]
     newest = next((each.workflow_id for each in reversed(runs) if isinstance(each, ScheduledRun)), None)
-    return _Schedule(state.paused, state.note or "", [] if state.paused else list(info.next_action_times), newest)
+    return _Schedule(state.paused, state.note or "", schedules.next_runs(description), newest)

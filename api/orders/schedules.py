@@ -11,6 +11,7 @@ from api.models import Answer, Request
 from api.orders.room import PlatformPath, routes
 from api.routes import Access, Call
 from domain.faults import Conflict, Missing
+from infra import schedules
 from stores.orders import platforms
 from workflows.orders import handle as orders_handle
 
@@ -27,7 +28,7 @@ class ScheduleAnswer(Answer):
     platform: str
     paused: bool
     note: str
-    next_runs: list[AwareDatetime]
+    next_runs: list[AwareDatetime] = Field(description="when it claims next; none while it is paused")
 
 
 @routes.post("/v1/platforms/{platform}/pause", access=Access.ADMIN, body_optional=True, problems={"not_found": Missing})
@@ -79,5 +80,5 @@ async def _standing(path: PlatformPath, handle: ScheduleHandle) -> ScheduleAnswe
         platform=path.platform,
         paused=state.paused,
         note=state.note or "",
-        next_runs=description.info.next_action_times,
+        next_runs=schedules.next_runs(description),
     )

@@ -29,9 +29,12 @@ _NOTE: Final = """
     UPDATE addr_logical_deletes AS listed SET
         od_flag = told.od, wfm_flag = told.wfm, ed_flag = told.ed,
         checked_at = CASE WHEN told.is_checked THEN now() ELSE listed.checked_at END,
-        removable_at = CASE WHEN told.removable THEN coalesce(listed.removable_at, now()) END
-    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::boolean[], $7::boolean[])
-        AS told (address_id, log_id, od, wfm, ed, is_checked, removable)
+        removable_at = CASE
+            WHEN told.removable THEN coalesce(listed.removable_at, now())
+            WHEN NOT told.is_needed THEN listed.removable_at
+        END
+    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::boolean[], $7::boolean[],
+        $8::boolean[]) AS told (address_id, log_id, od, wfm, ed, is_checked, removable, is_needed)
     WHERE listed.address_id = told.address_id AND listed.log_id = told.log_id AND listed.purged_at IS NULL
     """
 _PURGED: Final = """
@@ -93,7 +96,7 @@ async def list_page(
 
 
 async def write_checks(database: Database, checked: Sequence[Listed]) -> None:
-    """Write which modules need each address, and since when none does."""
+    """Write which modules need each address, and since when none does; a module that did not answer changes neither."""
     if not checked:
         return
     flags = [["Y" if module in each.busy else "N" for each in checked] for module in IN_FLIGHT_FLAGS]
@@ -105,6 +108,7 @@ async def write_checks(database: Database, checked: Sequence[Listed]) -> None:
             *flags,
             [each.is_checked for each in checked],
             [each.removable for each in checked],
+            [bool(each.busy) for each in checked],
         )
 
 

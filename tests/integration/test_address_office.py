@@ -103,6 +103,8 @@ async def test_cycles_are_paused_and_resumed(settings: Settings, database: Datab
 
     assert (paused.status, paused.body["paused"], paused.body["note"]) == (200, True, "ann: tidying up")
     assert seen.body["paused"]
+    assert (paused.body["next_runs"], seen.body["next_runs"]) == ([], [])
+    assert resumed.body["next_runs"]
     assert (resumed.body["paused"], resumed.body["note"]) == (False, "ann: all is well")
     async with database.connection() as connection:
         rows = await connection.fetch("SELECT who, action, reason FROM addr_audit ORDER BY id")

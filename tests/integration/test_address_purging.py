@@ -184,6 +184,27 @@ async def test_an_address_that_lives_again_is_not_purged(database: Database, tmp
         assert 1 not in await here.rows()
 
 
+async def test_a_check_without_an_answer_takes_no_mark_back(database: Database, tmp_path: Path) -> None:
+    """What was removable stays so, from the same moment on; only a module that needs it again changes that."""
+    async with bench(database, tmp_path) as here:
+        await here.delete([1, 2])
+        here.oss.modules["od"].end_orders([1, 2])
+        await here.check()
+        before = await here.rows()
+        here.oss.modules["ed"].begin_orders([2])
+        here.oss.set(Scenario(rules=(call_fault(Action.ERROR, modules=frozenset({"wfm"})),)))
+
+        report = await here.check()
+
+        after = await here.rows()
+        assert (report.unanswered, report.removable) == ([Module.WFM], 0)
+        assert before[1].removable_at is not None
+        assert (after[1].removable_at, after[1].checked_at) == (before[1].removable_at, before[1].checked_at)
+        assert (after[2].removable_at, after[2].ed_flag) == (None, "Y")
+        assert await here.purge(1) == PurgeReport(failed=[1])
+        assert (await here.rows())[1].removable_at == before[1].removable_at
+
+
 async def test_a_module_that_says_nothing_holds_back(database: Database, tmp_path: Path) -> None:
     """Nothing is guessed: neither marked nor removed, and the report names it."""
     async with bench(database, tmp_path) as here:
