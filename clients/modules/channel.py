@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 from yarl import URL
 
 from clients.modules.breaker import Breaker
@@ -22,6 +23,8 @@ from infra.settings import ModuleSettings
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
 EXCERPT_CHARACTERS: Final = 2_000
+FAULTS_SHOWN: Final = 3
+EXCERPT_SHOWN: Final = 100
 PAUSE_MAX_SECONDS: Final = 10.0
 
 T = TypeVar("T")
@@ -158,11 +161,11 @@ class Channel:
             return read(text)
         except ValueError as error:
             raise ModuleFailure(
-                f"Module {self._module} answered {method} {path} with what is not of the contract: {error}. "
-                "Mend its handler.",
+                f"Module {self._module} answered {method} {path} with what is not of the contract: "
+                f"{_contradiction(error)}. Mend its handler.",
                 passing=False,
                 answered=True,
-            ) from error
+            ) from None
 
     async def _answer(self, method: str, path: str, body: bytes | None, *, renew: bool) -> tuple[int, bytes]:
         url = self._url(path)
@@ -246,6 +249,28 @@ _LOOK = "See whether it runs and lets us in."
 
 def _variable(module: Module, name: str) -> str:
     return f"HAULAGE_ADDRESSES__MODULES__{module.upper()}__{name.upper()} (or PATCH /v1/addresses/config)"
+
+
+def _contradiction(error: ValueError) -> str:
+    """What of an answer is not of the contract; pydantic's own text has a link and a line for each fault."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    wrong = error.errors(include_url=False, include_context=False)
+    sentences = [_fault_of(each) for each in wrong[:FAULTS_SHOWN]]
+    left = len(wrong) - len(sentences)
+    return "; ".join(sentences) + (f"; and {left} more like these" if left else "")
+
+
+def _fault_of(detail: ErrorDetails) -> str:
+    told, is_missing = detail["input"], detail["type"] == "missing"
+    if detail["type"] == "json_invalid":
+        return f"it is no JSON: {_excerpt(told)[:EXCERPT_SHOWN]!r}"
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]).removeprefix(".")
+    sentence = f"{place or 'the answer'}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+    # Of objects and lists the place says enough: addresses do not belong into a log.
+    if is_missing or not isinstance(told, str | int | float | None):
+        return sentence
+    return f"{sentence}, not {told[:EXCERPT_SHOWN] if isinstance(told, str) else told!r}"
 
 
 def _excerpt(text: bytes) -> str:

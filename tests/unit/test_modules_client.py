@@ -203,20 +203,40 @@ async def test_what_is_not_set_up_is_said(tmp_path: Path, changes: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "said"),
     [
-        b"<html>",
-        b"{}",
-        json.dumps({"op_id": "2", "outcome": "applied"}).encode(),
-        json.dumps({"op_id": "1", "outcome": "done"}).encode(),
+        (b"<html>\n", "it is no JSON: '<html>\\n'"),
+        (b"{}", "op_id: field required; outcome: field required"),
+        (b"[]", "the answer: input should be an object"),
+        (
+            json.dumps({"op_id": "2", "outcome": "applied"}).encode(),
+            "1 operations from 1 were sent, and ['2'] … were answered",
+        ),
+        (
+            json.dumps({"op_id": "1", "outcome": "done"}).encode(),
+            (
+                "outcome: input should be 'applied', 'logical', 'already', 'stale', 'missing', 'refused' or 'failed', "
+                "not 'done'"
+            ),
+        ),
+        (
+            json.dumps({"op_id": 1, "outcome": "applied", "missing": ["x", None], "address_id": {}}).encode(),
+            (
+                "op_id: input should be a valid string, not 1; missing[0]: input should be a valid integer, unable to "
+                "parse string as an integer, not 'x'; missing[1]: input should be a valid integer, not None; and 1 "
+                "more like these"
+            ),
+        ),
     ],
 )
-async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Path, body: bytes) -> None:
-    """Not JSON, no result, another's result, an outcome that nobody knows."""
+async def test_an_answer_that_is_not_of_the_contract_is_no_success(tmp_path: Path, body: bytes, said: str) -> None:
+    """Not JSON, no result, another's result, an outcome that nobody knows: in a plain sentence without links."""
     (result,) = await _asked(tmp_path, says(answer(body)))
 
     assert result.outcome is Outcome.FAILED
-    assert "not of the contract" in result.error
+    assert f"with what is not of the contract: {said}. Mend its handler." in result.error
+    assert "pydantic" not in result.error
+    assert "\n" not in result.error
 
 
 async def test_a_long_trace_is_cut(tmp_path: Path) -> None:
