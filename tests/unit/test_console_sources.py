@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ MARKUP = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"style"
 )
 IMPORTS = re.compile(r"""(?:from|import)\s*\(?\s*["'](\.[^"']+)["']""")
+NAMED_IMPORTS = re.compile(r"""^(?:import|export) \{([^}]*)\} from ["'](\.[^"']+)["']""", re.MULTILINE)
 
 each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(FOLDER)))
 each_script = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(FOLDER)))
@@ -35,6 +38,53 @@ def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
 def test_imports_lead_to_files(path: Path) -> None:
     """Nothing is resolved for us: each import names a file."""
     assert [name for name in IMPORTS.findall(path.read_text()) if not (path.parent / name).is_file()] == []
+
+
+def imported_modules(path: Path) -> set[Path]:
+    """The modules that one imports, now or later; comments only speak of some."""
+    code = re.sub(r"^\s*(//|/?\*).*$", "", path.read_text(), flags=re.MULTILINE)
+    return {(path.parent / name).resolve() for name in IMPORTS.findall(code)}
+
+
+def find_circle(graph: Mapping[Path, Set[Path]]) -> list[str]:
+    """The modules of a circle of imports, if there is any."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [path.relative_to(FOLDER).as_posix() for path in error.args[1]]
+    return []
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    """Who reads a module needs to read only those below it."""
+    assert find_circle({path.resolve(): imported_modules(path) for path in SCRIPTS}) == []
+
+
+def test_a_circle_is_found() -> None:
+    """The look at the imports sees what it looks for, through a module between."""
+    router, room, link = (FOLDER / name for name in ("router.js", "room.js", "link.js"))
+
+    circle = find_circle({router: {room}, room: {link}, link: {router}})
+
+    assert {*circle} == {"router.js", "room.js", "link.js"}
+
+
+def is_exported(name: str, text: str) -> bool:
+    """Whether a module exports this name, by its declaration or from another module."""
+    declared = rf"^export (?:async )?(?:function\*?|class|const|let) {name}\b"
+    return bool(re.search(rf"{declared}|^export {{[^}}]*\b{name}\b[^}}]*}}", text, re.MULTILINE))
+
+
+@each_script
+def test_what_is_imported_is_exported(path: Path) -> None:
+    """A browser tells of a name that is missing only when it loads the module."""
+    wanted = [
+        (name.partition(" as ")[0].strip(), path.parent / module)
+        for names, module in NAMED_IMPORTS.findall(path.read_text())
+        for name in names.split(",")
+        if name.strip()
+    ]
+    assert [name for name, module in wanted if not is_exported(name, module.read_text())] == []
 
 
 @each_script

@@ -3,22 +3,20 @@
 import { problemBox } from "./components/index.js";
 import { clear, h } from "./dom.js";
 import { t } from "./i18n.js";
-
-const HOME = "/console";
+import { HOME, ROOMS, drawWith, go, link } from "./navigation.js";
 
 /**
- * The rooms, in the order of the navigation. A room's module exports
+ * What loads each room. A room's module exports
  * `routes = [{path: "/console/transfers/:id", title: (place) => string, page: async (place) => Element}]`.
- * `admin`: only the admin key opens what it shows.
  */
-export const ROOMS = [
-  { name: "overview", href: HOME, load: () => import("./rooms/overview.js") },
-  { name: "downloads", href: `${HOME}/downloads`, load: () => import("./rooms/downloads.js") },
-  { name: "transfers", href: `${HOME}/transfers`, load: () => import("./rooms/transfers.js") },
-  { name: "orders", href: `${HOME}/orders`, load: () => import("./rooms/orders.js") },
-  { name: "addresses", href: `${HOME}/addresses`, load: () => import("./rooms/addresses.js"), admin: true },
-  { name: "tasks", href: `${HOME}/tasks`, load: () => import("./rooms/tasks.js") },
-];
+const LOADERS = {
+  overview: () => import("./rooms/overview.js"),
+  downloads: () => import("./rooms/downloads.js"),
+  transfers: () => import("./rooms/transfers.js"),
+  orders: () => import("./rooms/orders.js"),
+  addresses: () => import("./rooms/addresses.js"),
+  tasks: () => import("./rooms/tasks.js"),
+};
 
 let outlet = null;
 let leaving = [];
@@ -41,18 +39,8 @@ const listeners = new Set();
 /** Begin to load the room that the address names, while the session is asked for. */
 export function prepare() {
   // What goes wrong with it is told when the page is drawn.
-  roomAt(location.pathname)?.load().catch(() => {});
-}
-
-/** A link inside the console. @returns {HTMLAnchorElement} */
-export function link(href, ...children) {
-  return h("a", { href }, ...children);
-}
-
-/** Go to a page of the console. @returns {Promise<void>} when it is drawn */
-export function go(href) {
-  history.pushState(null, "", href);
-  return show();
+  const room = roomAt(location.pathname);
+  if (room) LOADERS[room.name]().catch(() => {});
 }
 
 /** Draw the current page again, without moving the focus. */
@@ -68,6 +56,7 @@ export function onPage(f) {
 /** Begin: pages are drawn into `element`; links and Back lead through here. */
 export function start(element) {
   outlet = element;
+  drawWith(show);
   // A link to a place within the page makes an entry of the history, too.
   addEventListener("popstate", () => location.pathname + location.search === shown || show());
   document.addEventListener("click", follow);
@@ -132,7 +121,7 @@ async function draw(place) {
 async function find(place) {
   place.room = roomAt(place.path);
   if (!place.room) return null;
-  const { routes } = await place.room.load();
+  const { routes } = await LOADERS[place.room.name]();
   for (const route of routes) {
     const params = match(route.path, place.path);
     if (params) return Object.assign(place, { params }) && route;

@@ -3,8 +3,9 @@
 import { clear, h, svg } from "./dom.js";
 import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
 import { icon } from "./icons.js";
+import { ROOMS } from "./navigation.js";
 import { PROJECTS_MAX, everyProject } from "./projects.js";
-import { ROOMS, onPage } from "./router.js";
+import { onPage } from "./router.js";
 import { choose, session, signOut } from "./session.js";
 
 const THEMES = ["auto", "light", "dark"];

@@ -3,9 +3,10 @@
 import { clear, h } from "../dom.js";
 import { t } from "../i18n.js";
 import { keepLooking, newest } from "../looking.js";
-import { go } from "../router.js";
+import { go } from "../navigation.js";
+import { copyable } from "./copying.js";
 import { chosen, filterRow } from "./filters.js";
-import { copyable, fold } from "./pieces.js";
+import { fold } from "./pieces.js";
 import { busy, problemBox } from "./problem.js";
 
 /**

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { t } from "../i18n.js";
-import { copyable } from "./pieces.js";
+import { copyable } from "./copying.js";
 
 const TOAST_MS = 6000;
 

@@ -4,7 +4,7 @@ import { get, watch } from "../api.js";
 import { badge, duration } from "../components/index.js";
 import { clear, freshId, h } from "../dom.js";
 import { has, t } from "../i18n.js";
-import { ROOMS, link } from "../router.js";
+import { ROOMS, link } from "../navigation.js";
 import { session } from "../session.js";
 import { stylesheet } from "../stylesheet.js";
 import { roomCard } from "./overview/card.js";

@@ -5,7 +5,7 @@ import { ago, badge, busy, dataList, facts, fold, say, twins } from "../../compo
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
 import { API, ROOM, attempt, messageLink, postExact, signFirst } from "./pieces.js";
 

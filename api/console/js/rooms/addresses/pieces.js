@@ -5,7 +5,7 @@ import { askFirst, badge, problemBox } from "../../components/index.js";
 import { sections } from "../../components/sections.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { link } from "../../router.js";
+import { link } from "../../navigation.js";
 
 export const ROOM = "/console/addresses";
 export const API = "/v1/addresses";

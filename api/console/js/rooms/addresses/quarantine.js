@@ -4,7 +4,7 @@ import { get } from "../../api.js";
 import { ago, bytes, copyable, dataList, facts, fold, say, twins, when } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import { API, ROOM, TOPICS, attempt, messageLink, postExact, signFirst, topicWord } from "./pieces.js";
 
 /** @param {Place} place */

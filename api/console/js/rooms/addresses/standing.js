@@ -5,7 +5,7 @@ import { ago, badge, number, problemBox, say, stackBar } from "../../components/
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking, newest } from "../../looking.js";
-import { link } from "../../router.js";
+import { link } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
 import { API, MODULES, OPEN_STATES, ROOM, TOPICS, attempt, signFirst, tone, topicWord } from "./pieces.js";
 

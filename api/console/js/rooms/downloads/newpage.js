@@ -4,7 +4,7 @@ import { send } from "../../api.js";
 import { busy, fold, problemBox, twinTexts } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { has, t } from "../../i18n.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import "../../words/downloads-new.js";
 import { field } from "./fields.js";
 import { quotaStrip } from "./quotas.js";

@@ -3,8 +3,8 @@
 import { actFor } from "../../api.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { link } from "../../navigation.js";
 import { everyProject } from "../../projects.js";
-import { link } from "../../router.js";
 import { session } from "../../session.js";
 
 /**

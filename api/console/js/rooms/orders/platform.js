@@ -5,8 +5,8 @@ import { badge, busy, duration, facts, number, problemBox, tabs } from "../../co
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking, newest } from "../../looking.js";
+import { go, link } from "../../navigation.js";
 import { projectName } from "../../projects.js";
-import { go, link } from "../../router.js";
 import { workflowLink } from "../../session.js";
 import { backfillBadge, backfills } from "./backfills.js";
 import { configEditor } from "./config.js";

@@ -4,8 +4,8 @@ import { Problem, get, put } from "../../api.js";
 import { form, say } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
+import { go } from "../../navigation.js";
 import { everyProject } from "../../projects.js";
-import { go } from "../../router.js";
 import { session } from "../../session.js";
 import { api, href } from "./names.js";
 

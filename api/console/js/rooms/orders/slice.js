@@ -5,7 +5,7 @@ import { badge, busy, copyable, facts, number, problemBox } from "../../componen
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
-import { link } from "../../router.js";
+import { link } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
 import { deedsOf, steer } from "./deeds.js";
 import { apiSlice, href, moment, rereadBadge, sliceBadge, windowText } from "./names.js";

@@ -4,7 +4,7 @@ import { compact, duration, lineChart, number } from "../../components/index.js"
 import { clear, freshId, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { icon } from "../../icons.js";
-import { ROOMS, link } from "../../router.js";
+import { ROOMS, link } from "../../navigation.js";
 import { session } from "../../session.js";
 
 const SPAN_MS = 5 * 60_000;

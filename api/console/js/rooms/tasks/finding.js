@@ -4,7 +4,7 @@ import { get } from "../../api.js";
 import { fold, twinTexts } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { go, link } from "../../router.js";
+import { go, link } from "../../navigation.js";
 import { href, isId } from "./pieces.js";
 
 /** The field that opens a task. */

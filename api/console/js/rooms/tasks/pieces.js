@@ -3,7 +3,7 @@
 import { ago, badge } from "../../components/index.js";
 import { h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { link } from "../../router.js";
+import { link } from "../../navigation.js";
 
 export const ROOM = "/console/tasks";
 export const PENDING = 1;

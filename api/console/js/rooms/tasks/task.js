@@ -6,7 +6,7 @@ import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { indented } from "../../indented.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import { workflowLink } from "../../session.js";
 import { CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, dueAt, href, isEnded, moment, nextStep, statusBadge, typeLink } from "./pieces.js";
 import { cancelMany, putBackMany } from "./steering.js";

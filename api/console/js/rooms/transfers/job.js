@@ -5,7 +5,7 @@ import { ago, askFirst, badge, busy, copyable, dataList, facts, fold, number, pr
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { keepLooking } from "../../looking.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import { session, workflowLink } from "../../session.js";
 import { REASONS, STATES, address, ended, href, isFinal, meaning, meaningOfCode, stateBadge, statesBar, total } from "./states.js";
 

@@ -4,7 +4,7 @@ import { get } from "../../api.js";
 import { ago, dataList, number, twins } from "../../components/index.js";
 import { clear, h, svg } from "../../dom.js";
 import { locale, t } from "../../i18n.js";
-import { go } from "../../router.js";
+import { go } from "../../navigation.js";
 import { STATES, fileCell, href, isFinal, stateBadge, statesBar, tone, total } from "./states.js";
 
 const EVERY_MS = 2000;

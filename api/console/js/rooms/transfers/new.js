@@ -4,7 +4,7 @@ import { Problem, post } from "../../api.js";
 import { askFirst, copyable, fold, form, problemBox, progress } from "../../components/index.js";
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
-import { go, link } from "../../router.js";
+import { go, link } from "../../navigation.js";
 import { session } from "../../session.js";
 import { href } from "./states.js";
 

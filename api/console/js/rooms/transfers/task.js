@@ -5,7 +5,7 @@ import { askFirst, busy, copyable, facts, number, problemBox, progress, say } fr
 import { clear, h } from "../../dom.js";
 import { t } from "../../i18n.js";
 import { ifChanged, keepLooking, newest } from "../../looking.js";
-import { link } from "../../router.js";
+import { link } from "../../navigation.js";
 import { address, href, isFinal, meaning, meaningOfCode, stateBadge } from "./states.js";
 
 const EVERY_MS = 2000;
