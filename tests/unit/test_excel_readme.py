@@ -5,47 +5,82 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
+import venv
+from collections.abc import Iterable, Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
 from python_calamine import load_workbook
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("api", "activities", "clients", "domain", "infra", "services", "stores", "workflows")
+PAGE = (ROOT / "excel" / "README.md").read_text()
 
 
-def run_python(code: str, folder: Path) -> str:
-    """What the code prints, run in a folder where the engine is and nothing else of ours."""
-    shutil.copytree(ROOT / "excel", folder / "excel", ignore=shutil.ignore_patterns("__pycache__"))
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+def with_requirements(names: Iterable[str]) -> set[str]:
+    """Distributions, and what these require in turn."""
+    found, left = set[str](), [*names]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            # Extras are not asked for; a name ends where its version begins.
+            required = (each for each in distribution(name).requires or () if "extra ==" not in each)
+            left += [re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in required]
+    return found
 
 
-def test_the_example_makes_a_book(tmp_path: Path) -> None:
-    """It loads no other layer."""
-    page = (ROOT / "excel" / "README.md").read_text()
-    [example] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    loaded = f"import sys\nprint(sorted({{name.partition('.')[0] for name in sys.modules}} & set({LAYERS!r})))"
+def installed_files(name: str) -> Iterator[Path]:
+    """The files and folders of a distribution at the top of where it is installed."""
+    listed = distribution(name)
+    for top in {path.parts[0] for path in listed.files or () if path.parts[0] != ".."}:
+        yield Path(str(listed.locate_file(top)))
 
-    assert run_python(f"{example}\n{loaded}", tmp_path) == "[]"
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python in an environment that has the engine, and of all else only what its README names as needed."""
+    [needed] = re.findall(r"it needs (.*?)\.\s", PAGE, re.DOTALL)
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, symlinks=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    for name in with_requirements(re.findall(r"`(\w+)`", needed)):
+        for path in installed_files(name):
+            (packages / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "excel", packages / "excel", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "bin" / "python"
+
+
+def run_python(interpreter: Path, code: str, folder: Path) -> str:
+    """What the code prints, run in a folder."""
+    command = [str(interpreter), "-c", code]
+    return subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_environment_is_clean(interpreter: Path, tmp_path: Path) -> None:
+    """What this server needs beside the engine is not there."""
+    code = "import importlib.util\nprint(*map(importlib.util.find_spec, ['excel', 'domain', 'aiohttp', 'pandas']))"
+
+    assert run_python(interpreter, code, tmp_path).split()[-3:] == ["None"] * 3
+
+
+def test_the_example_makes_a_book(interpreter: Path, tmp_path: Path) -> None:
+    """It needs nothing but what the README names."""
+    [example] = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+    run_python(interpreter, example, tmp_path)
 
     rows = load_workbook(tmp_path / "orders.xlsx").get_sheet_by_index(0).to_python()
     assert [[str(cell) for cell in row] for row in rows][-2:] == [["1", "Köln"], ["2", "Bonn"]]
 
 
-def test_templates_load_neither_arrow_nor_xlsxwriter(tmp_path: Path) -> None:
+def test_templates_load_neither_arrow_nor_xlsxwriter(interpreter: Path, tmp_path: Path) -> None:
     """Who only checks a template does not pay for rendering."""
     code = (
         "import sys, excel.template.checking, excel.template.samples\nprint({'pyarrow', 'xlsxwriter'} & {*sys.modules})"
     )
 
-    assert run_python(code, tmp_path) == "set()"
+    assert run_python(interpreter, code, tmp_path) == "set()"
 
 
 SPOOLED = """
@@ -67,6 +102,6 @@ book.finish(lambda data: None)
 """
 
 
-def test_packed_rows_wait_in_the_folder_that_was_named(tmp_path: Path) -> None:
+def test_packed_rows_wait_in_the_folder_that_was_named(interpreter: Path, tmp_path: Path) -> None:
     """Memory holds a few megabytes of them; what is beyond lies in a file there."""
-    assert run_python(SPOOLED, tmp_path) == "True"
+    assert run_python(interpreter, SPOOLED, tmp_path) == "True"
