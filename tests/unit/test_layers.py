@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 from systems.names import SYSTEMS
@@ -35,6 +38,23 @@ def test_only_clients_open_sessions_to_outside() -> None:
 
     assert {name for name in found if not name.startswith("clients/")} == OWN_PORTS
     assert "clients/http.py" in found
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    """Who reads a module needs to read only those below it; the contracts see to layers and systems."""
+    with (ROOT / "pyproject.toml").open("rb") as settings:
+        packages = tomllib.load(settings)["tool"]["importlinter"]["root_packages"]
+    graph = grimp.build_graph(*packages, cache_dir=None)
+
+    try:
+        order = [
+            *TopologicalSorter(
+                {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+            ).static_order()
+        ]
+    except CycleError as error:
+        pytest.fail(f"These import each other in a circle: {' → '.join(error.args[1])}")
+    assert order.index("domain.faults") < order.index("api.app")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
