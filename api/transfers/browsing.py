@@ -10,11 +10,14 @@ from api import paging
 from api.paging import Page, PageQuery
 from api.routes import Access, Call
 from api.transfers.answers import JobSummary, summarised
-from api.transfers.listing import ListedRow, Waiting
+from api.transfers.listing import Waiting
 from api.transfers.room import desk, routes
 from domain.faults import Invalid
 from domain.transfers import ids
+from domain.transfers.ids import Job
 from domain.transfers.states import State
+from stores.transfers import jobs
+from stores.transfers.jobs import JobRow
 
 
 class JobsWanted(PageQuery):
@@ -34,14 +37,15 @@ async def browse_jobs(call: Call, query: JobsWanted) -> Page[JobSummary]:
     here, project_id = desk(call).listing, call.scope
     after = None if query.after is None else paging.number(query.after[1])
     waiting = [] if after is not None or query.ended else await here.waiting(project_id, query.search or "")
-    rows = await here.jobs(project_id, query.search or "", query.ended, after, query.limit + 1)
-    shown = rows[: query.limit]
-    counts = await here.counts(shown, project_id)
-    more = paging.encode((shown[-1].closes_at, str(shown[-1].id))) if len(rows) > query.limit else None
+    rows = await jobs.list_page(call.services.database, project_id, query.search or "", query.ended, after, query.limit)
+    listed = [(job, row) for row in rows if (job := ids.read_job(row.job_id))]
+    shown = listed[: query.limit]
+    counts = await here.counts([row for _, row in shown], project_id)
+    more = paging.encode((shown[-1][1].closes_at, str(shown[-1][1].id))) if len(listed) > query.limit else None
     # One that was written down between the two questions is in both answers.
-    written = {row.job for row in rows}
+    written = {job for job, _ in listed}
     waiting = [each for each in waiting if each.job not in written]
-    items = [_collecting(call, job) for job in waiting] + [_written(row, counts[row.id]) for row in shown]
+    items = [_collecting(call, each) for each in waiting] + [_written(job, row, counts[row.id]) for job, row in shown]
     return Page[JobSummary](items=items, next_cursor=more)
 
 
@@ -52,5 +56,5 @@ def _collecting(call: Call, waiting: Waiting) -> JobSummary:
     return JobSummary(**summarised(waiting.job, {State.PENDING: waiting.targets}, closes_at, deadline_at))
 
 
-def _written(row: ListedRow, counts: dict[State, int]) -> JobSummary:
-    return JobSummary(**summarised(row.job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of))
+def _written(job: Job, row: JobRow, counts: dict[State, int]) -> JobSummary:
+    return JobSummary(**summarised(job, counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of))

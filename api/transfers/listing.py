@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
@@ -16,6 +16,8 @@ from domain.transfers import ids
 from domain.transfers.ids import Job
 from domain.transfers.states import State
 from services.services import Services
+from stores.transfers import jobs
+from stores.transfers.jobs import JobRow
 from workflows.transfers import handle as transfers_handle
 
 WAITING_MAX = 50
@@ -25,32 +27,6 @@ LOOK_SECONDS = 2.0
 ANSWER_TIMEOUT = timedelta(seconds=2)
 
 _COLLECTING = "HaulageRoom = 'transfers' AND ExecutionStatus = 'Running' AND HaulageState = 'Pending'"
-
-# By the key: jobs are written down in the order of their windows.
-_JOBS = """
-    SELECT j.id, j.job_id, j.closes_at, j.deadline_at, j.finished_at, j.retry_of FROM transfer_jobs j
-    WHERE j.expires_at > now() AND ($1::bigint IS NULL OR j.id < $1)
-        AND ($2::text IS NULL OR EXISTS (SELECT FROM transfer_shards s WHERE s.job = j.id AND s.project_id = $2))
-        AND strpos(lower(j.job_id), lower($3)) > 0 AND ($4::bool IS NULL OR (j.finished_at IS NOT NULL) = $4)
-    ORDER BY j.id DESC LIMIT $5
-"""
-_COUNTS = """
-    SELECT t.job, t.state, count(*) FROM transfer_targets t
-    JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
-    WHERE t.job = ANY($1::bigint[]) AND ($2::text IS NULL OR s.project_id = $2) GROUP BY t.job, t.state
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRow:
-    """A job that is written down."""
-
-    id: int
-    job: Job
-    closes_at: datetime
-    deadline_at: datetime
-    finished_at: datetime | None
-    retry_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +47,11 @@ class Listing:
         # Of jobs that are over: nothing changes them any more.
         self._counts: Kept[tuple[int, str | None], dict[State, int]] = Kept()
 
-    async def jobs(
-        self, project_id: str | None, search: str, ended: bool | None, before: int | None, limit: int
-    ) -> list[ListedRow]:
-        """Jobs that are written down, the newest first."""
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_JOBS, before, project_id, search, ended, limit)
-        read = ((row, ids.read_job(row["job_id"])) for row in rows)
-        return [
-            ListedRow(row["id"], job, row["closes_at"], row["deadline_at"], row["finished_at"], row["retry_of"])
-            for row, job in read
-            if job
-        ]
-
-    async def counts(self, rows: Sequence[ListedRow], project_id: str | None) -> dict[int, dict[State, int]]:
+    async def counts(self, rows: Sequence[JobRow], project_id: str | None) -> dict[int, dict[State, int]]:
         """How many targets of each job stand where."""
         known = {row.id: counts for row in rows if (counts := self._counts.get((row.id, project_id)))}
         unknown = {row.id: row for row in rows if row.id not in known}
-        fresh: dict[int, dict[State, int]] = {id_: {} for id_ in unknown}
-        if unknown:
-            async with self._database.connection() as connection:
-                for each in await connection.fetch(_COUNTS, list(unknown), project_id):
-                    fresh[each["job"]][State(each["state"])] = each["count"]
+        fresh = await jobs.count_states(self._database, list(unknown), project_id) if unknown else {}
         for id_, counts in fresh.items():
             if unknown[id_].finished_at is not None:
                 self._counts.keep((id_, project_id), counts)
@@ -106,14 +65,14 @@ class Listing:
             look = asyncio.create_task(self._look(project_id))
             self._looks[project_id] = (time.monotonic(), look)
         found = await asyncio.shield(look)
-        written = await self._written([str(each.job) for each in found])
+        written = await jobs.list_recorded(self._database, [str(each.job) for each in found]) if found else set()
         return [each for each in found if str(each.job) not in written and search.lower() in str(each.job).lower()]
 
     async def _look(self, project_id: str | None) -> list[Waiting]:
         running = self._engine.list_workflows(_COLLECTING, limit=WAITING_MAX)
-        jobs = [job async for each in running if (job := ids.read_job(each.id))]
-        counts = await asyncio.gather(*(self._targets(str(job), project_id) for job in jobs))
-        found = [Waiting(job, count) for job, count in zip(jobs, counts, strict=True) if count]
+        named = [job async for each in running if (job := ids.read_job(each.id))]
+        counts = await asyncio.gather(*(self._targets(str(job), project_id) for job in named))
+        found = [Waiting(job, count) for job, count in zip(named, counts, strict=True) if count]
         return sorted(found, key=lambda each: (-each.job.bucket, str(each.job)))
 
     async def _targets(self, job_id: str, project_id: str | None) -> int:
@@ -122,10 +81,3 @@ class Listing:
             return await transfers_handle.count_joined(self._engine, job_id, project_id, ANSWER_TIMEOUT)
         except (RPCError, WorkflowQueryRejectedError, WorkflowQueryFailedError):
             return 0
-
-    async def _written(self, job_ids: list[str]) -> set[str]:
-        if not job_ids:
-            return set()
-        async with self._database.connection() as connection:
-            rows = await connection.fetch("SELECT job_id FROM transfer_jobs WHERE job_id = ANY($1::text[])", job_ids)
-        return {row["job_id"] for row in rows}

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import asyncpg
 from pydantic import AfterValidator, Field
 
 from api.auth import not_here
 from api.models import Answer, Request
 from api.projects import ProjectPath
 from api.routes import Access, Call
-from api.transfers.openings_cache import IS_ANY, read_opening
 from api.transfers.requests import AgentId, Folder, Id, Path, User
 from api.transfers.room import desk, routes
 from domain.faults import Conflict
 from domain.transfers import openings as rules
 from domain.transfers.openings import Opening
 from infra import log
+from infra.database import Session
+from stores.shared import projects
+from stores.transfers import openings
 
 TAKEN = "transfer_opening_taken"
 OPENINGS_MAX = 100
@@ -80,8 +81,8 @@ async def browse_openings(call: Call, path: ProjectPath) -> ShownOpenings:
 
     A target is sent to if one opening has its biz and app, the file's path, the folder, the user and the host.
     """
-    async with call.services.database.connection() as connection:
-        await _check_project(connection, path.project_id)
+    async with call.services.database.session() as session:
+        await _check_project(session, path.project_id)
     opened = await desk(call).openings.read(path.project_id)
     return _show(path.project_id, opened or [], is_restricted=opened is not None)
 
@@ -95,32 +96,20 @@ async def set_openings(call: Call, path: ProjectPath, body: NewOpenings) -> Show
     project are bound to it: to open them for another is a conflict. An empty list takes back what was opened.
     """
     wanted = [Opening.model_validate(each.model_dump()) for each in body.openings]
-    async with call.services.database.connection() as connection, connection.transaction():
-        # So that two calls at once cannot open one pair for two projects.
-        await connection.execute("LOCK TABLE transfer_openings IN SHARE ROW EXCLUSIVE MODE")
-        await _check_project(connection, path.project_id)
-        others = await connection.fetch(_OTHERS, path.project_id, list({each.biz_id for each in wanted}))
-        _check_free(wanted, [(row["project_id"], read_opening(row)) for row in others])
-        await connection.execute("DELETE FROM transfer_openings WHERE project_id = $1", path.project_id)
-        await connection.executemany(_INSERT, [_values(path.project_id, each) for each in wanted])
-        is_restricted = await connection.fetchval(IS_ANY)
+    async with call.services.database.session() as session:
+        await openings.lock(session)
+        await _check_project(session, path.project_id)
+        others = await openings.list_of_others(session, path.project_id, {each.biz_id for each in wanted})
+        _check_free(wanted, others)
+        await openings.replace(session, path.project_id, wanted)
+        is_restricted = await openings.is_any(session)
     desk(call).openings.forget()
     log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(wanted))
     return _show(path.project_id, wanted, is_restricted=is_restricted)
 
 
-_OTHERS = """
-    SELECT project_id, biz_id, app_id, path_prefixes, folder_prefixes, users, hosts
-    FROM transfer_openings WHERE project_id <> $1 AND biz_id = ANY($2::bigint[]) ORDER BY id
-"""
-_INSERT = """
-    INSERT INTO transfer_openings (project_id, biz_id, app_id, path_prefixes, folder_prefixes, users, hosts)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
-"""
-
-
-async def _check_project(connection: asyncpg.Connection[asyncpg.Record], project_id: str) -> None:
-    if not await connection.fetchval("SELECT true FROM projects WHERE id = $1", project_id):
+async def _check_project(session: Session, project_id: str) -> None:
+    if await projects.find(session, project_id) is None:
         raise not_here()
 
 
@@ -132,11 +121,6 @@ def _check_free(wanted: Sequence[Opening], others: Sequence[tuple[str, Opening]]
             f"{opening.pair} cannot be opened here: {other.pair} is bound to the project {owner}.",
             f"Take it back there first, by PUT /v1/projects/{owner}/transfer-openings without it.",
         )
-
-
-def _values(project_id: str, opening: Opening) -> tuple[object, ...]:
-    lists = (opening.path_prefixes, opening.folder_prefixes, opening.users, opening.hosts)
-    return project_id, opening.biz_id, opening.app_id, *(list(each) for each in lists)
 
 
 def _show(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> ShownOpenings:

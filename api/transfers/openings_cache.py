@@ -5,22 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-import asyncpg
-
 from api.together import Together
 from api.transfers.kept import Kept
 from domain.transfers import openings as rules
 from domain.transfers.openings import Opening
 from domain.transfers.request import File
 from services.services import Services
+from stores.transfers import openings
 
 FRESH_SECONDS = 1.0
-
-_OWN = """
-    SELECT biz_id, app_id, path_prefixes, folder_prefixes, users, hosts
-    FROM transfer_openings WHERE project_id = $1 ORDER BY id
-"""
-IS_ANY = "SELECT EXISTS (SELECT FROM transfer_openings)"
 
 
 class OpeningsCache:
@@ -55,21 +48,8 @@ class OpeningsCache:
     async def read(self, project_id: str) -> list[Opening] | None:
         """The same, as the database has it now."""
         asked_at = time.monotonic()
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(_OWN, project_id)
-            is_any = bool(rows) or await connection.fetchval(IS_ANY)
-        opened = [read_opening(row) for row in rows] if is_any else None
+        async with self._database.session() as session:
+            own = await openings.list_of_project(session, project_id)
+            opened = own if own or await openings.is_any(session) else None
         self._known.keep(project_id, (asked_at, opened))
         return opened
-
-
-def read_opening(row: asyncpg.Record) -> Opening:
-    """The opening in a row."""
-    return Opening(
-        biz_id=row["biz_id"],
-        app_id=row["app_id"],
-        path_prefixes=tuple(row["path_prefixes"]),
-        folder_prefixes=tuple(row["folder_prefixes"]),
-        users=tuple(row["users"]),
-        hosts=tuple(row["hosts"]),
-    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import asyncpg
 from pydantic import Field
 
 from api.models import Request
 from api.routes import Access, Call
-from api.transfers.answers import JobAnswer, Standing, TargetAnswer, TaskAnswer, TaskStanding, Trouble, summarised
+from api.transfers.answers import JobAnswer, TargetAnswer, TaskAnswer, TaskStanding, Trouble, summarised
 from api.transfers.joins import WINDOWS_MAX
-from api.transfers.lookup import JobRow, Which, is_over
+from api.transfers.lookup import EndedJob, is_over
 from api.transfers.room import JobPath, TaskPath, desk, missing, routes
 from domain.faults import Gone, Missing
 from domain.transfers import ids
@@ -21,6 +21,9 @@ from domain.transfers.gse import meaning
 from domain.transfers.ids import Job
 from domain.transfers.request import AGENT_ID_MAX_CHARACTERS
 from domain.transfers.states import Reason, State
+from stores.transfers import jobs, targets
+from stores.transfers.jobs import EndCount
+from stores.transfers.targets import TargetFilter, TargetRow
 
 EXPIRED = "transfer_expired"
 
@@ -53,13 +56,12 @@ async def read_job(call: Call, path: JobPath, query: Wanted) -> JobAnswer:
     job = ids.read_job(path.job_id)
     if job is None:
         raise _no_job()
-    look_up = desk(call).lookup
-    row = await look_up.job(path.job_id, call.scope)
-    if row is None:
+    ended = await desk(call).lookup.job(path.job_id, call.scope)
+    if ended is None:
         return await _collecting(call, job)
-    if is_over(row.expires_at):
+    if is_over(ended.row.expires_at):
         raise gone("job")
-    return await _with_targets(call, job, row, query)
+    return await _with_targets(call, job, ended, query)
 
 
 @routes.get(
@@ -95,24 +97,15 @@ async def stand(call: Call, job: Job, key: int) -> TaskStanding:
     # Further ahead lie only jobs from before somebody changed the length of windows.
     if 0 <= windows_ahead <= WINDOWS_MAX:
         return await _pending(call, job, key)
-    row = await here.lookup.target(str(job), key, call.project_id)
-    if row is None:
+    target = await here.lookup.target(str(job), key, call.project_id)
+    if target is None:
         if await here.lookup.is_running(str(job)):
             return await _pending(call, job, key)
         # It may have been written down, and its job may even have ended, between the two questions.
-        row = await here.lookup.target(str(job), key, call.project_id)
-    if row is None or is_over(row["expires_at"]):
+        target = await here.lookup.target(str(job), key, call.project_id)
+    if target is None or is_over(target.expires_at):
         raise gone("task")
-    return TaskStanding(
-        target_agent_id=row["agent_id"],
-        target_container_id=row["container_id"],
-        target_user=row["target_user"],
-        target_file_dir=row["folder"],
-        signature=row["signature"],
-        file_name=row["file_name"],
-        gse_task_id=row["gse_task_id"],
-        **_standing(row).model_dump(),
-    )
+    return TaskStanding(**_known(target), gse_task_id=target.gse_task_id)
 
 
 async def _pending(call: Call, job: Job, key: int) -> TaskStanding:
@@ -134,68 +127,59 @@ async def _collecting(call: Call, job: Job) -> JobAnswer:
     if not count:
         raise _no_job()
     known = summarised(job, {State.PENDING: count}, closes_at, deadline_at)
-    return JobAnswer(**known, cancelling=await desk(call).lookup.is_job_cancelled(str(job), call.scope), targets=[])
+    return JobAnswer(**known, cancelling=await _is_cancelled(call, job), targets=[])
 
 
-async def _with_targets(call: Call, job: Job, row: JobRow, query: Wanted) -> JobAnswer:
-    after = int(query.cursor or 0)
-    which = Which(query.status, query.reason, query.code, query.target_agent_id)
-    found = await desk(call).lookup.targets(row.id, call.scope, which, after, query.limit + 1)
+async def _with_targets(call: Call, job: Job, ended: EndedJob, query: Wanted) -> JobAnswer:
+    database, row = call.services.database, ended.row
+    wanted = TargetFilter(query.status, query.reason, query.code, query.target_agent_id)
+    found = await targets.list_page(database, row.id, call.scope, wanted, int(query.cursor or 0), query.limit)
     shown = found[: query.limit]
-    known = summarised(job, row.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
-    is_cancelled = await desk(call).lookup.is_job_cancelled(str(job), call.scope)
+    known = summarised(job, ended.counts, row.closes_at, row.deadline_at, row.finished_at, row.retry_of)
+    is_cancelled = await _is_cancelled(call, job)
     return JobAnswer(
         **known,
         cancelling=is_cancelled and not known["status"].final,
-        retries=await desk(call).lookup.retries(str(job), call.scope),
-        troubles=_troubles(row.ends),
-        targets=[_target(each) for each in shown],
-        next_cursor=str(shown[-1]["key"]) if len(found) > len(shown) else None,
+        retries=await jobs.list_retries(database, str(job), call.scope),
+        troubles=_troubles(ended.ends),
+        targets=[TargetAnswer(**_known(each)) for each in shown],
+        next_cursor=str(shown[-1].key) if len(found) > len(shown) else None,
     )
 
 
-def _troubles(ends: Sequence[asyncpg.Record]) -> list[Trouble]:
+async def _is_cancelled(call: Call, job: Job) -> bool:
+    return await targets.is_job_cancelled(call.services.database, str(job), call.scope)
+
+
+def _troubles(ends: Sequence[EndCount]) -> list[Trouble]:
     found = [
         Trouble(
-            status=each["state"],
-            reason=each["reason"],
-            code=each["code"],
-            meaning=meaning(each["code"]) if each["reason"] == Reason.GSE_CODE else each["message"],
-            count=each["count"],
+            status=each.state,
+            reason=each.reason,
+            code=each.code,
+            meaning=each.message if each.code is None or each.reason is not Reason.GSE_CODE else meaning(each.code),
+            count=each.count,
         )
         for each in ends
-        if each["state"] in (State.FAILED, State.TIMEOUT)
+        if each.state in (State.FAILED, State.TIMEOUT)
     ]
     return sorted(found, key=lambda each: -each.count)
 
 
-def _target(row: asyncpg.Record) -> TargetAnswer:
-    return TargetAnswer(
-        target_agent_id=row["agent_id"],
-        target_container_id=row["container_id"],
-        target_user=row["target_user"],
-        target_file_dir=row["folder"],
-        signature=row["signature"],
-        file_name=row["file_name"],
-        **_standing(row).model_dump(),
+def _known(target: TargetRow) -> dict[str, Any]:
+    """What is told of a target, alone or among others."""
+    same = (
+        *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),
+        *("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at"),
     )
-
-
-def _standing(row: asyncpg.Record) -> Standing:
-    return Standing(
-        status=row["state"],
-        code=row["code"],
-        reason=row["reason"],
-        message=row["message"],
-        progress=row["progress"],
-        speed=row["speed"],
-        cancelling=row["cancelling"],
-        joined_at=row["joined_at"],
-        fetched_at=row["fetched_at"],
-        sent_at=row["sent_at"],
-        uploaded_at=row["uploaded_at"],
-        ended_at=row["ended_at"],
-    )
+    return {
+        **{name: getattr(target, name) for name in same},
+        "target_agent_id": target.agent_id,
+        "target_container_id": target.container_id,
+        "target_file_dir": target.folder,
+        "status": target.state,
+        "cancelling": target.is_cancelling,
+    }
 
 
 def _no_job() -> Missing:

@@ -21,6 +21,7 @@ from domain.transfers.ids import Job
 from domain.transfers.joining import Retry
 from domain.transfers.openings import NOT_OPENED
 from domain.transfers.states import Reason
+from stores.transfers import targets
 
 NOTHING_FAILED = "nothing_failed"
 TAKEN_SECONDS, TAKEN_POLL_SECONDS = 5.0, 0.1
@@ -89,10 +90,9 @@ async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
 async def _cancel_job(call: Call, path: JobPath) -> JobAnswer:
     answer = await read_job(call, path, Wanted())
     if not answer.status.final:
-        look_up = desk(call).lookup
         # In this order: who joins after it is not cancelled with those before.
-        await look_up.close_to(path.job_id, call.project_id)
-        await look_up.cancel(path.job_id, call.project_id)
+        await desk(call).lookup.close_to(path.job_id, call.project_id)
+        await targets.cancel(call.services.database, path.job_id, call.project_id)
         return await read_job(call, path, Wanted())
     return answer
 
@@ -101,13 +101,14 @@ async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob
     here, job = desk(call), ids.read_job(path.job_id)
     if job is None:
         raise missing("job", "Check the id, and whether your project has targets in it.")
-    row = await here.lookup.job(path.job_id, call.project_id)
-    if row is None:
+    ended = await here.lookup.job(path.job_id, call.project_id)
+    if ended is None:
         await read_job(call, path, Wanted())  # raises where there is no such job
         raise Conflict(NOTHING_FAILED, f"{path.job_id} has not begun to send: nothing has failed.", "Ask again later.")
+    row, database = ended.row, call.services.database
     if is_over(row.expires_at):
         raise gone("job")
-    count = await here.lookup.failed(row.id, call.project_id, body.reason)
+    count = await targets.count_failed(database, row.id, call.project_id, body.reason)
     if not count:
         raise _nothing_failed(path.job_id, body.reason)
     await _check_opened(call, job, row.id, body.reason)
@@ -120,7 +121,7 @@ async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob
         # An earlier retry may only just have begun to take them.
         while await here.lookup.job(str(again), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(TAKEN_POLL_SECONDS)
-        if not await here.lookup.failed(row.id, call.project_id, body.reason):
+        if not await targets.count_failed(database, row.id, call.project_id, body.reason):
             raise _nothing_failed(path.job_id, body.reason)
     raise Conflict(NOTHING_FAILED, f"{path.job_id} was retried {RETRIES_MAX} times.", "Ask for the file anew.")
 
@@ -139,8 +140,8 @@ async def _check_opened(call: Call, job: Job, row_id: int, reason: Reason | None
     here = desk(call)
     if await here.openings.of(call.project_id) is None:
         return
-    for each in await here.lookup.failed_hosts(row_id, call.project_id, reason):
-        await here.openings.check(call.project_id, job.file, each["target_user"], each["folder"], each["agent_ids"])
+    for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
+        await here.openings.check(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
 async def _cancel(call: Call, path: TaskPath) -> TaskAnswer:
@@ -148,6 +149,6 @@ async def _cancel(call: Call, path: TaskPath) -> TaskAnswer:
     task = here.task(call, path.task_id)
     standing = await stand(call, task.job, task.target_key)
     if not standing.status.final:
-        await here.lookup.cancel(str(task.job), call.project_id, task.target_key)
+        await targets.cancel(call.services.database, str(task.job), call.project_id, task.target_key)
         standing = standing.model_copy(update={"cancelling": True})
     return task_answer(call, path.task_id, task.job, standing)

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import event
 from temporalio.client import WorkflowHandle
 
-from api.transfers import lookup
 from domain.transfers import names
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Shard
 from domain.transfers.request import Consignment, File
@@ -21,7 +20,7 @@ from domain.transfers.steps import JobStatus
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
-from stores.transfers import ledger
+from stores.transfers import ledger, targets
 from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
 from workflows.transfers.job import TransferJob
 
@@ -90,8 +89,8 @@ async def test_a_status_is_looked_up_and_not_searched_for(database: Database) ->
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")
         wanted = ([order(7).job_id], [250], ["p"])
-        found = await connection.fetch(lookup.FOUND, *wanted)
-        plan = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {lookup.FOUND}", *wanted)
+        found = await connection.fetch(targets.FIND, *wanted)
+        plan = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {targets.FIND}", *wanted)
 
     assert [row["agent_id"] for row in found] == ["a000000250"]
     scans = {node["Relation Name"]: node["Node Type"] for node in _nodes(plan[0]["Plan"]) if "Relation Name" in node}

@@ -1,0 +1,205 @@
+"""Where targets stand, and which of them are no longer wanted.
+
+Statuses are polled for thousands of targets at a time, so that this goes past SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+
+from domain.transfers.states import Reason, State
+from infra.database import Database
+from stores.tables.transfers import ALL_TARGETS
+
+ProjectTarget: TypeAlias = tuple[str, int, str]
+"""A target that a project has in a job: the job's id, the target's key, the project."""
+
+# LATERAL with LIMIT: one look into the indexes for each target. Right after a window the planner knows nothing of the
+# rows that it brought, and would read them all.
+FIND = """
+    SELECT n.job_id, n.project_id, found.*
+    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
+    CROSS JOIN LATERAL (
+        SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed,
+            t.joined_at, t.ended_at, s.signature, s.target_user, s.folder, s.file_name, j.expires_at, sent.*,
+            t.ended_at IS NULL AND EXISTS (
+                SELECT FROM transfer_cancels c
+                WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
+            ) AS is_cancelling
+        FROM transfer_jobs j
+        JOIN transfer_targets t ON t.job = j.id AND t.key = n.key
+        JOIN transfer_shards s ON s.job = j.id AND s.number = t.shard AND s.project_id = n.project_id
+        LEFT JOIN LATERAL (
+            SELECT each ->> 'task_id' AS gse_task_id, to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
+                to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
+                to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
+            FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
+        ) sent ON true
+        WHERE j.job_id = n.job_id LIMIT 1
+    ) found
+"""
+_LIST = """
+    SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
+        t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*,
+        t.ended_at IS NULL AND EXISTS (
+            SELECT FROM transfer_cancels c JOIN transfer_jobs j ON j.job_id = c.job_id
+            WHERE j.id = t.job AND c.project_id = s.project_id AND c.key IN (t.key, -1)
+        ) AS is_cancelling
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    LEFT JOIN LATERAL (
+        SELECT to_timestamp((each ->> 'sent_at')::float8) AS sent_at,
+            to_timestamp((each ->> 'fetched_at')::float8) AS fetched_at,
+            to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
+        FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
+    ) sent ON true
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND t.key > $3
+        AND ($4::text IS NULL OR t.state = $4)
+        AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
+        AND ($7::text IS NULL OR t.agent_id = $7)
+    ORDER BY t.key LIMIT $8
+"""
+_FAILED = """
+    FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
+    WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
+        AND ($3::text IS NULL OR t.reason = $3)
+"""
+_COUNT_FAILED = f"SELECT count(*) {_FAILED}"
+_FAILED_HOSTS = f"""
+    SELECT s.target_user, s.folder, array_agg(DISTINCT t.agent_id) AS agent_ids {_FAILED}
+    GROUP BY s.target_user, s.folder
+"""
+_CANCELLED = """
+    SELECT n.job_id, n.key, n.project_id
+    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS n (job_id, key, project_id)
+    WHERE EXISTS (
+        SELECT FROM transfer_cancels c
+        WHERE c.job_id = n.job_id AND c.project_id = n.project_id AND c.key IN (n.key, -1)
+    )
+"""
+_IS_JOB_CANCELLED = """
+    SELECT EXISTS (
+        SELECT FROM transfer_cancels WHERE job_id = $1 AND ($2::text IS NULL OR project_id = $2) AND key = $3
+    )
+"""
+_CANCEL = "INSERT INTO transfer_cancels (job_id, project_id, key) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """Where a target stands."""
+
+    key: int
+    agent_id: str
+    container_id: str
+    target_user: str
+    folder: str
+    signature: str
+    file_name: str
+    state: State
+    code: int | None
+    reason: Reason | None
+    message: str
+    progress: int
+    speed: int
+    is_cancelling: bool
+    joined_at: datetime | None
+    fetched_at: datetime | None
+    sent_at: datetime | None
+    uploaded_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOfJob(TargetRow):
+    """Where a target stands, with what is asked for with it alone."""
+
+    gse_task_id: str | None
+    expires_at: datetime
+    """When the job is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFilter:
+    """Which targets of a job; None where it does not matter."""
+
+    state: State | None = None
+    reason: Reason | None = None
+    code: int | None = None
+    agent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedHosts:
+    """The hosts of targets that failed, by the user and the folder that files are written by and to."""
+
+    target_user: str
+    folder: str
+    agent_ids: Sequence[str]
+
+
+_Target = TypeVar("_Target", bound=TargetRow)
+_LISTED = tuple(each.name for each in fields(TargetRow))
+_FOUND = tuple(each.name for each in fields(TargetOfJob))
+
+
+async def find(database: Database, wanted: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetOfJob]:
+    """Those of these targets that are written down."""
+    job_ids, keys, project_ids = zip(*wanted, strict=True)
+    async with database.connection() as connection:
+        rows = await connection.fetch(FIND, job_ids, keys, project_ids)
+    return {(row["job_id"], row["key"], row["project_id"]): _read(row, TargetOfJob, _FOUND) for row in rows}
+
+
+async def list_page(
+    database: Database, job: int, project_id: str | None, wanted: TargetFilter, after: int, limit: int
+) -> list[TargetRow]:
+    """Targets of a job behind a key, in the order of their keys, and one more if another page follows."""
+    values = (wanted.state, wanted.reason, wanted.code, wanted.agent_id)
+    async with database.connection() as connection:
+        rows = await connection.fetch(_LIST, job, project_id, after, *values, limit + 1)
+    return [_read(row, TargetRow, _LISTED) for row in rows]
+
+
+async def count_failed(database: Database, job: int, project_id: str, reason: Reason | None) -> int:
+    """How many targets of a project failed, and are not sent again by another job."""
+    async with database.connection() as connection:
+        return int(await connection.fetchval(_COUNT_FAILED, job, project_id, reason))
+
+
+async def list_failed_hosts(database: Database, job: int, project_id: str, reason: Reason | None) -> list[FailedHosts]:
+    """The hosts of these targets."""
+    async with database.connection() as connection:
+        return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
+
+
+async def cancel(database: Database, job_id: str, project_id: str, key: int = ALL_TARGETS) -> None:
+    """Note that a target, or all that the project has in the job, is no longer wanted."""
+    async with database.connection() as connection:
+        await connection.execute(_CANCEL, job_id, project_id, key)
+
+
+async def list_cancelled(database: Database, wanted: Sequence[ProjectTarget]) -> set[ProjectTarget]:
+    """Those of these targets that are no longer wanted, or were not when they ended."""
+    job_ids, keys, project_ids = zip(*wanted, strict=True)
+    async with database.connection() as connection:
+        rows = await connection.fetch(_CANCELLED, job_ids, keys, project_ids)
+    return {(row["job_id"], row["key"], row["project_id"]) for row in rows}
+
+
+async def is_job_cancelled(database: Database, job_id: str, project_id: str | None) -> bool:
+    """Whether a project, or any, no longer wants what it has in a job."""
+    async with database.connection() as connection:
+        return bool(await connection.fetchval(_IS_JOB_CANCELLED, job_id, project_id, ALL_TARGETS))
+
+
+def _read(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Target:
+    values: dict[str, Any] = {name: row[name] for name in names}
+    values["state"] = State(values["state"])
+    if values["reason"] is not None:
+        values["reason"] = Reason(values["reason"])
+    return kind(**values)
