@@ -10,10 +10,10 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.tasks import retention
+from activities.tasks.whereabouts import Whereabouts
 from infra import log
 from services.services import Services
-from stores.tasks import retention
-from stores.tasks.whereabouts import Whereabouts
 
 MOST: Final = 5_000
 """Of one time; the next one takes the rest."""

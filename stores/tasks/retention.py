@@ -1,26 +1,15 @@
-"""What is kept of tasks: those that ended go when their time is over, and texts that no task refers to go in any case.
-
-Counts of tasks stay: they tell how many there ever were.
-"""
+"""Tasks whose time is over and texts that are no task's: how they are found, and removed."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from sqlalchemy import ARRAY, Text, bindparam, text
 
-from domain.tasks.messages import FINAL
+from domain.tasks.messages import Refs
 from infra.database import Database
-from stores.tasks.whereabouts import Whereabouts
-
-BATCH: Final = 1_000
-LONGEST_SECONDS: Final = 180.0
-"""Of one time; the next one takes the rest."""
-UNSETTLED: Final = timedelta(days=1)
-"""So long after it was written a text has become its task's, or never will."""
 
 _IDS: Final = bindparam("task_ids", type_=ARRAY(Text))
 _TYPES = text("SELECT type FROM task_types ORDER BY type")
@@ -29,7 +18,7 @@ _PAST = text(
     "SELECT task_id, create_time FROM tasks_archive WHERE type = :type AND status = :status "
     "AND create_time >= :since AND create_time < :before AND modify_time < :before ORDER BY create_time LIMIT :batch"
 )
-_FORGET = [
+_REMOVE = [
     text(f"DELETE FROM {table} WHERE task_id = ANY(:task_ids)").bindparams(_IDS)  # noqa: S608 - names of ours
     for table in ("task_contents", "task_keys", "tasks_archive")
 ]
@@ -48,73 +37,88 @@ _SETTLE = text(
     "ON CONFLICT (is_one) DO UPDATE SET settled_until = excluded.settled_until"
 )
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OPEN = text(
+    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
+).bindparams(bindparam("names", type_=ARRAY(Text)))
+_ENDED = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
+    bindparam("ids", type_=ARRAY(Text))
+)
 
 
-class _Text(NamedTuple):
+class PastTask(NamedTuple):
+    """A task that ended before a moment."""
+
+    task_id: str
+    create_time: int
+
+
+class StoredText(NamedTuple):
+    """A text of a task, wherever that is."""
+
     task_id: str
     ref: str
     written_at: datetime
 
 
-async def forget(database: Database, whereabouts: Whereabouts, kept: timedelta, beat: Callable[[], object]) -> int:
-    """Remove tasks that ended longer ago, with their texts and the keys that stand for them; how many."""
-    before = round((datetime.now(UTC) - kept).timestamp() * 1_000)
-    until = time.monotonic() + LONGEST_SECONDS
+class OpenLane(NamedTuple):
+    """A lane that is open."""
+
+    type: str
+    name: str
+    """The type's name within its project."""
+    pos: int
+
+
+def references(content: str, log: str, refs: int) -> frozenset[str]:
+    """The texts that a task refers to."""
+    places = ((content, Refs.CONTENT), (log, Refs.LOG))
+    return frozenset(ref for ref, flag in places if refs & flag)
+
+
+async def list_types(database: Database) -> list[str]:
+    """All types of tasks."""
     async with database.session() as session:
-        types = (await session.execute(_TYPES)).scalars().all()
-    forgotten = 0
-    for type_ in types:
-        for status in FINAL:
-            wanted = {"type": type_, "status": int(status), "before": before, "batch": BATCH}
-            since, is_over = 0, False
-            while not is_over and time.monotonic() < until:
-                async with database.session() as session:
-                    past = (await session.execute(_PAST, wanted | {"since": since})).all()
-                done = await _forget(database, whereabouts, [task_id for task_id, _ in past])
-                is_over = len(past) < BATCH or (not done and past[-1].create_time == since)
-                since = past[-1].create_time if past else since
-                forgotten += done
-                beat()
-    return forgotten
+        return list((await session.execute(_TYPES)).scalars())
 
 
-async def _forget(database: Database, whereabouts: Whereabouts, task_ids: Sequence[str]) -> int:
-    # A lane that still has one has not heard that it is in the archive: it would be put there, and counted, once more.
-    live = await whereabouts.live(task_ids)
-    gone = [task_id for task_id in task_ids if task_id not in live]
-    if gone:
-        async with database.session() as session:
-            for statement in _FORGET:
-                await session.execute(statement, {"task_ids": gone})
-    return len(gone)
+async def list_past(database: Database, type_: str, status: int, since: int, before: int, limit: int) -> list[PastTask]:
+    """Tasks of the archive that ended before a moment and were created since another, the oldest first."""
+    wanted = {"type": type_, "status": status, "since": since, "before": before, "batch": limit}
+    async with database.session() as session:
+        return [PastTask(*row) for row in await session.execute(_PAST, wanted)]
 
 
-async def discard(database: Database, whereabouts: Whereabouts, beat: Callable[[], object]) -> int:
-    """Remove texts that are no task's: it was never taken, ended before, or has another one by now; how many.
-
-    Each text is looked at once, a day after it was written; what its task replaces later goes when that has ended.
-    """
-    before = datetime.now(UTC) - UNSETTLED
-    until = time.monotonic() + LONGEST_SECONDS
-    discarded, looked_at = 0, BATCH
-    while looked_at >= BATCH and time.monotonic() < until:
-        async with database.session() as session:
-            since = (await session.execute(_SETTLED)).scalar() or _BEGINNING
-            rows = await session.execute(_UNSETTLED, {"since": since, "before": before, "batch": BATCH})
-            texts = [_Text(*row) for row in rows]
-        discarded += await _discard(database, whereabouts, texts, before)
-        looked_at = len(texts)
-        beat()
-    return discarded
+async def remove(database: Database, task_ids: Sequence[str]) -> None:
+    """Remove tasks from the archive, with their texts and the keys that stand for them."""
+    async with database.session() as session:
+        for statement in _REMOVE:
+            await session.execute(statement, {"task_ids": task_ids})
 
 
-async def _discard(database: Database, whereabouts: Whereabouts, texts: list[_Text], before: datetime) -> int:
-    if not texts:
-        return 0
-    refs = await whereabouts.refs({each.task_id for each in texts})
-    stray = [each for each in texts if each.ref not in refs.get(each.task_id, ())]
+async def list_unsettled(database: Database, before: datetime, limit: int) -> list[StoredText]:
+    """Texts written before a moment that were not looked at, the oldest first; of the last moment all there are."""
+    async with database.session() as session:
+        since = (await session.execute(_SETTLED)).scalar() or _BEGINNING
+        rows = await session.execute(_UNSETTLED, {"since": since, "before": before, "batch": limit})
+        return [StoredText(*row) for row in rows]
+
+
+async def settle(database: Database, stray: Sequence[StoredText], before: datetime, until: datetime) -> None:
+    """Remove texts that are no task's, and note that all that were written until a moment were looked at."""
     values = {"task_ids": [each.task_id for each in stray], "refs": [each.ref for each in stray], "before": before}
     async with database.session() as session:
         await session.execute(_DISCARD, values)
-        await session.execute(_SETTLE, {"until": texts[-1].written_at})
-    return len(stray)
+        await session.execute(_SETTLE, {"until": until})
+
+
+async def list_open_lanes(database: Database, names: Collection[str]) -> list[OpenLane]:
+    """The open lanes of types by their names, of whichever project."""
+    async with database.session() as session:
+        return [OpenLane(*row) for row in await session.execute(_OPEN, {"names": sorted(names)})]
+
+
+async def read_references(database: Database, task_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Which texts tasks of the archive refer to, by id."""
+    async with database.session() as session:
+        rows = await session.execute(_ENDED, {"ids": task_ids})
+        return {task_id: references(content, log, refs) for task_id, content, log, refs in rows}

@@ -11,13 +11,15 @@ import pytest
 from sqlalchemy import text
 from temporalio.testing import ActivityEnvironment
 
+from activities.tasks import retention
 from activities.tasks.housekeeping import TaskHousekeeping
 from api.tasks.contents import Contents, ref_of
 from domain.tasks.ids import TaskId
 from domain.tasks.messages import Refs, Status, Task
 from infra.database import Database
 from infra.settings import Settings
-from stores.tasks import archive, retention
+from stores.tasks import archive
+from stores.tasks import retention as records
 from tests.support.lanes import NAME, TYPE, add_type, new_key
 from tests.support.tasks import FAILED, SUCCESS, Json, Tasks, good, running_tasks
 from tests.support.waiting import eventually
@@ -143,12 +145,12 @@ async def test_a_task_that_its_lane_still_has_stays(database: Database, monkeypa
     ("statement", "values", "index"),
     [
         (
-            str(retention._PAST),
+            str(records._PAST),
             {"type": TYPE, "status": 3, "since": 0, "before": 10**12, "batch": 9},
             "ix_tasks_archive_type_status",
         ),
         (
-            str(retention._UNSETTLED),
+            str(records._UNSETTLED),
             {"since": BEFORE, "before": BEFORE + timedelta(days=9), "batch": 9},
             "ix_task_contents_written_at",
         ),

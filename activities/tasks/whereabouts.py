@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from sqlalchemy import ARRAY, Text, bindparam, text
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.tasks import ids, names
 from domain.tasks.ids import TaskId, split_type
-from domain.tasks.messages import Look, Refs, Seen, Task
+from domain.tasks.messages import Look, Seen, Task
 from infra.database import Database
+from stores.tasks import retention
 
 KEYS_AT_A_TIME: Final = 500
 _ANSWER_SECONDS: Final = timedelta(seconds=10)
-
-_OPEN = text(
-    "SELECT t.type, t.name, h.pos FROM task_types t JOIN task_heads h USING (type) WHERE t.name = ANY(:names)"
-).bindparams(bindparam("names", type_=ARRAY(Text)))
-_ENDED = text("SELECT task_id, content, schedule_log, refs FROM tasks_archive WHERE task_id = ANY(:ids)").bindparams(
-    bindparam("ids", type_=ARRAY(Text))
-)
 
 _Lane: TypeAlias = tuple[str, int]
 
@@ -44,9 +37,8 @@ class Whereabouts:
     async def refs(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Which texts tasks refer to, by id; one that is nowhere is left out."""
         found = await self.live(task_ids)
-        async with self._database.session() as session:
-            rows = await session.execute(_ENDED, {"ids": [each for each in task_ids if each not in found]})
-            return found | {task_id: frozenset(_refs(*texts)) for task_id, *texts in rows}
+        left = [each for each in task_ids if each not in found]
+        return found | await retention.read_references(self._database, left)
 
     async def live(self, task_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """The same of those that are in a lane."""
@@ -54,9 +46,8 @@ class Whereabouts:
         for lane, named in (await self._in_open_lanes(task_ids)).items():
             for at in range(0, len(named), KEYS_AT_A_TIME):
                 async for task in self._look(lane, [each.key for each in named[at : at + KEYS_AT_A_TIME]]):
-                    found[str(TaskId(task.key, split_type(lane[0])[1], lane[1]))] = frozenset(
-                        _refs(task.content, task.log, task.refs)
-                    )
+                    task_id = str(TaskId(task.key, split_type(lane[0])[1], lane[1]))
+                    found[task_id] = retention.references(task.content, task.log, task.refs)
         return found
 
     async def _in_open_lanes(self, task_ids: Collection[str]) -> dict[_Lane, list[TaskId]]:
@@ -64,9 +55,8 @@ class Whereabouts:
         named: dict[tuple[str, int], list[TaskId]] = defaultdict(list)
         for each in filter(None, map(ids.read, task_ids)):
             named[each.name, each.pos].append(each)
-        async with self._database.session() as session:
-            rows = await session.execute(_OPEN, {"names": sorted({name for name, _ in named})})
-            return {(row.type, row.pos): named[row.name, row.pos] for row in rows if (row.name, row.pos) in named}
+        lanes = await retention.list_open_lanes(self._database, {name for name, _ in named})
+        return {(each.type, each.pos): named[each.name, each.pos] for each in lanes if (each.name, each.pos) in named}
 
     async def _look(self, lane: _Lane, keys: Sequence[str]) -> AsyncIterator[Task]:
         handle = self._engine.get_workflow_handle(names.lane_id(*lane))
@@ -82,10 +72,3 @@ class Whereabouts:
             for task in filter(None, seen.tasks):
                 yield task
             keys = keys[len(seen.tasks) :]
-
-
-def _refs(content: str, log: str, refs: int) -> Iterator[str]:
-    if refs & Refs.CONTENT:
-        yield content
-    if refs & Refs.LOG:
-        yield log
