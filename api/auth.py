@@ -10,7 +10,7 @@ import re
 from aiohttp import hdrs, web
 from multidict import istr
 
-from api.cookies import NAME, OWN_HEADER, Cookies, Session
+from api.cookies import NAME, OWN_HEADER, ConsoleSession, Cookies
 from api.routes import Access, Caller, Route
 from api.together import Together
 from domain import projects
@@ -87,7 +87,7 @@ class Gate:
             raise _not_ours(token)
         return owner
 
-    async def sign_in(self, token: str) -> tuple[Caller, Session]:
+    async def sign_in(self, token: str) -> tuple[Caller, ConsoleSession]:
         """Whose key this is, and a session that lasts no longer than the key.
 
         Raises:

@@ -24,7 +24,7 @@ _READS = {hdrs.METH_GET, hdrs.METH_HEAD}
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ConsoleSession:
     """Who signed in."""
 
     key_id: str
@@ -49,12 +49,12 @@ class Cookies:
         """What stands for a credential: the admin key, or what is stored of a project's key."""
         return hmac.digest(self._pepper, f"{_PURPOSE} ".encode() + credential, hashlib.sha256)
 
-    def begin(self, key_id: str, credential: bytes) -> Session:
+    def begin(self, key_id: str, credential: bytes) -> ConsoleSession:
         """A new session."""
         until = (datetime.now(UTC) + self._lifetime).replace(microsecond=0)
-        return Session(key_id, self.mark(credential), until)
+        return ConsoleSession(key_id, self.mark(credential), until)
 
-    def read(self, request: web.Request) -> Session | None:
+    def read(self, request: web.Request) -> ConsoleSession | None:
         """The session of a request's cookie, if it is one of ours and not over."""
         token = request.cookies.get(NAME, "")
         try:
@@ -65,10 +65,10 @@ class Cookies:
         if purpose != _PURPOSE:
             return None  # Something else that we sealed.
         until, mark, key_id = rest.split(" ")
-        session = Session(key_id, bytes.fromhex(mark), datetime.fromtimestamp(int(until), UTC))
+        session = ConsoleSession(key_id, bytes.fromhex(mark), datetime.fromtimestamp(int(until), UTC))
         return session if session.until > datetime.now(UTC) else None
 
-    def put(self, request: web.Request, response: web.Response, session: Session) -> None:
+    def put(self, request: web.Request, response: web.Response, session: ConsoleSession) -> None:
         """Give the browser a session."""
         text = f"{_PURPOSE} {int(session.until.timestamp())} {session.mark.hex()} {session.key_id}"
         # Without what fills it up to fours, it needs no quotes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,46 @@ def test_only_clients_open_sessions_to_outside() -> None:
 
     assert {name for name in found if not name.startswith("clients/")} == OWN_PORTS
     assert "clients/http.py" in found
+
+
+def find_statements(source: str) -> list[str]:
+    """What a module does with a session or a connection of the database, other than to hand it on."""
+    tree = ast.parse(source)
+    held = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.withitem(context_expr=ast.Call(func=ast.Attribute(attr=opened)), optional_vars=ast.Name(id=name)):
+                is_held = opened in {"session", "connection"}
+            case ast.arg(arg=name, annotation=ast.expr() as kind):
+                is_held = bool(re.match(r"(asyncpg\.)?(Async)?(Session|Connection)\b", ast.unparse(kind)))
+            case _:
+                continue
+        held |= {name} if is_held else set()
+    used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [ast.unparse(node) for node in used if ast.unparse(node.value) in held]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("async with database.session() as session:\n    await store.find(session, 1)", []),
+        ("async with database.session() as session:\n    await session.get(Row, 1)", ["session.get"]),
+        ("async with call.services.database.connection() as raw:\n    await raw.fetch('SELECT 1')", ["raw.fetch"]),
+        ("async def read(session: Session) -> None:\n    session.add(Row())", ["session.add"]),
+        ("def shown(session: ConsoleSession) -> None:\n    session.key_id", []),
+    ],
+)
+def test_statements_are_found_in_whatever_way_they_are_made(source: str, found: list[str]) -> None:
+    """A session may be opened and handed on; whoever asks it for anything makes a statement."""
+    assert find_statements(source) == found
+
+
+def test_the_api_makes_no_statement() -> None:
+    """It opens transactions and hands them to stores; the contract of imports does not see a statement in a string."""
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "api").rglob("*.py")}
+
+    assert {name: made for name, source in sources.items() if (made := find_statements(source))} == {}
+    assert "api/orders/steering.py" in sources
 
 
 def test_modules_import_each_other_in_one_direction() -> None:
