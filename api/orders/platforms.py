@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import Field, JsonValue, ValidationError, field_validator
+from pydantic import Field
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
 from temporalio.service import RPCError, RPCStatusCode
 
-from api import paging, sentences
+from api import paging
 from api.models import Request
 from api.orders import answers
 from api.orders.answers import ListedPlatform, ShownPlatform
@@ -48,21 +48,12 @@ class Setup(Request):
     kind: str = Field(max_length=40, description="a kind that is built in, or the name of your own `capability`")
     shop: str = Field(min_length=1, max_length=200)
     base_url: str = Field(max_length=2_000, description="where the platform's API begins")
-    capability: dict[str, JsonValue] | None = Field(
-        default=None, max_length=40, description="what it can do, where its kind is not built in"
-    )
+    capability: Capability | None = Field(default=None, description="what it can do, where its kind is not built in")
     notify_url: str | None = Field(
         default=None,
         max_length=8_000,
         description="who is told of failed slices and sweeps, unserved platforms and wrong clocks",
     )
-
-    @field_validator("capability")
-    @classmethod
-    def _readable(cls, capability: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
-        if capability is not None:
-            _read(capability)
-        return capability
 
 
 class PlatformsWanted(PageQuery):
@@ -111,7 +102,9 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         if before is not None and before.starts_at is not None:
             _check_same(before, body)
         notify = None if body.notify_url is None else call.services.sealer.seal(body.notify_url).token
-        setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, body.capability, notify)
+        # As it was sent: what it leaves out follows our defaults, also those of later versions.
+        record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
+        setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = store.put(session, path.platform, setup, before)
         levels = await configuration.newest(session, [DEFAULT, path.platform])
         here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
@@ -170,15 +163,6 @@ def _fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
     return None if noted is None else FaultRecord.model_validate(noted)
 
 
-def _read(capability: Mapping[str, JsonValue]) -> Capability:
-    """A record as it was sent; what is wrong is told with the place where it stands."""
-    try:
-        return Capability.model_validate(capability)
-    except ValidationError as error:
-        wrong = [f"{each.path or 'the record'}: {each.message.rstrip('.')}" for each in sentences.of(error, Capability)]
-    raise ValueError(f"{'; '.join(wrong[:5])}. Compare it with the reference of platform records.")
-
-
 def _check(call: Call, platform: str, body: Setup) -> None:
     if platform == DEFAULT:
         raise Invalid(
@@ -191,7 +175,7 @@ def _check(call: Call, platform: str, body: Setup) -> None:
             f"There is no built-in kind {body.kind!r}; there are {kinds}.",
             "Choose one of them, or send a `capability`.",
         )
-    record = platforms.KNOWN[body.kind] if body.capability is None else _read(body.capability)
+    record = body.capability or platforms.KNOWN[body.kind]
     if record.kind != body.kind:
         raise Invalid(
             "platform_invalid",

@@ -47,17 +47,19 @@ class QueryField(StrEnum):
 class Query(Record):
     """How orders of a window are asked for."""
 
-    path: str
-    parameters: dict[str, str] = Field(default={})
-    field: QueryField = QueryField.MODIFIED
+    path: str = Field(description="below `base_url`; the same for each page")
+    parameters: dict[str, str] = Field(default={}, description="sent with each request")
+    field: QueryField = Field(
+        default=QueryField.MODIFIED, description="which time of an order is compared with the window"
+    )
     start: str = Field(description="name of the parameter with the window's start")
     end: str = Field(description="name of the parameter with the window's end")
     shop: str = Field(default="", description="name of the parameter with the shop, where one is needed")
-    start_inclusive: bool = True
-    end_inclusive: bool = True
-    moments: Moments = Moments()
-    window_min_seconds: Seconds = 1
-    window_max_seconds: Seconds | None = None
+    start_inclusive: bool = Field(default=True, description="whether an order of the very start is told")
+    end_inclusive: bool = Field(default=True, description="whether an order of the very end is told")
+    moments: Moments = Field(default=Moments(), description="how both are written")
+    window_min_seconds: Seconds = Field(default=1, description="shortest window that may be asked for")
+    window_max_seconds: Seconds | None = Field(default=None, description="longest window that may be asked for")
     newest_seconds: float = Field(default=0, ge=0, description="an end is refused that is younger than that")
     history_seconds: Seconds | None = Field(default=None, description="how far back orders are told")
 
@@ -78,12 +80,15 @@ class PagingKind(StrEnum):
 class Paging(Record):
     """How a window's rows are told, page by page."""
 
-    kind: PagingKind
+    kind: PagingKind = Field(
+        description="how a page leads to the next: by its `number`, by a `cursor` that is sent beside all other "
+        "parameters, by a `token` that stands for the whole query, or by a `link` in the header Link"
+    )
     parameter: str = Field(default="", description="name of the parameter with the page's number, cursor or token")
     first: int = Field(default=1, ge=0, description="number of the first page")
-    size_parameter: str
-    size: int = Field(ge=1)
-    size_max: int = Field(ge=1)
+    size_parameter: str = Field(description="name of the parameter with the rows of a page")
+    size: int = Field(ge=1, description="rows of a page that are asked for")
+    size_max: int = Field(ge=1, description="the most that may be asked for")
     next: JsonPath | None = Field(default=None, description="where the next cursor or token is told")
     more: JsonPath | None = Field(default=None, description="where it is told whether there are more pages")
     rows_max: int | None = Field(default=None, ge=1, description="rows of one query after which the platform stops")
@@ -107,7 +112,7 @@ class Total(Record):
 
     path: str | None = Field(default=None, description="path of a call of its own; by default the query's")
     parameters: dict[str, str] = Field(default={}, description="beside the query's, or instead of the same ones there")
-    value: JsonPath | None = None
+    value: JsonPath | None = Field(default=None, description="where the answer tells it, if no header does")
     header: str | None = Field(default=None, description="name of the header that tells it")
     max: int | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
 
@@ -121,21 +126,21 @@ class Total(Record):
 class Clock(Record):
     """Where the platform's time is read."""
 
-    path: str
-    parameters: dict[str, str] = Field(default={})
+    path: str = Field(description="of any call whose answer tells the time, below `base_url`")
+    parameters: dict[str, str] = Field(default={}, description="sent with it")
     value: JsonPath | None = Field(default=None, description="by default the header Date of the answer is read")
-    moments: Moments = Moments()
+    moments: Moments = Field(default=Moments(), description="how it is written")
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
 
 
 class Rows(Record):
     """Where rows are, and what is read from each; everything else stays as it was sent."""
 
-    list: JsonPath
-    id: JsonPath
-    modified: JsonPath
-    moments: Moments = Moments()
-    version: JsonPath | None = None
+    list: JsonPath = Field(description="where a page's answer has its rows")
+    id: JsonPath = Field(description="where a row tells the order's id")
+    modified: JsonPath = Field(description="where a row tells when the order was modified")
+    moments: Moments = Field(default=Moments(), description="how that is written")
+    version: JsonPath | None = Field(default=None, description="where a row counts changes of one moment")
     absent_when_empty: bool = Field(default=False, description="whether an empty answer leaves the list out")
 
 
@@ -154,14 +159,18 @@ class Signing(StrEnum):
 class Access(Record):
     """Which parts of an account's credentials a request carries, and where."""
 
-    signing: Signing = Signing.NONE
+    signing: Signing = Field(
+        default=Signing.NONE,
+        description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
+        "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
+    )
     header: str = Field(default="", description="name of the header with the token")
     prefix: str = Field(default="", description="stands before the token")
-    key_parameter: str = ""
-    token_parameter: str = ""
-    time_parameter: str = ""
-    moments: Moments = Moments()
-    sign_parameter: str = ""
+    key_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
+    token_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
+    time_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
+    moments: Moments = Field(default=Moments(), description="how that time is written")
+    sign_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
     renewal: Renewal | None = Field(
         default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
     )
@@ -181,9 +190,12 @@ class Meaning(StrEnum):
 class ErrorRule(Record):
     """An error by its status or its code, and what it means. The first that fits counts."""
 
-    meaning: Meaning
-    statuses: tuple[int, ...] = ()
-    codes: tuple[str, ...] = ()
+    meaning: Meaning = Field(
+        description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
+        "credentials"
+    )
+    statuses: tuple[int, ...] = Field(default=(), description="of HTTP, any of which fits")
+    codes: tuple[str, ...] = Field(default=(), description="any of which fits, as `errors.code` tells it")
     pattern: str = Field(default="", description="regular expression that the message holds")
     retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
 
@@ -203,10 +215,10 @@ class ErrorRule(Record):
 class Errors(Record):
     """How errors are told beside the status of an answer."""
 
-    code: JsonPath | None = None
-    message: JsonPath | None = None
+    code: JsonPath | None = Field(default=None, description="where an answer tells the error's code; 0 is none")
+    message: JsonPath | None = Field(default=None, description="where it tells the sentence about it")
     wait_pattern: str = Field(default="", description="its first group in a message is how many seconds to wait")
-    rules: tuple[ErrorRule, ...] = ()
+    rules: tuple[ErrorRule, ...] = Field(default=(), description="the first that fits counts")
 
     @field_validator("wait_pattern")
     @classmethod
@@ -220,15 +232,15 @@ class Errors(Record):
 class Capability(Record):
     """Everything that a connector has to know of a kind of platform."""
 
-    kind: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
-    version: ApiVersion | None = None
+    kind: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
+    version: ApiVersion | None = Field(default=None, description="of the interface, if it has several")
     query: Query
     paging: Paging
-    total: Total | None = None
+    total: Total | None = Field(default=None, description="where a window's number of rows is told, if it is")
     clock: Clock
     rate: RateLimit
     rows: Rows
-    detail: Detail | None = None
+    detail: Detail | None = Field(default=None, description="a second call for each order, if one is needed")
     access: Access = Access()
     errors: Errors = Errors()
 

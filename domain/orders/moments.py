@@ -55,9 +55,15 @@ class Moments(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    form: Form = Form.RFC3339
-    zone_minutes: int = Field(default=0, ge=-1_440, le=1_440)
-    told: Resolution = Resolution.SECOND
+    form: Form = Field(
+        default=Form.RFC3339,
+        description="2026-01-02T03:04:05+08:00 (`rfc3339`), without its zone (`naive`), with a space instead of the T "
+        "(`spaced`), seconds (`epoch`) or milliseconds (`epoch_ms`) since 1970",
+    )
+    zone_minutes: int = Field(
+        default=0, ge=-1_440, le=1_440, description="how far the zone of such times is before UTC, where they name none"
+    )
+    told: Resolution = Field(default=Resolution.SECOND, description="how finely they are told")
 
     @property
     def resolution(self) -> timedelta:

@@ -23,7 +23,7 @@ def _readable(path: str) -> str:
     return path
 
 
-JsonPath = Annotated[str, AfterValidator(_readable)]
+JsonPath = Annotated[str, AfterValidator(_readable), Field(examples=["$.data.orders"])]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -36,16 +36,16 @@ class Record(BaseModel):
 class RateLimit(Record):
     """What all our workers together may ask of one account."""
 
-    per_second: float = Field(gt=0)
-    burst: int = Field(default=1, ge=1)
-    per_day: int | None = Field(default=None, ge=1)
+    per_second: float = Field(gt=0, description="requests of all workers together")
+    burst: int = Field(default=1, ge=1, description="requests that may come at once after a pause")
+    per_day: int | None = Field(default=None, ge=1, description="requests within 24 hours, if they are limited")
 
 
 class Detail(Record):
     """A second call for each order, where the list tells only a part of it."""
 
     path: str = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
-    parameters: dict[str, str] = {}
+    parameters: dict[str, str] = Field(default={}, description="sent with it")
     id_parameter: str = Field(default="", description="name of the parameter with the id, where the path has none")
     row: JsonPath = Field(description="where the answer tells the order, or the part that goes `into` it")
     into: str = Field(
@@ -106,7 +106,10 @@ class Renewal(Record):
         pattern=r"^(https?://[^/?#\s]+)?/[^?#\s]*$", description="of the token end point; a path begins at `base_url`"
     )
     parameters: dict[str, str] = Field(default={}, description="further fields of the form, such as a scope")
-    client: ClientShown = ClientShown.BODY
+    client: ClientShown = Field(
+        default=ClientShown.BODY,
+        description="where client id and secret stand: in the `body`, or as `basic` authentication",
+    )
     lifetime_seconds: Seconds = Field(default=3_600, description="how long a token is good, where nobody says")
 
 

@@ -94,7 +94,10 @@ function atField(error, rows) {
   const name = at.replace(/^\//, "").split(/[./[]/)[0];
   const found = rows.get(at) ?? rows.get(name);
   if (!found) return false;
-  found.fault.textContent = error.message;
+  // A field may hold a whole record: then each fault says where in it.
+  const inside = rows.has(at) ? "" : at.replace(/^\//, "").slice(name.length).replace(/^[./]/, "");
+  const told = inside ? `${inside}: ${error.message}` : error.message;
+  found.fault.textContent = found.fault.hidden ? told : `${found.fault.textContent} ${told}`;
   found.fault.hidden = false;
   found.input.setAttribute("aria-invalid", "true");
   return true;
