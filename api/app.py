@@ -7,7 +7,8 @@ import gc
 import json
 import re
 import signal
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from aiohttp import web
 
@@ -51,36 +52,44 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
     app.on_response_prepare.append(middleware.dress)
     gate = app[GATE] = Gate(services.database, settings, services.sealer)
     app[PUSHERS] = Pushers(services.http, settings.addresses.push)
-    paths = {route.path for room in rooms for route in room}
+    rests = index_paths({route.path for room in rooms for route in room})
     for room in rooms:
         if room.attach:
             room.attach(app, services)
         for route in room:
             app.router.add_route(
-                route.method, resource(route.path, paths, route.slashes), endpoint(route, services, gate)
+                route.method, resource(route.path, rests, route.slashes), endpoint(route, services, gate)
             )
     return app
 
 
-def resource(path: str, paths: Collection[str], slashes: str = "") -> str:
+def index_paths(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
+    """What follows each beginning of these paths that ends with a slash."""
+    rests: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(paths):
+        for slash in re.finditer("/", path):
+            rests[path[: slash.end()]].append(path[slash.end() :])
+    return rests
+
+
+def resource(path: str, rests: Mapping[str, Sequence[str]], slashes: str = "") -> str:
     """A path as aiohttp matches it: a variable never stands for a word that another path has in its place.
 
     Args:
+        rests: The index of all paths.
         slashes: The variable that may hold slashes; it does not swallow what other paths have behind it.
     """
-    longer = "".join(
-        f"(?<!{re.escape(other.removeprefix(path))})" for other in sorted(paths) if other.startswith(f"{path}/")
-    )
-    for variable in re.finditer(r"{(\w+)}", path):
-        before = path[: variable.start()]
-        words = {other.removeprefix(before).partition("/")[0] for other in paths if other.startswith(before)}
+    longer = "".join(f"(?<!{re.escape(f'/{rest}')})" for rest in rests.get(f"{path}/", ()))
+
+    def narrow(variable: re.Match[str]) -> str:
+        words = {rest.partition("/")[0] for rest in rests[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
         if variable[1] == slashes:
-            path = path.replace(variable[0], f"{{{variable[1]}:{not_taken}.+{longer}}}")
-        elif taken:
-            path = path.replace(variable[0], f"{{{variable[1]}:{not_taken}[^/]+}}")
-    return path
+            return f"{{{variable[1]}:{not_taken}.+{longer}}}"
+        return f"{{{variable[1]}:{not_taken}[^/]+}}" if taken else variable[0]
+
+    return re.sub(r"{(\w+)}", narrow, path)
 
 
 async def serve(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROOMS, resource
+from api.app import ROOMS, index_paths, resource
 from api.models import Answer, Request
 from api.routes import Access, Call, Route, Routes
 
@@ -108,11 +108,16 @@ def test_a_row_that_cannot_work_is_refused(
         ("/things/{thing_id}/parts", ["/things/{thing_id}"], "/things/{thing_id}/parts"),
         ("/things/{thing_id}", ["/things/ws"], "/things/{thing_id:(?!(?:ws)(?:/|$))[^/]+}"),
         ("/things/{thing_id}", ["/things/a.b/c", "/things/ws"], "/things/{thing_id:(?!(?:a\\.b|ws)(?:/|$))[^/]+}"),
+        (
+            "/things/{thing_id}/parts/{part_id}",
+            ["/things/ws", "/things/{thing_id}/parts/all"],
+            "/things/{thing_id:(?!(?:ws)(?:/|$))[^/]+}/parts/{part_id:(?!(?:all)(?:/|$))[^/]+}",
+        ),
     ],
 )
 def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
     """So that what a word's own address allows is told without what its neighbours allow."""
-    assert resource(path, [path, *others]) == pattern
+    assert resource(path, index_paths([path, *others])) == pattern
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[s
 )
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
     """Neither words before it nor what stands behind it elsewhere."""
-    assert resource(path, [path, *others], "thing_id") == pattern
+    assert resource(path, index_paths([path, *others]), "thing_id") == pattern
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
