@@ -22,6 +22,7 @@ from domain.tasks import ids
 from domain.tasks import names as tasks_names
 from domain.tasks.ids import POS_MAX
 from domain.tasks.messages import FINAL, Search, Task
+from stores.tasks import archive, heads, keys
 from stores.tasks.heads import ListedLane
 from stores.tasks.types import TypeSums
 
@@ -136,7 +137,8 @@ async def _in_archive(
     if not statuses or limit <= 0:
         return []
     known = {item.task_id for item in seen}
-    rows = await here.archive.page(kind.type, statuses, query.stage, (place.create_time, place.key), limit)
+    before = (place.create_time, place.key)
+    rows = await archive.list_behind(here.database, kind.type, statuses, query.stage, before, limit)
     return [Item(task_id, task, archived=True) for task_id, task in rows if task_id not in known]
 
 
@@ -171,7 +173,7 @@ async def get_task_lanes(call: Call, query: BrowsedLanes) -> LanePage:
     """List the open lanes of a type, and how each stands."""
     here = desk(call)
     kind = await here.types.get(query.task_type, call.scope)
-    rows = await here.heads.browse(kind.type, int(query.cursor or 0), query.limit)
+    rows = await heads.list_page(here.database, kind.type, int(query.cursor or 0), query.limit)
     shown = rows[: query.limit]
     return LanePage(
         lane_list=[_lane(kind.type, lane) for lane in shown],
@@ -197,4 +199,4 @@ def _seconds(moment: int | None) -> float | None:
 @routes.get("/v1/find_tasks", access=Access.PROJECTS)
 async def find_tasks(call: Call, query: Name) -> FoundIds:
     """Find the ids of tasks by the name that their creator sent as `task_id`; one for each type that has it."""
-    return FoundIds(task_ids=await desk(call).keys.find(query.name, call.scope, FOUND_MAX))
+    return FoundIds(task_ids=await keys.find(desk(call).database, query.name, call.scope, FOUND_MAX))

@@ -107,7 +107,7 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
             raise LookupError(f"{claim.task_id!r} stands under a key and is no id of ours")
         code = await _put(here, kind, named, new, Refs.KEYED)
         # Where the lane sees another content, a worker has changed it: the digest tells what was asked for.
-        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archive.task(claim.task_id):
+        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archived.ask(claim.task_id):
             figures.tasks(kind.type, "created").inc()
             return claim.task_id
         # It is not there, and as the lane takes no more, it never will be.

@@ -23,7 +23,7 @@ from infra import log
 from infra.database import LISTENING, Database
 from stores.tables.tasks import HEADS_CHANNEL
 from stores.tasks import heads
-from stores.tasks.heads import ListedLane, QueueSums
+from stores.tasks.heads import QueueSums
 
 FRESH_SECONDS = 0.4
 SHOWN_SECONDS = 5.0
@@ -106,10 +106,6 @@ class Heads:
         """All lanes of a type that are not over, the newest first; asked anew."""
         await self._reads.ask(type_)
         return sorted(self._queues[type_].heads, reverse=True)
-
-    async def browse(self, type_: str, after: int, limit: int) -> list[ListedLane]:
-        """Lanes of a type that are not over, as the hint table has them, behind a position."""
-        return await heads.list_page(self._database, type_, after, limit)
 
     @contextmanager
     def promised(self, type_: str, pos: int, tasks: int) -> Iterator[None]:

@@ -23,10 +23,6 @@ class Keys:
         """Write a claim down, unless there is one of its key; the one that is there then."""
         return await self._claims.ask(claim) or claim
 
-    async def find(self, key: str, scope: str | None, limit: int) -> list[str]:
-        """What a key stands for in the types of a project, or of all."""
-        return await keys.find(self._database, key, scope, limit)
-
     async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
         """Have a key stand for another task, unless somebody was faster; what it stands for then."""
         await keys.move(self._database, before, task_id)

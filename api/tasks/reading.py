@@ -19,6 +19,7 @@ from api.tasks.searching import Turns
 from api.tasks.types import TaskType
 from domain.faults import Conflict, Missing
 from domain.tasks.messages import FINAL, Head, Search, Status, Task
+from stores.tasks import archive
 
 TYPES_AT_A_TIME: Final = 4
 """Of the database each takes a connection."""
@@ -33,7 +34,7 @@ async def get_task(call: Call, query: One) -> FoundTask | web.Response:
     named, kind = await here.type_of(call, query.task_id)
     # Read anew beside the task: what another process has changed is in force as soon as that was answered.
     live, now = await asyncio.gather(here.find_live(named, kind), here.types.reread(kind.type))
-    task = live or await here.archive.task(query.task_id)
+    task = live or await here.archived.ask(query.task_id)
     if task is None:
         raise unknown(query.task_id)
     texts = await here.contents.texts(query.task_id, task)
@@ -83,7 +84,7 @@ async def get_task_counts_by_type(call: Call, query: OfType) -> Counts:
     heads = await asyncio.gather(*map(head, await here.heads.open_lanes(kind.type)))
     live = {pos: head for pos, head in heads if head is not None}
     # A lane counts its tasks as long as it runs, archived ones too; those of a lane that is over are all archived.
-    ended = await here.archive.counts(kind.type, live.keys())
+    ended = await archive.count(here.database, kind.type, live.keys())
     pending = sum(head.pending for head in live.values())
     running = sum(head.running for head in live.values())
     success = sum(head.success for head in live.values()) + ended.get(Status.SUCCESS, 0)
@@ -118,6 +119,6 @@ async def _search(here: Desk, kind: TaskType, query: Wanted, turns: Turns) -> _F
     found: _Found = dict(await searching.in_lanes(here, kind, lanes, query.most, turns))
     statuses = [status for status in FINAL if query.status in (None, 0, status)]
     if statuses:
-        archived = await here.archive.search(kind.type, statuses, query.stage, query.most)
+        archived = await archive.list_newest(here.database, kind.type, statuses, query.stage, query.most)
         found |= dict(archived)
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 
 from aiohttp import web
 from temporalio.service import RPCError
 
 from api.routes import Call, Routes
-from api.tasks.archive import Archive
 from api.tasks.calls import Over
 from api.tasks.contents import Contents
 from api.tasks.envelope import TASK_UNKNOWN, render
@@ -19,7 +19,7 @@ from api.tasks.keys import Keys
 from api.tasks.lanes import LANES_KEPT, Lanes
 from api.tasks.resting import LaneName
 from api.tasks.types import TaskType, Types
-from api.together import Together
+from api.together import Gathered, Together
 from domain.faults import Missing
 from domain.tasks import ids
 from domain.tasks.carrying import LaneOrder
@@ -27,10 +27,12 @@ from domain.tasks.ids import TaskId
 from domain.tasks.messages import Head, Rules, Task
 from infra import log
 from services.services import Services
+from stores.tasks import archive
 from workflows.tasks import handle
 
 NEARLY_FULL = 60
 """Per cent of what a lane takes; a type that creates some thousand tasks a second fills the rest in 200 ms."""
+ARCHIVED_AT_A_TIME = 500
 
 _log = log.get(__name__)
 
@@ -39,11 +41,12 @@ class Desk:
     """What this process knows of tasks, and how it asks for the rest."""
 
     def __init__(self, services: Services) -> None:
+        self.database = services.database
         self.heads = Heads(services.database)
         self.lanes = Lanes(services.engine, self._learn)
         self.types = Types(services.database, services.settings.tasks.lane_max_tasks)
         self.contents = Contents(services.database)
-        self.archive = Archive(services.database)
+        self.archived = Gathered(partial(archive.find, services.database), ARCHIVED_AT_A_TIME)
         self.keys = Keys(services.database)
         self._engine = services.engine
         self._openings = Together(self._open)
@@ -75,7 +78,7 @@ class Desk:
         kinds = [kind for kind in await self.types.named(named.name, None) if kind.end_pos >= named.pos]
         if len(kinds) < 2:
             return kinds[0] if kinds else None
-        type_ = await self.archive.type_of(str(named))
+        type_ = await archive.find_type(self.database, str(named))
         for kind in kinds:
             if kind.type == type_ or await self.find_live(named, kind):
                 return kind
@@ -83,7 +86,7 @@ class Desk:
 
     async def find(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task where it is: in its lane, or, when that has let go of it, in the archive."""
-        return await self.find_live(named, kind) or await self.archive.task(str(named))
+        return await self.find_live(named, kind) or await self.archived.ask(str(named))
 
     async def find_live(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task, if it is in its lane."""
