@@ -110,7 +110,7 @@ async def browse(call: Call, query: PageQuery) -> Page[ShownProject]:
 async def read(call: Call, path: ProjectPath) -> ShownProject:
     """Read one project."""
     async with call.services.database.session() as session:
-        return _show_project(_found(await store.find(session, path.project_id)))
+        return _show_project(_require(await store.find(session, path.project_id)))
 
 
 @routes.post("/v1/projects/{project_id}/revoke", access=Access.ADMIN)
@@ -120,7 +120,7 @@ async def revoke(call: Call, path: ProjectPath) -> ShownProject:
     What it owns stays. Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        project = _found(await store.revoke(session, path.project_id))
+        project = _require(await store.revoke(session, path.project_id))
     log.get(__name__).info("project_revoked", project_id=path.project_id)
     return _show_project(project)
 
@@ -139,7 +139,7 @@ async def create_key(call: Call, path: ProjectPath) -> NewKey:
 async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> Page[ShownKey]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
-        _found(await store.find(session, path.project_id))
+        _require(await store.find(session, path.project_id))
         rows = await store.list_keys(session, path.project_id, query.after, query.limit)
     return paging.page(rows, query.limit, _show_key, lambda row: (row.created_at, row.key_id))
 
@@ -156,7 +156,7 @@ async def rotate_key(call: Call, path: KeyPath, body: Rotation) -> NewKey:
     The new key opens at once. The old one opens until the overlap ends, so that callers can be changed one by one.
     """
     async with call.services.database.session() as session:
-        old = _found(await store.find_key(session, path.project_id, path.key_id))
+        old = _require(await store.find_key(session, path.project_id, path.key_id))
         if old.revoked_at is not None:
             raise Conflict("key_revoked", "This key was already revoked or replaced.", "Make a new key instead.")
         new = await _another(call, session, path.project_id)
@@ -172,11 +172,11 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
     Revoking it again changes nothing.
     """
     async with call.services.database.session() as session:
-        await store.revoke_key(session, _found(await store.find_key(session, path.project_id, path.key_id)))
+        await store.revoke_key(session, _require(await store.find_key(session, path.project_id, path.key_id)))
     log.get(__name__).info("key_revoked", key_id=path.key_id)
 
 
-def _found(row: Found | None) -> Found:
+def _require(row: Found | None) -> Found:
     if row is None:
         raise not_here()
     return row
@@ -184,7 +184,7 @@ def _found(row: Found | None) -> Found:
 
 async def _another(call: Call, session: Session, project_id: str) -> NewKey:
     # The project's row is locked, so that two calls at once cannot both make the last key.
-    project = _found(await store.find(session, project_id, lock=True))
+    project = _require(await store.find(session, project_id, lock=True))
     if project.revoked_at is not None:
         raise Conflict("project_revoked", "This project was revoked, so it gets no new keys.", "Make a new project.")
     if await store.count_live_keys(session, project_id) >= LIVE_KEYS_MAX:

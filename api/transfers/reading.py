@@ -105,7 +105,7 @@ async def stand(call: Call, job: Job, key: int) -> TaskStanding:
         target = await here.lookup.target(str(job), key, call.project_id)
     if target is None or is_over(target.expires_at):
         raise gone("task")
-    return TaskStanding(**_known(target), gse_task_id=target.gse_task_id)
+    return TaskStanding(**_describe_target(target), gse_task_id=target.gse_task_id)
 
 
 async def _pending(call: Call, job: Job, key: int) -> TaskStanding:
@@ -142,7 +142,7 @@ async def _with_targets(call: Call, job: Job, ended: EndedJob, query: Wanted) ->
         cancelling=is_cancelled and not known["status"].final,
         retries=await jobs.list_retries(database, str(job), call.scope),
         troubles=_troubles(ended.ends),
-        targets=[TargetAnswer(**_known(each)) for each in shown],
+        targets=[TargetAnswer(**_describe_target(each)) for each in shown],
         next_cursor=str(shown[-1].key) if len(found) > len(shown) else None,
     )
 
@@ -166,7 +166,7 @@ def _troubles(ends: Sequence[EndCount]) -> list[Trouble]:
     return sorted(found, key=lambda each: -each.count)
 
 
-def _known(target: TargetRow) -> dict[str, Any]:
+def _describe_target(target: TargetRow) -> dict[str, Any]:
     """What is told of a target, alone or among others."""
     same = (
         *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),

@@ -187,7 +187,7 @@ async def search(database: Database, wanted: Search) -> list[FoundMessage]:
     """The newest of those that match."""
     text, values = statement(wanted)
     async with database.connection() as connection:
-        return [_found(row) for row in await connection.fetch(text, *values)]
+        return [_read_message(row) for row in await connection.fetch(text, *values)]
 
 
 def statement(wanted: Search) -> tuple[str, Sequence[object]]:
@@ -259,7 +259,7 @@ async def find(database: Database, message_id: int) -> FoundMessage | None:
     """One message, wherever it is."""
     async with database.connection() as connection:
         row = await connection.fetchrow(_ONE, message_id)
-    return None if row is None else _found(row)
+    return None if row is None else _read_message(row)
 
 
 async def list_superseded(database: Database, message: FoundMessage) -> list[int]:
@@ -275,7 +275,7 @@ async def list_actions(database: Database, message_id: int) -> list[OperatorActi
     return [OperatorAction(row["done_at"], row["who"], row["action"], row["reason"]) for row in rows]
 
 
-def _found(row: asyncpg.Record) -> FoundMessage:
+def _read_message(row: asyncpg.Record) -> FoundMessage:
     known, written = dict(row), row["wait_reason"]
     return FoundMessage(
         **{name: known[name] for name in _SAME},

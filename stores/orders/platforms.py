@@ -29,7 +29,7 @@ class PlatformSetup:
 
 
 async def find(session: Session, platform: str, *, lock: bool = False) -> OrderPlatform | None:
-    """One platform; locked, nobody else claims or completes meanwhile."""
+    """One platform; locked, no other transaction claims or completes meanwhile."""
     return await session.get(OrderPlatform, platform, with_for_update=lock or None)
 
 

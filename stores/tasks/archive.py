@@ -74,7 +74,7 @@ _COUNTS = """
     GROUP BY status
 """
 
-Place: TypeAlias = tuple[int, str]
+ArchivePlace: TypeAlias = tuple[int, str]
 """When a task was created, and its id."""
 
 
@@ -100,7 +100,7 @@ async def list_newest(
 
 
 async def list_behind(
-    database: Database, type_: str, statuses: Collection[int], stage: str | None, place: Place, limit: int
+    database: Database, type_: str, statuses: Collection[int], stage: str | None, place: ArchivePlace, limit: int
 ) -> list[tuple[str, Task]]:
     """The newest tasks of a type that fit and come behind a place in the list, with their ids."""
     stretches = " UNION ALL ".join(_STRETCH.format(status=int(status)) for status in statuses)

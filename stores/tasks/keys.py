@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra.database import Database
 
-# Whoever comes second waits for the first to commit, and then reads what it wrote.
+# A second claim waits for the first to commit, and then reads what that wrote.
 _CLAIM = """
     INSERT INTO task_keys (type, key, task_id, digest)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) ORDER BY 1, 2
