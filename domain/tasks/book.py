@@ -335,12 +335,17 @@ def _write(task: Task, setting: Setting) -> None:
 
 def code_of_late(task: Task, setting: Setting) -> str:
     """A set of a task that nobody holds: either it was done and the answer got lost, or it is too late."""
-    is_holder = setting.lease == task.lease if setting.lease else task.status != _PENDING and setting.lease is None
+    is_holder = setting.lease == task.lease if setting.lease else _may_be_the_last(task, setting)
     given = ((setting.stage, task.stage), (setting.content, task.content), (setting.log, task.log))
     is_same = setting.status == task.status or (task.status == _FAILED and _is_last_failure(task, setting))
     if is_holder and is_same and all(said in (None, is_) for said, is_ in given):
         return Code.SAME
     return Code.STALE if task.status == _PENDING else Code.FINAL
+
+
+def _may_be_the_last(task: Task, setting: Setting) -> bool:
+    """Whether a set without a lease can have ended the last attempt: a task that waits again must count it."""
+    return setting.lease is None and (task.status != _PENDING or 0 < task.crt_retry_num == setting.crt_retry_num)
 
 
 def _is_last_failure(task: Task, setting: Setting) -> bool:

@@ -240,6 +240,21 @@ def test_a_worker_that_knows_no_leases_sets_what_is_running() -> None:
     assert asked.set(held, 3, lease=None) == Code.STALE
 
 
+def test_a_failure_that_is_told_again_without_a_lease_is_the_same() -> None:
+    """It was counted, and nobody has the task; another count or another log is another word."""
+    asked = LaneDriver(max_retry_num=3)
+    asked.create()
+    held = asked.hold_one()
+    failed = {"lease": None, "crt_retry_num": 1, "log": "first try"}
+
+    assert asked.set(held, 1, **failed) == Code.OK
+    assert asked.set(held, 1, **failed) == Code.SAME
+    assert asked.set(held, 1, **{**failed, "log": "another try"}) == Code.STALE
+    assert asked.set(held, 1, **{**failed, "crt_retry_num": 0}) == Code.STALE
+    assert asked.set(held, 1, lease=None) == Code.STALE
+    assert asked.read(held.key).crt_retry_num == 1
+
+
 def test_a_next_stage_waits_at_the_tail_of_the_queue() -> None:
     """Ahead by its priority, as at its creation: later stages do not starve those that came meanwhile."""
     asked = LaneDriver()
