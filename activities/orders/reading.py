@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from activities.orders.ends import Sequenced, WindowEnd, check_end
 from clients.platforms import Asked, Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
 from domain.orders.capability import Order, QueryField
 from domain.orders.confirming import Pass, Passes, Verdict
@@ -41,6 +42,8 @@ class Harvest:
     outside: int = 0
     undated: int = 0
     largest_page: int = 0
+    may_be_cut: bool = False
+    """Whether it ended after a round number of orders, and nothing shows that it was not a bound of the platform."""
 
     def add(self, page: Page) -> None:
         """Take in a page."""
@@ -69,6 +72,7 @@ class _PassRecord:
     ids: list[str] = field(default_factory=list)
     told_again: int = 0
     is_unsorted: bool = False
+    sequence: Sequenced = field(default_factory=Sequenced)
 
 
 class TooLarge(Exception):
@@ -98,6 +102,7 @@ class Reading:
 
         Raises:
             TooLarge: It must be split.
+            TooManyRows: It cannot be split, and the platform keeps some of it back.
             PlatformLied: What it tells does not come to agree with its totals.
         """
         capability = self._connector.capability
@@ -109,7 +114,25 @@ class Reading:
             verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
         if verdict is Verdict.UNSTABLE:
             raise self._restless(passes.done)
+        await self._check_end(told.sequence)
         return self.harvest
+
+    async def _check_end(self, sequence: Sequenced) -> None:
+        """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""
+        harvest = self.harvest
+        end = await check_end(self._connector, self._window, harvest.copies, harvest.largest_page, sequence)
+        if end is WindowEnd.WHOLE:
+            return
+        if self._rows_max is not None:
+            raise TooLarge
+        if end is WindowEnd.CUT:
+            raise TooManyRows(
+                f"The platform ended after {len(harvest.copies):,} orders of the window without a word, and told "
+                "others when it was asked for a part of it.",
+                "Say in its record after how many rows it stops (`paging.rows_max`), or declare its `total`.",
+                rows=len(harvest.copies),
+            )
+        harvest.may_be_cut = True
 
     async def whole(self, copies: list[Copy]) -> list[Copy]:
         """The same orders, each told whole where the list tells only parts.
@@ -197,6 +220,7 @@ class Reading:
                 told.ids += ids
                 told.told_again += page.told_again
                 told.is_unsorted |= page.is_unsorted
+                told.sequence.add(page.orders)
                 distinct.update(ids)
                 if self._rows_max is not None and len(distinct) > self._rows_max:
                     raise TooLarge

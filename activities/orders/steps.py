@@ -233,6 +233,10 @@ class PlatformSteps:
         result = await attempts.commit(self._database, here, order, reading)
         if result.ending is Ending.OVER:
             return result
+        if harvest.may_be_cut:
+            log.get(__name__).warning(
+                "orders_may_be_cut", platform=order.platform, window=str(order.window), orders=result.orders
+            )
         for event, count in (("orders_outside_window", result.outside), ("orders_undated", result.undated)):
             if count:
                 log.get(__name__).warning(event, platform=order.platform, window=str(order.window), orders=count)

@@ -112,6 +112,18 @@ class Connector:
             if paging.rows_max is not None and rows >= paging.rows_max:
                 raise self._too_many(rows)
 
+    async def first_page(self, window: Span) -> Page:
+        """The first page of a window by itself."""
+        asked, paging = self.bounds(window), self.capability.paging
+        match paging.kind:
+            case PagingKind.NUMBER:
+                step = await self._numbered(asked)(0, paging.first)
+            case PagingKind.LINK:
+                step = await self._linked(asked)(0, None)
+            case PagingKind.CURSOR | PagingKind.TOKEN:
+                step = await self._led(asked)(0, None)
+        return step.page
+
     @property
     def tape(self) -> Tape:
         """What it has been told."""

@@ -142,4 +142,20 @@ DEFECTS = (
         "            if self._breaker is None:\n",
         ("tests/unit/test_modules_client.py", "-k", "left_alone"),
     ),
+    Defect(
+        "an-unreadable-envelope-is-left-to-its-deadline",
+        "addresses",
+        "clients/pubsub/envelopes.py",
+        "        return _unreadable(raw, error)\n",
+        "        raise error\n",
+        ("tests/unit/test_pubsub_client.py", "-k", "unreadable"),
+    ),
+    Defect(
+        "a-check-without-an-answer-takes-marks-back",
+        "addresses",
+        "stores/addresses/logical_deletes.py",
+        "            WHEN NOT told.is_needed THEN listed.removable_at\n",
+        "",
+        ("tests/integration/test_address_purging.py", "-k", "without_an_answer"),
+    ),
 )

@@ -243,4 +243,28 @@ DEFECTS = (
         "return None",
         ("tests/unit/test_platform_tape.py",),
     ),
+    Defect(
+        "an-early-end-is-believed",
+        "orders",
+        "activities/orders/reading.py",
+        "        await self._check_end(told.sequence)\n",
+        "",
+        ("tests/unit/test_order_ends.py",),
+    ),
+    Defect(
+        "sweeps-that-keep-failing-are-not-told",
+        "orders",
+        "stores/orders/sweeps.py",
+        "is_due = row.failed_at is not None and not platform.sweeps_told",
+        "is_due = row.failed_at is None and platform.sweeps_told",
+        ("tests/integration/test_order_sweeps.py",),
+    ),
+    Defect(
+        "one-question-without-an-answer-is-an-alarm",
+        "orders",
+        "workflows/orders/watch.py",
+        "        served |= await _answered(missing, patience_seconds)\n",
+        "        served |= set(missing[:0])\n",
+        ("tests/integration/test_order_watch.py", "-k", "one_question"),
+    ),
 )

@@ -1,0 +1,104 @@
+"""Ends: whether a platform has told all of a window, or has stopped at a bound of its own without a word.
+
+Many platforms tell no more than so many rows of a query, and answer with an empty page behind them. Where they sort by
+the time that is asked for, the orders that they keep back lie together at one edge of the window. So the edge is asked
+for by itself: one request, and only where the end may be such a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Final
+
+from clients.platforms import Connector
+from domain.orders.capability import Capability, Order, QueryField
+from domain.orders.windows import SECOND, Window, floor
+from stores.orders.storing import Copy
+
+ROUND_STEP: Final = 1_000
+"""Bounds are round numbers: 1,000, 10,000, 25,000."""
+PAGES_MANY: Final = 10
+"""A window of so many pages is asked once more, wherever it ends: that costs a tenth of it at most."""
+
+
+class WindowEnd(Enum):
+    """What is known of the end of a window."""
+
+    WHOLE = auto()
+    """Nothing speaks against it."""
+    CUT = auto()
+    """Orders were told of a part of the window that had not been told of all of it."""
+    UNKNOWN = auto()
+    """It ended after a round number of orders, and its sequence does not say where others would be."""
+
+
+@dataclass
+class Sequenced:
+    """In which sequence the pages of one pass told their orders."""
+
+    rises: bool = True
+    falls: bool = True
+
+    def add(self, orders: Sequence[Order]) -> None:
+        """Take in a page."""
+        times = [order.modified_at for order in orders]
+        ordered = sorted(times)
+        self.rises = self.rises and times == ordered
+        self.falls = self.falls and times == ordered[::-1]
+
+
+async def check_end(
+    connector: Connector, window: Window, copies: Mapping[str, Copy], largest_page: int, sequence: Sequenced
+) -> WindowEnd:
+    """Say whether what a platform told of a window is all of it, with a request or two where that is in doubt.
+
+    Args:
+        connector: Asks the platform.
+        window: What was asked for.
+        copies: What was told of it.
+        largest_page: How many orders the largest of its pages had.
+        sequence: In which sequence they were told.
+    """
+    capability = connector.capability
+    is_round = bool(copies) and len(copies) % ROUND_STEP == 0
+    if capability.paging.rows_max is not None or not (
+        is_round or (capability.total is None and _may_be_bound(len(copies), largest_page, capability.paging.size))
+    ):
+        return WindowEnd.WHOLE
+    edges = list(_list_edges(capability, window, copies, sequence))
+    for edge in edges:
+        page = await connector.first_page(edge)
+        if any(order.order_id not in copies for order in page.orders):
+            return WindowEnd.CUT
+    return WindowEnd.UNKNOWN if is_round and not edges else WindowEnd.WHOLE
+
+
+def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
+    """Whether the last page was full, as far as the number of orders shows it, or there were many."""
+    if not rows or (rows == largest_page < size):
+        return False
+    return rows % largest_page == 0 or rows >= PAGES_MANY * largest_page
+
+
+def _list_edges(
+    capability: Capability, window: Window, copies: Mapping[str, Copy], sequence: Sequenced
+) -> Iterator[Window]:
+    """List the parts of a window behind the last order that was told, as it is sorted."""
+    if capability.query.field is QueryField.CREATED:
+        return
+    times = [copy.order.modified_at for copy in copies.values() if window.holds(copy.order.modified_at)]
+    if not times:
+        return
+    least = max(SECOND, timedelta(seconds=capability.query.window_min_seconds))
+    if sequence.rises and (start := min(floor(max(times)), floor(window.end - least))) > window.start:
+        yield Window(start=start, end=window.end)
+    if sequence.falls and (end := max(floor(min(times)) + SECOND, _ceil(window.start + least))) < window.end:
+        yield Window(start=window.start, end=end)
+
+
+def _ceil(moment: datetime) -> datetime:
+    whole = floor(moment)
+    return whole if whole == moment else whole + SECOND

@@ -1,0 +1,138 @@
+"""Ends of windows: a platform that stops at a bound of its own is noticed, though its record says nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from activities.orders.ends import Sequenced, WindowEnd, check_end
+from activities.orders.reading import Reading, TooLarge
+from clients.platforms import TooManyRows
+from domain.orders.capability import Capability, QueryField
+from domain.orders.windows import Window
+from sims.platforms.dialects.plain import PLAIN
+from tests.support.platforms import KINDS, RunningConnector, running_connector
+
+BOUND = 400
+SIZE = 50
+MANY: dict[str, Any] = {"orders": 3_000, "span_seconds": 7_200}
+SORTED = {"falls": "-updated_at", "rises": "updated_at"}
+
+
+def record(sort: str, size: int = SIZE, **changes: Any) -> Capability:
+    """A record of numbered pages that says nothing of where they end."""
+    query = PLAIN.query.model_copy(update={"parameters": {"sort": SORTED[sort]}})
+    paging = PLAIN.paging.model_copy(update={"size": size})
+    return PLAIN.model_copy(update={"query": query, "paging": paging, "total": None, **changes})
+
+
+@asynccontextmanager
+async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tuple[RunningConnector, Window]]:
+    """A platform that tells 400 orders of a query, and a window with more of them."""
+    async with running_connector(capability, **{**MANY, "rows_max": BOUND, **scenario}) as here:
+        window = here.window(3_600)
+        assert len(here.truth(window)) > 2 * BOUND
+        yield here, window
+
+
+async def read_in_parts(here: RunningConnector, window: Window) -> set[str]:
+    """What a slice and its halves tell, as they are split."""
+    try:
+        return set((await Reading(here.connector, window, 10_000).confirmed()).copies)
+    except TooLarge:
+        first, second = window.halves() or pytest.fail("it is too short to be split")
+    return await read_in_parts(here, first) | await read_in_parts(here, second)
+
+
+@pytest.mark.parametrize("sort", SORTED)
+@pytest.mark.parametrize("size", [SIZE, 30])
+async def test_a_window_that_ends_early_is_split_until_all_is_told(sort: str, size: int) -> None:
+    """Whichever end of the window is kept back, and whether or not the last page is full."""
+    async with stopping(record(sort, size)) as (here, window):
+        told = await read_in_parts(here, window)
+        assert told >= here.truth(window).keys()
+
+
+@pytest.mark.parametrize("sort", SORTED)
+async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> None:
+    """Nothing of it counts as complete."""
+    async with stopping(record(sort)) as (here, window):
+        with pytest.raises(TooManyRows, match=r"ended after 400 orders of the window .*`paging\.rows_max`"):
+            await Reading(here.connector, window, None).confirmed()
+
+
+@pytest.mark.parametrize(("orders", "more"), [(199, 0), (200, 1), (499, 0), (510, 1)])
+async def test_only_where_the_end_is_in_doubt_one_more_request_is_made(orders: int, more: int) -> None:
+    """The last page was full, or there were ten of them."""
+    async with running_connector(record("falls"), orders=orders, span_seconds=3_600) as here:
+        harvest = await Reading(here.connector, here.window(3_900, until_seconds_ago=-300), 10_000).confirmed()
+
+        assert len(harvest.copies) == orders
+        assert here.platform.calls["told"] == len(harvest.sheets) + more
+
+
+async def test_what_the_record_says_is_believed() -> None:
+    """A total, or after how many orders the platform stops, makes another request needless."""
+    bounded = PLAIN.paging.model_copy(update={"size": SIZE, "rows_max": 10_000})
+    for known in (record("falls", total=PLAIN.total), record("falls", paging=bounded)):
+        async with running_connector(known, orders=200, span_seconds=3_600) as here:
+            window = here.window(3_900, until_seconds_ago=-300)
+            copies = (await Reading(here.connector, window, None).confirmed()).copies
+            asked = here.platform.calls["told"]
+            assert await check_end(here.connector, window, copies, SIZE, Sequenced()) is WindowEnd.WHOLE
+            assert here.platform.calls["told"] == asked
+
+
+@pytest.mark.parametrize(
+    ("orders", "total", "field", "sequence", "end"),
+    [
+        (1_000, None, QueryField.MODIFIED, Sequenced(rises=False, falls=False), WindowEnd.UNKNOWN),
+        (1_000, None, QueryField.CREATED, Sequenced(), WindowEnd.UNKNOWN),
+        (1_000, PLAIN.total, QueryField.CREATED, Sequenced(), WindowEnd.UNKNOWN),
+        (950, None, QueryField.MODIFIED, Sequenced(rises=False, falls=False), WindowEnd.WHOLE),
+        (1_000, None, QueryField.MODIFIED, Sequenced(rises=False), WindowEnd.WHOLE),
+        (1_000, PLAIN.total, QueryField.MODIFIED, Sequenced(rises=False), WindowEnd.WHOLE),
+    ],
+)
+async def test_a_round_number_is_doubted_where_nothing_shows_the_end(
+    orders: int, total: Any, field: QueryField, sequence: Sequenced, end: WindowEnd
+) -> None:
+    """A platform that sorts by something else than is asked for may keep back any of its orders."""
+    async with running_connector(record("falls", total=total), orders=orders, span_seconds=3_600) as here:
+        window = here.window(3_900, until_seconds_ago=-300)
+        copies = (await Reading(here.connector, window, None).confirmed()).copies
+        query = here.connector.capability.query.model_copy(update={"field": field})
+        here.connector.capability = here.connector.capability.model_copy(update={"query": query})
+
+        assert len(copies) == orders
+        assert await check_end(here.connector, window, copies, SIZE, sequence) is end
+
+
+async def test_a_doubtful_end_is_split_or_noted() -> None:
+    """A smaller window holds no such number of orders; where there is none, a warning is what is left."""
+    created = record("falls", query=PLAIN.query.model_copy(update={"field": QueryField.CREATED}))
+    async with running_connector(created, orders=1_000, span_seconds=3_600) as here:
+        window = here.window(3_900, until_seconds_ago=-300)
+        with pytest.raises(TooLarge):
+            await Reading(here.connector, window, 10_000).confirmed()
+        assert (await Reading(here.connector, window, None).confirmed()).may_be_cut
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
+    """By one request, in the sequence of the platform."""
+    async with running_connector(kind=kind, orders=600, span_seconds=3_600) as here:
+        window = here.window(1_200)
+        await here.connector.now()  # some sign with it
+        before = here.platform.calls["told"]
+        page = await here.connector.first_page(window)
+        assert here.platform.calls["told"] == before + 1
+        assert {order.order_id for order in page.orders} <= {each.order_id for each in await _listed(here, window)}
+        assert page.orders
+
+
+async def _listed(here: RunningConnector, window: Window) -> list[Any]:
+    return [order for page in await here.read(window) for order in page.orders]
