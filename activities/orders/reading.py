@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -51,12 +52,26 @@ class Harvest:
         self.outside += page.outside
         self.undated += page.undated
         self.largest_page = max(self.largest_page, len(page.orders))
-        copies, asked_at = self.copies, page.asked_at
-        for order in page.orders:
-            copy = Copy(order, asked_at)
-            before = copies.setdefault(order.order_id, copy)
+        self._take_newer(Copy(order, page.asked_at) for order in page.orders)
+
+    def _take_newer(self, copies: Iterable[Copy]) -> None:
+        kept = self.copies
+        for copy in copies:
+            before = kept.setdefault(copy.order.order_id, copy)
             if before is not copy and copy.rank > before.rank:
-                copies[order.order_id] = copy
+                kept[copy.order.order_id] = copy
+
+    def take(self, part: Harvest) -> None:
+        """Take in what a part of the window holds."""
+        self.sheets += part.sheets
+        self.outside += part.outside
+        self.undated += part.undated
+        self.may_be_cut |= part.may_be_cut
+        self.passes = max(self.passes, part.passes)
+        self.largest_page = max(self.largest_page, part.largest_page)
+        if part.total is not None:
+            self.total = (self.total or 0) + part.total
+        self._take_newer(part.copies.values())
 
     @property
     def digest(self) -> bytes:
@@ -83,7 +98,8 @@ class Reading:
     """Reads one window of one account.
 
     Args:
-        rows_max: So many orders are too many for one reading; None where the window cannot be split any more.
+        rows_max: So many orders are too many for one reading, and its slice is split; None where it is not split any
+            more: then the window is read in as many parts as its platform's bound makes it need.
     """
 
     def __init__(self, connector: Connector, window: Window, rows_max: int | None) -> None:
@@ -94,17 +110,41 @@ class Reading:
 
     async def once(self) -> Harvest:
         """One pass, for who only wants to see whether there is anything new."""
-        await self._pass(await self._counted())
-        return self.harvest
+        return await self._in_parts(Reading._read_once)
 
     async def confirmed(self) -> Harvest:
         """Read until the window is confirmed: again where rows have moved or totals do not agree.
 
         Raises:
             TooLarge: It must be split.
-            TooManyRows: It cannot be split, and the platform keeps some of it back.
+            TooManyRows: It is too short to be split, and the platform keeps some of it back.
             PlatformLied: What it tells does not come to agree with its totals.
         """
+        return await self._in_parts(Reading._confirm)
+
+    async def _in_parts(self, read: Callable[[Reading], Awaitable[None]]) -> Harvest:
+        query = self._connector.capability.query
+        halves = self._window.halves(query.window_min_seconds)
+        is_too_long = self._window.is_longer_than(query.window_max_seconds)
+        if is_too_long and self._rows_max is not None:
+            raise TooLarge
+        if halves is None or not is_too_long:
+            try:
+                await read(self)
+            except TooManyRows:
+                if halves is None:
+                    raise
+            else:
+                return self.harvest
+        self.harvest = Harvest()
+        for half in halves:
+            self.harvest.take(await Reading(self._connector, half, None)._in_parts(read))
+        return self.harvest
+
+    async def _read_once(self) -> None:
+        await self._pass(await self._counted())
+
+    async def _confirm(self) -> None:
         capability = self._connector.capability
         passes = Passes(has_totals=capability.total is not None, may_stir=capability.query.field is QueryField.CREATED)
         total, verdict = await self._counted(), Verdict.AGAIN
@@ -115,7 +155,6 @@ class Reading:
         if verdict is Verdict.UNSTABLE:
             raise self._restless(passes.done)
         await self._check_end(told.sequence)
-        return self.harvest
 
     async def _check_end(self, sequence: Sequenced) -> None:
         """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""

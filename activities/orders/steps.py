@@ -176,10 +176,11 @@ class PlatformSteps:
         return setback
 
     async def _attempt(self, here: Standing, order: ReadOrder, tape: Tape, *, may_split: bool) -> Read:
-        halves = order.window.halves() if may_split else None
+        query = here.capability.query
+        halves = order.window.halves(query.window_min_seconds) if may_split else None
         reading = Reading(
             self.connector(here, order, tape),
-            order.window.begun_earlier(order.settings.overlap),
+            order.window.begun_earlier(order.settings.overlap, query.window_max_seconds),
             order.settings.max_rows_per_slice if halves else None,
         )
         try:

@@ -39,9 +39,21 @@ class Window(BaseModel):
         """Whether a moment lies in it."""
         return self.start <= moment < self.end
 
-    def begun_earlier(self, overlap_seconds: int) -> Window:
-        """The window as it is asked for: it repeats the last seconds of the one before, but never more than its own."""
-        return Window(start=self.start - min(timedelta(seconds=overlap_seconds), self.length), end=self.end)
+    def begun_earlier(self, overlap_seconds: int, longest_seconds: float | None = None) -> Window:
+        """The window as it is asked for: it repeats the last seconds of the one before, but never more than its own.
+
+        Where a platform bounds what may be asked for at a time, a window that was claimed before the overlap was made
+        longer repeats no more than there is room for.
+        """
+        earlier = min(timedelta(seconds=overlap_seconds), self.length)
+        if longest_seconds is not None:
+            room = timedelta(seconds=longest_seconds) - self.length
+            earlier = max(timedelta(), min(earlier, room // SECOND * SECOND))
+        return Window(start=self.start - earlier, end=self.end)
+
+    def is_longer_than(self, longest_seconds: float | None) -> bool:
+        """Whether a platform that bounds what may be asked for at a time refuses it."""
+        return longest_seconds is not None and self.length > timedelta(seconds=longest_seconds)
 
     def halves(self, least_seconds: float = 1) -> tuple[Window, Window] | None:
         """Two windows that are this one together, or nothing where they would become too short to be asked for."""

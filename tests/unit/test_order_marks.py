@@ -47,6 +47,27 @@ def test_a_window_too_short_to_be_asked_for_is_not_split() -> None:
     assert window(0, 1).halves() is None
 
 
+@pytest.mark.parametrize(
+    ("length", "overlap", "longest", "asked"),
+    [
+        (100, 5, None, 105),
+        (3, 5, None, 6),
+        (100, 5, 105, 105),
+        (100, 9, 105, 105),
+        (100, 9, 100, 100),
+        (100, 9, 90, 100),
+    ],
+)
+def test_a_repeated_beginning_stays_within_what_may_be_asked_for(
+    length: int, overlap: int, longest: float | None, asked: int
+) -> None:
+    """A window that was claimed before the overlap became longer is not refused by its platform."""
+    claimed = window(1_000, 1_000 + length)
+    begun = claimed.begun_earlier(overlap, longest)
+    assert (begun.end, begun.length) == (claimed.end, timedelta(seconds=asked))
+    assert claimed.is_longer_than(longest) == (asked > (longest or asked))
+
+
 @pytest.mark.parametrize(("start", "end"), [(at(5), at(5)), (at(5), at(4)), (at(0), at(1) + timedelta(milliseconds=1))])
 def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetime) -> None:
     """Nothing is claimed that ends before it begins, or within a second."""

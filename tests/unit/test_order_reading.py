@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from activities.orders.reading import Harvest, Reading
+from activities.orders.reading import Harvest, Reading, TooLarge
 from clients.platforms import Connector, PlatformLied, ZoneDiffers
 from domain.orders.capability import QueryField
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
+from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.market import Range
 from sims.platforms.scenario import Changes, Faults, Kind
 from tests.support.platforms import KINDS, RunningConnector, running_connector
@@ -91,6 +92,31 @@ async def test_orders_from_outside_do_not_keep_a_window_from_being_confirmed() -
         harvest = await Reading(here.connector, here.window(600), None).confirmed()
         assert harvest.outside
         assert len(harvest.copies) == 500
+
+
+@pytest.mark.parametrize(
+    ("bound", "seconds"),
+    [({"rows_max": 200}, None), ({}, 600), ({"rows_max": 200}, 600)],
+    ids=["rows", "window", "both"],
+)
+async def test_a_window_that_is_not_split_any_more_is_read_in_parts(bound: dict[str, Any], seconds: int | None) -> None:
+    """A slice that was complete may hold more by now than its platform tells at a time, or be longer than it allows."""
+    query, paging = (getattr(PLAIN, name) for name in ("query", "paging"))
+    record = PLAIN.model_copy(
+        update={
+            "query": query.model_copy(update={"window_max_seconds": seconds}),
+            "paging": paging.model_copy(update={"size": 50, "size_max": 50, **bound}),
+        }
+    )
+    async with running_connector(record, orders=1_000, span_seconds=3_600, **bound) as here:
+        window = here.window(3_000)
+        for read in (Reading.once, Reading.confirmed):
+            harvest = await read(Reading(here.connector, window, None))
+            assert missing(here, harvest, truth := here.truth(window)) == []
+            assert len(truth) > 400
+            assert harvest.total in (None, len(truth))
+        with pytest.raises(TooLarge):
+            await Reading(here.connector, window, 200).confirmed()
 
 
 async def test_an_older_copy_does_not_take_the_place_of_what_the_list_tells() -> None:

@@ -114,6 +114,8 @@ class Operator:
     async def _backfill(self) -> None:
         """Have all that is complete read again, in one world of two while the platform answers nothing but errors."""
         row = await self.orders.row(self.number)
+        if row.starts_at == row.complete_to:
+            return
         window = {"start": row.starts_at, "end": row.complete_to}
         body = {name: moment.isoformat() for name, moment in window.items() if moment is not None}
         reply = await self.orders.ask("POST", f"/v1/platforms/{self.number}/backfill", json=body)
