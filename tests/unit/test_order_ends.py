@@ -58,10 +58,20 @@ async def test_a_window_that_ends_early_is_split_until_all_is_told(sort: str, si
 
 @pytest.mark.parametrize("sort", SORTED)
 async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> None:
-    """Nothing of it counts as complete."""
-    async with stopping(record(sort)) as (here, window):
+    """Nothing of it counts as complete. A shorter window is not asked for than the platform takes."""
+    known = record(sort)
+    query = known.query.model_copy(update={"window_min_seconds": 2_000})
+    async with stopping(known.model_copy(update={"query": query})) as (here, window):
         with pytest.raises(TooManyRows, match=r"ended after 400 orders of the window .*`paging\.rows_max`"):
             await Reading(here.connector, window, None).confirmed()
+
+
+@pytest.mark.parametrize("sort", SORTED)
+async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str) -> None:
+    """It was complete before, and all that it holds by now is told."""
+    async with stopping(record(sort)) as (here, window):
+        harvest = await Reading(here.connector, window, None).confirmed()
+        assert harvest.copies.keys() >= here.truth(window).keys()
 
 
 @pytest.mark.parametrize(("orders", "more"), [(199, 0), (200, 1), (499, 0), (510, 1)])
