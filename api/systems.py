@@ -14,6 +14,7 @@ from systems.modules import import_modules
 from systems.names import System
 
 Api: TypeAlias = protocol.Api[Services, Settings, Routes, Workloads]
+WorkloadSource: TypeAlias = protocol.WorkloadSource[Services, Settings, Workloads]
 
 
 def import_apis() -> Mapping[System, Api]:

@@ -27,7 +27,7 @@ _PAGES: Final = tuple(
         (rf"addresses-check{_RUN}", "/addresses/logical-deletes"),
         (rf"addresses-intake:.+|OSS_IM_INFI_SYNC_EVENT{_RUN}", "/addresses"),
         (r"tasks/(?P<project>[^/]+)/(?P<type>[^/]+)/\d+", "/tasks/types/{type}?project={project}"),
-        (rf"housekeeping{_RUN}", ""),
+        (rf"[a-z]+-housekeeping{_RUN}", ""),
     )
 )
 

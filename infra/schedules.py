@@ -41,6 +41,15 @@ async def find(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     return handle
 
 
+async def remove(client: Client, name: str) -> None:
+    """Remove a schedule; none is there afterwards, whether or not there was one."""
+    try:
+        await client.get_schedule_handle(name).delete()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
 async def is_paused(client: Client, name: str) -> bool:
     """Whether a schedule is paused; one that is not there is not."""
     try:

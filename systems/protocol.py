@@ -6,10 +6,14 @@ compare every system's modules with these protocols.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from systems.queues import TaskQueue
+
+Client_contra = TypeVar("Client_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
 Settings_contra = TypeVar("Settings_contra", contravariant=True)
 Routes_co = TypeVar("Routes_co", covariant=True)
@@ -30,6 +34,38 @@ class Names(Protocol):
     @property
     def QUEUES(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
         """Its task queues that exist at all times, `QUEUE` among them."""
+
+    @property
+    def HOUSEKEEPING(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
+        """The activities that remove what is past its time, in this order; a worker of `QUEUE` serves them."""
+
+
+class Schedules(Protocol[Client_contra, Settings_contra]):
+    """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
+
+    async def ensure_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
+        """Make them, or mend those that exist; a paused one stays paused."""
+
+
+class Work(Protocol[Services_contra]):
+    """`workflows/<system>/queues.py`: what workers do for the system."""
+
+    @property
+    def NAMES(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
+        """The queues that a worker can be told to serve."""
+
+    @property
+    def WORKFLOWS(self) -> tuple[type, ...]:  # noqa: N802 - a module's constant
+        """All its workflows."""
+
+    def can_serve(self, queue: str) -> bool:
+        """Whether a worker can be told to serve this queue."""
+
+    def build_queues(self, services: Services_contra) -> list[TaskQueue]:
+        """What each queue serves, over these clients."""
+
+    async def run_background(self, services: Services_contra, queues: Sequence[str], stop: asyncio.Event) -> None:
+        """Do what is done beside the queues, in a worker of these queues, until told to stop."""
 
 
 class WorkloadSource(Protocol[Services_contra, Settings_contra, Workloads_co]):

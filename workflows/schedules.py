@@ -1,4 +1,4 @@
-"""The schedules of the house, made and mended when an installation is prepared."""
+"""The schedules of an installation, made and mended when it is prepared."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ from temporalio.client import (
     SchedulePolicy,
     ScheduleSpec,
 )
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from domain.downloads import names as downloads_names
-from infra import schedules
+from domain import housekeeping
+from domain.housekeeping import HousekeepingOrder
+from infra import schedules, temporal
 from infra.settings import Settings
-from workflows.addresses import handle as addresses
-from workflows.orders import handle as orders
+from systems.protocol import Names
+from workflows.systems import import_schedules, list_names
 
-HOUSEKEEPING = "housekeeping"
+_EVERY = timedelta(minutes=10)
+_OF_ALL_SYSTEMS = "housekeeping"
+"""The one schedule that earlier versions had for all systems, on the queue of downloads."""
 
 
 async def ensure(client: Client, settings: Settings) -> None:
     """Make the schedules, or bring those that exist to what is said here; a paused one stays paused."""
-    await schedules.ensure(client, HOUSEKEEPING, _housekeeping())
-    await orders.ensure_watch(client)
-    await addresses.ensure_cycles(client, settings.addresses.pause_seconds)
-    await addresses.ensure_checks(client, settings.addresses.check_hours)
+    await schedules.remove(client, _OF_ALL_SYSTEMS)
+    for names in list_names():
+        await schedules.ensure(client, housekeeping.schedule_id(names.SYSTEM), _housekeeping(names))
+    for system in import_schedules().values():
+        await system.ensure_schedules(client, settings)
 
 
-def _housekeeping() -> Schedule:
+def _housekeeping(names: Names) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
-            downloads_names.HOUSEKEEPING_WORKFLOW, id=HOUSEKEEPING, task_queue=downloads_names.QUEUE
+            housekeeping.WORKFLOW,
+            HousekeepingOrder(activities=names.HOUSEKEEPING),
+            id=housekeeping.schedule_id(names.SYSTEM),
+            task_queue=names.QUEUE,
+            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            static_summary=f"housekeeping of {names.SYSTEM}",
         ),
-        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(minutes=10))]),
-        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=10)),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=_EVERY)]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_EVERY),
     )

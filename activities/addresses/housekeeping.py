@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import text
 from temporalio import activity
 
+from domain.addresses import names
 from infra import log
 from infra.database import Database
 from services.services import Services
@@ -29,7 +30,7 @@ class AddressHousekeeping:
         self._database = services.database
         self._kept = timedelta(days=services.settings.addresses.kept_days)
 
-    @activity.defn(name="address_purge_log")
+    @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
         """Remove what is past its time, some at a time."""
         purged = {table: await _purge(self._database, table, since, self._kept) for table, since in _KEPT_SINCE.items()}

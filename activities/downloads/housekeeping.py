@@ -11,7 +11,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.downloads import names
-from domain.downloads.housekeeping import Kept, Swept
+from domain.downloads.housekeeping import Swept
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State
 from infra import log
@@ -34,9 +34,15 @@ class DownloadHousekeeping:
         self._objects = services.objects
         self._engine = services.engine
 
-    @activity.defn(name="download_expire")
-    async def expire(self) -> Kept:
-        """Remove files whose time is over, and say so in the catalogue; a batch at a time."""
+    @activity.defn(name=names.EXPIRE)
+    async def expire(self) -> int:
+        """Remove files whose time is over, and say so in the catalogue, a batch at a time; tell how many."""
+        expired = 0
+        while batch := await self._expire_batch():
+            expired += batch
+        return expired
+
+    async def _expire_batch(self) -> int:
         async with self._database.session() as session:
             due = select(Download).where(
                 col(Download.state) == State.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
@@ -45,9 +51,9 @@ class DownloadHousekeeping:
         for row in rows:
             await catalogue.remove(self._database, self._objects, DownloadOrder.model_validate(row.request))
             activity.heartbeat()
-        return Kept(expired=len(rows), more=len(rows) == BATCH)
+        return len(rows)
 
-    @activity.defn(name="download_sweep")
+    @activity.defn(name=names.SWEEP)
     async def sweep(self) -> Swept:
         """Remove what no running download will come back to: it is a day old, and its workflow is over."""
         await Limiter(self._database).sweep()

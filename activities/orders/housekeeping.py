@@ -11,6 +11,7 @@ from temporalio import activity
 
 from domain.orders import names
 from infra import log
+from infra.limits import Limiter
 from services.services import Services
 from stores.tables.orders import OrderCopy
 
@@ -27,9 +28,10 @@ class OrderHousekeeping:
         self._objects = services.objects
         self._settings = services.settings.orders
 
-    @activity.defn(name="order_purge")
+    @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
         """Remove what is kept for a time and is past it."""
+        await Limiter(self._database).sweep()
         copies = 0
         while batch := await self._purge_copies():
             activity.heartbeat()

@@ -12,6 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.tasks import retention
 from activities.tasks.whereabouts import Whereabouts
+from domain.tasks import names
 from infra import log
 from services.services import Services
 
@@ -29,8 +30,7 @@ class TaskHousekeeping:
         self._kept = timedelta(hours=services.settings.tasks.runs_kept_hours)
         self._kept_after_end = timedelta(days=services.settings.tasks.archive_kept_days)
 
-    # Named for what it did at first: a schedule's run that is under way calls it by that.
-    @activity.defn(name="task_purge_runs")
+    @activity.defn(name=names.PURGE)
     async def purge(self) -> None:
         """Remove what nobody wants any more; the lanes are asked last, for they may not answer."""
         await self._purge_runs()

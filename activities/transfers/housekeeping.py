@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from domain.transfers import names
 from infra import log
 from services.services import Services
 from stores.transfers import ledger
@@ -23,7 +24,7 @@ class TransferHousekeeping:
     def __init__(self, services: Services) -> None:
         self._database = services.database
 
-    @activity.defn(name="transfer_purge")
+    @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
         """Remove jobs whose time is over, some at a time; tell how many."""
         purged = 0

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
+from domain.webhooks import names
 from infra import log
 from services.services import Services
 from stores.webhooks import ledger
@@ -20,7 +21,7 @@ class WebhookHousekeeping:
         self._database = services.database
         self._kept = timedelta(days=services.settings.webhooks.kept_days)
 
-    @activity.defn(name="webhook_purge")
+    @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
         """Remove what ended long ago, with its attempts, a batch at a time; tell how many deliveries that were."""
         before = datetime.now(UTC) - self._kept

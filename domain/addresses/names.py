@@ -24,6 +24,8 @@ QUEUE: Final = "addresses"
 INTAKE_QUEUE: Final = "addresses-intake"
 """Pulling: it has workers' time of its own, so that it never waits for what cycles do."""
 QUEUES: Final = (QUEUE, INTAKE_QUEUE)
+PURGE: Final = "address_purge_log"
+HOUSEKEEPING: Final = (PURGE,)
 SCHEDULE: Final = "OSS_IM_INFI_SYNC_EVENT"
 """The schedule of cycles; its runs are named after it."""
 CHECKS: Final = "addresses-check"

@@ -9,7 +9,6 @@ RETRY = "retry"
 """The signal that has a failed download processed again."""
 
 DOWNLOAD_WORKFLOW = "DownloadWorkflow"
-HOUSEKEEPING_WORKFLOW = "HousekeepingWorkflow"
 
 SYSTEM = "downloads"
 
@@ -21,6 +20,8 @@ FETCH_QUEUE = "downloads-fetch"
 
 QUEUE = "downloads"
 QUEUES = (QUEUE, FETCH_QUEUE, RENDER_QUEUE)
+EXPIRE, SWEEP = "download_expire", "download_sweep"
+HOUSEKEEPING = (EXPIRE, SWEEP)
 STATUS_MEMO = "status"
 NAME_MEMO = "file_name"
 

@@ -24,6 +24,8 @@ QUEUE: Final = "orders"
 """Plans, and the steps that need the database alone."""
 QUEUES: Final = (QUEUE,)
 """Those of platforms come and go with them."""
+PURGE: Final = "order_purge"
+HOUSEKEEPING: Final = (PURGE,)
 PLATFORM_QUEUES: Final = "orders-*"
 """In place of a queue's name: those of all platforms."""
 WATCH: Final = "orders-watch"

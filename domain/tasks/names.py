@@ -6,6 +6,8 @@ LANE_WORKFLOW = "TaskLane"
 
 QUEUE = "tasks"
 QUEUES = (QUEUE,)
+PURGE = "task_purge"
+HOUSEKEEPING = (PURGE,)
 SYSTEM = "tasks"
 ACT, LOOK, SEARCH = "act", "look", "search"
 

@@ -10,5 +10,7 @@ FILE_QUEUE = "transfers-files"
 
 QUEUE = "transfers"
 QUEUES = (QUEUE, FILE_QUEUE)
+PURGE = "transfer_purge"
+HOUSEKEEPING = (PURGE,)
 SYSTEM = "transfers"
 JOIN = "join"

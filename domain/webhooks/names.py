@@ -5,6 +5,9 @@ from __future__ import annotations
 DELIVERY_WORKFLOW = "WebhookDelivery"
 
 QUEUE = "webhooks"
+QUEUES = (QUEUE,)
+PURGE = "webhook_purge"
+HOUSEKEEPING = (PURGE,)
 SYSTEM = "webhooks"
 REDELIVER = "redeliver"
 

@@ -10,12 +10,14 @@ from temporalio.client import Client, ScheduleActionStartWorkflow
 from temporalio.worker import Replayer
 
 import worker
+from domain import housekeeping
 from domain.addresses import names as addresses
 from domain.orders import names as orders
 from infra import temporal
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.receiver import Receiver, running_receiver
+from systems.names import SYSTEMS
 from tests.support.api import ApiClient, running_api
 from tests.support.downloads import FINAL
 from tests.support.tasks import good
@@ -123,12 +125,17 @@ async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: 
 async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
     """Those that are made, and those that were there before anybody had told the address."""
     silent, telling = await temporal.connect(), await temporal.connect(console=BASE)
-    pages = {addresses.SCHEDULE: "/addresses", addresses.CHECKS: "/addresses/logical-deletes", orders.WATCH: "/orders"}
+    pages = {
+        addresses.SCHEDULE: "/addresses",
+        addresses.CHECKS: "/addresses/logical-deletes",
+        orders.WATCH: "/orders",
+        **{housekeeping.schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
+    }
     for engine, known in ((silent, False), (telling, True)):
         await schedules.ensure(engine, api_client.settings)
-        for name, page in {**pages, schedules.HOUSEKEEPING: ""}.items():
+        for name, page in pages.items():
             assert await told_by(silent, name) == (linked(page) if known else None)
-    for name in (*pages, schedules.HOUSEKEEPING):
+    for name in pages:
         await silent.get_schedule_handle(name).delete()
 
 

@@ -12,12 +12,13 @@ from temporalio.client import ScheduleHandle
 
 from activities.downloads import housekeeping
 from domain.downloads import names as downloads_names
+from domain.housekeeping import schedule_id
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
+from tests.support.housekeeping import keep_house
 from tests.support.waiting import eventually
 from workflows import schedules
-from workflows.housekeeping import HousekeepingWorkflow
 
 
 @pytest.fixture
@@ -27,12 +28,6 @@ async def exports(settings: Settings) -> AsyncIterator[Downloads]:
         yield running
 
 
-async def keep_house(exports: Downloads) -> None:
-    await exports.services.engine.execute_workflow(
-        HousekeepingWorkflow.run, id="housekeeping-now", task_queue=downloads_names.QUEUE
-    )
-
-
 async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Downloads) -> None:
     """The bytes are removed, the state is expired, and the file answers 410."""
     old, young = [await exports.run(exports.source.url(rows=10)) for _ in range(2)]
@@ -40,7 +35,7 @@ async def test_an_expired_file_goes_and_is_said_to_be_gone(exports: Downloads) -
         past = datetime.now(UTC) - timedelta(seconds=1)
         await session.exec(update(Download).where(col(Download.task_id) == old["task_id"]).values(expires_at=past))
 
-    await keep_house(exports)
+    await keep_house(exports.services.engine, downloads_names)
 
     assert (await exports.status(old["task_id"]))["state"] == "expired"
     assert (await exports.status(young["task_id"]))["state"] == "succeeded"
@@ -57,7 +52,7 @@ async def test_more_files_than_a_batch_expire(exports: Downloads, monkeypatch: p
     async with exports.services.database.session() as session:
         await session.exec(update(Download).values(expires_at=datetime.now(UTC) - timedelta(seconds=1)))
 
-    await keep_house(exports)
+    await keep_house(exports.services.engine, downloads_names)
 
     assert await exports.leftovers() == []
 
@@ -74,7 +69,7 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
     staged = f"staging/{exports.project_id}/{task_id}/of-this-test"
     await objects.put(staged, b"x")
 
-    await keep_house(exports)
+    await keep_house(exports.services.engine, downloads_names)
 
     left = await exports.leftovers()
     assert [key for key in left if "gone" in key] == []
@@ -88,7 +83,7 @@ async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
     await schedules.ensure(engine, exports.services.settings)
-    handle: ScheduleHandle = engine.get_schedule_handle(schedules.HOUSEKEEPING)
+    handle: ScheduleHandle = engine.get_schedule_handle(schedule_id(downloads_names.SYSTEM))
     await handle.pause()
 
     await schedules.ensure(engine, exports.services.settings)

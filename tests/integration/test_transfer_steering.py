@@ -10,14 +10,13 @@ import pytest
 from sqlalchemy import text
 from yarl import URL
 
-from domain.downloads import names as downloads_names
+from domain.transfers import names
 from domain.transfers.steps import JobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
+from tests.support.housekeeping import keep_house
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
 from tests.support.waiting import eventually
-from tests.support.worker import running_worker
-from workflows.housekeeping import HousekeepingWorkflow
 
 pytestmark = pytest.mark.stack
 
@@ -262,17 +261,14 @@ async def test_a_job_is_known_for_seven_days_and_then_forgotten(settings: Settin
 
         await eventually(is_over)
         services = transfers.worker.services
-        async with running_worker(transfers.api_client.settings, [downloads_names.QUEUE]):
-            for number, age in enumerate((timedelta(), timedelta(days=7, minutes=-1), timedelta(days=7, minutes=1))):
-                if number:  # the first time its targets are purged
-                    purged_at = {"purged_at": datetime.now(UTC) - age}
-                    async with services.database.session() as session:
-                        await session.execute(text("UPDATE transfer_jobs SET purged_at = :purged_at"), purged_at)
-                        await session.commit()
-                await services.engine.execute_workflow(
-                    HousekeepingWorkflow.run, id=f"tidy-{number}", task_queue=downloads_names.QUEUE
-                )
-                answers.append(await transfers.ask("GET", path))
+        for number, age in enumerate((timedelta(), timedelta(days=7, minutes=-1), timedelta(days=7, minutes=1))):
+            if number:  # the first time its targets are purged
+                purged_at = {"purged_at": datetime.now(UTC) - age}
+                async with services.database.session() as session:
+                    await session.execute(text("UPDATE transfer_jobs SET purged_at = :purged_at"), purged_at)
+                    await session.commit()
+            await keep_house(services.engine, names)
+            answers.append(await transfers.ask("GET", path))
 
     assert [answer.status for answer in answers] == [410, 410, 404]
     assert [answer.code for answer in answers] == ["transfer_expired", "transfer_expired", "not_found"]
@@ -295,10 +291,7 @@ async def test_what_ended_long_ago_is_gone(settings: Settings) -> None:
 
         await eventually(lambda: len(transfers.world.tasks) == 2)
         services = transfers.worker.services
-        async with running_worker(transfers.api_client.settings, [downloads_names.QUEUE]):
-            await services.engine.execute_workflow(
-                HousekeepingWorkflow.run, id="tidy", task_queue=downloads_names.QUEUE
-            )
+        await keep_house(services.engine, names)
         async with services.database.session() as session:
             left = (await session.execute(text("SELECT agent_id FROM transfer_targets"))).scalars().all()
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from domain import console
+from domain import console, housekeeping
 from domain.addresses import names as addresses
 from domain.addresses.messages import Topic
 from domain.downloads import names as downloads
@@ -18,7 +18,7 @@ from domain.transfers.ids import Job
 from domain.transfers.request import File
 from domain.webhooks import names as webhooks_names
 from infra.settings import ApiSettings
-from workflows import schedules
+from systems.names import SYSTEMS
 
 RUN = "-2026-11-20T15:00:00Z"
 WINDOW = Window(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
@@ -46,7 +46,7 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
         (addresses.drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
         (tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
-        (schedules.HOUSEKEEPING + RUN, "/console"),
+        *((housekeeping.schedule_id(system) + RUN, "/console") for system in (*SYSTEMS, "webhooks")),
         ("somebody-else-s", None),
     ],
 )

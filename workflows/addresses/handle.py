@@ -36,6 +36,7 @@ from domain.addresses.intake import IntakeOrder
 from domain.addresses.logical import PurgeOrder
 from domain.addresses.messages import Topic
 from infra import log, schedules, temporal
+from infra.settings import Settings
 from services.services import Services
 
 LOOK_SECONDS: Final = 60.0
@@ -44,6 +45,12 @@ _log = log.get(__name__)
 
 _CATCH_UP: Final = timedelta(minutes=2)
 _CHECK_CATCH_UP: Final = timedelta(hours=1)
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Make the schedules of cycles and of checks, or mend them; a paused one stays paused."""
+    await ensure_cycles(client, settings.addresses.pause_seconds)
+    await ensure_checks(client, settings.addresses.check_hours)
 
 
 async def ensure_cycles(client: Client, pause_seconds: float) -> ScheduleHandle:

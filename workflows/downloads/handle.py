@@ -20,6 +20,7 @@ from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State, Status
 from domain.downloads.steps import DownloadRun
 from infra import temporal
+from infra.settings import Settings
 
 
 async def start(
@@ -58,3 +59,7 @@ async def start(
 def get(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:
     """The run of a download."""
     return engine.get_workflow_handle(names.workflow_id(project_id, task_id))
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Make none: only housekeeping runs by a schedule."""

@@ -28,6 +28,7 @@ from domain.orders import names
 from domain.orders.backfills import BackfillOrder
 from domain.orders.steps import CycleOrder, ReportOrder, SliceOrder, WatchOrder
 from infra import schedules, temporal
+from infra.settings import Settings
 
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
@@ -42,6 +43,11 @@ async def ensure_platform(client: Client, platform: str, project_id: str) -> Sch
 async def find_platform(client: Client, platform: str, project_id: str) -> ScheduleHandle:
     """A platform's schedule as it is, made again where the engine has lost it."""
     return await schedules.find(client, names.schedule_id(platform), _cycles(platform, project_id))
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Make the schedule of the watch, or mend it; those of platforms are made with them."""
+    await ensure_watch(client)
 
 
 async def ensure_watch(client: Client) -> ScheduleHandle:

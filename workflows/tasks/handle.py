@@ -16,6 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from domain.tasks import names
 from domain.tasks.carrying import LaneOrder
 from infra import temporal
+from infra.settings import Settings
 
 
 async def start_lane(engine: Client, order: LaneOrder, summary: str) -> None:
@@ -36,3 +37,7 @@ async def start_lane(engine: Client, order: LaneOrder, summary: str) -> None:
 def attributes() -> TypedSearchAttributes:
     """How lanes are found in the engine; their ids tell type and position."""
     return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Make none: only housekeeping runs by a schedule."""

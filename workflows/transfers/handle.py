@@ -20,6 +20,7 @@ from domain.transfers.joining import JobOrder, JoinGroup, JoinReply
 from domain.transfers.states import State
 from domain.transfers.steps import JobStatus
 from infra import temporal
+from infra.settings import Settings
 
 TASK_TIMEOUT: Final = timedelta(seconds=10)
 """Longer than elsewhere: who takes up a full job of a dead worker replays 1,500 groups, for 3 s of a processor."""
@@ -96,3 +97,7 @@ def _attributes() -> TypedSearchAttributes:
     return TypedSearchAttributes(
         [SearchAttributePair(temporal.ROOM, names.SYSTEM), SearchAttributePair(temporal.STATE, State.PENDING)]
     )
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Make none: only housekeeping runs by a schedule."""

@@ -6,6 +6,14 @@ from tests.planted.defect import Defect
 
 DEFECTS = (
     Defect(
+        "all-housekeeping-waits-for-workers-of-downloads",
+        "shared",
+        "workflows/schedules.py",
+        "            task_queue=names.QUEUE,\n",
+        '            task_queue="downloads",\n',
+        ("tests/integration/test_housekeeping_of_systems.py", "-k", "tasks_alone"),
+    ),
+    Defect(
         "a-workflow-looks-at-the-clock",
         "shared",
         "workflows/orders/slice.py",

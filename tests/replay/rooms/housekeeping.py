@@ -1,18 +1,22 @@
-"""Housekeeping to be recorded: a run with nothing to do takes every step."""
+"""Housekeeping to be recorded: a run of every system with nothing to do takes every step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from domain.downloads import names as downloads_names
+from domain import housekeeping
+from domain.housekeeping import HousekeepingOrder
 from tests.replay.recorder import Recorder
 from workflows.housekeeping import HousekeepingWorkflow
+from workflows.systems import list_names
 
 VARIABLES: Mapping[str, str] = {}
 
 
 async def record(recorder: Recorder) -> None:
-    """Keep house once."""
-    workflow_id = "housekeeping-recorded"
-    await recorder.engine.execute_workflow(HousekeepingWorkflow.run, id=workflow_id, task_queue=downloads_names.QUEUE)
-    await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, "nothing-due-tasks")
+    """Keep house once in each system."""
+    for names in list_names():
+        workflow_id = f"{housekeeping.schedule_id(names.SYSTEM)}-recorded"
+        order = HousekeepingOrder(activities=names.HOUSEKEEPING)
+        await recorder.engine.execute_workflow(HousekeepingWorkflow.run, order, id=workflow_id, task_queue=names.QUEUE)
+        await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, f"nothing-due-{names.SYSTEM}")

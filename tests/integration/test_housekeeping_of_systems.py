@@ -1,0 +1,109 @@
+"""Housekeeping runs on each system's own queue: a site that serves one system purges what that system keeps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
+
+import worker
+from domain import housekeeping
+from domain.housekeeping import HousekeepingReport
+from domain.tasks import names as tasks
+from domain.tasks.messages import Refs, Status, Task
+from infra import temporal
+from infra.database import Database
+from infra.settings import Settings
+from services import services
+from stores.tasks import archive
+from systems.protocol import Names
+from tests.support.lanes import TYPE, add_type, new_key
+from tests.support.waiting import eventually
+from tests.support.worker import running_worker
+from workflows import schedules
+from workflows.systems import list_names
+
+pytestmark = pytest.mark.stack
+
+KEPT_DAYS = 30
+
+
+async def trigger(engine: Client, names: Names) -> HousekeepingReport:
+    """Have the schedule of a system start its housekeeping now, and wait for the end of that run."""
+    handle = engine.get_schedule_handle(housekeeping.schedule_id(names.SYSTEM))
+    await handle.trigger()
+
+    async def started() -> str:
+        action = (await handle.describe()).info.recent_actions[-1].action
+        assert isinstance(action, ScheduleActionExecutionStartWorkflow)
+        return action.workflow_id
+
+    run = engine.get_workflow_handle(await eventually(started), result_type=HousekeepingReport)
+    report: HousekeepingReport = await run.result()
+    return report
+
+
+async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(settings: Settings) -> None:
+    """What a system offers is what its workers serve."""
+    async with services.connect(settings) as held:
+        table = worker.table(held)
+
+    names = [queue.name for queue in table]
+    assert len(names) == len(set(names))
+    assert {queue for each in list_names() for queue in each.QUEUES} <= set(names)
+    assert {workflow for queue in table for workflow in queue.workflows} == set(worker.workflows())
+
+
+@pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_names()])
+async def test_a_worker_of_one_system_keeps_its_house(settings: Settings, names: Names) -> None:
+    """It serves that system's queue and no other, and every activity of the system's housekeeping has run."""
+    engine = await temporal.connect()
+    await schedules.ensure(engine, settings)
+    async with running_worker(settings, [names.QUEUE]):
+        report = await trigger(engine, names)
+
+    assert tuple(report.removed) == names.HOUSEKEEPING
+
+
+async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: Database) -> None:
+    """An archived task whose time is over goes, a younger one stays; nobody serves another queue."""
+    keeping = settings.tasks.model_copy(update={"archive_kept_days": KEPT_DAYS})
+    engine = await temporal.connect()
+    await schedules.ensure(engine, settings)
+    await add_type(database)
+    old, young = (make_archived_task(days) for days in (KEPT_DAYS + 1, KEPT_DAYS - 1))
+    async with database.session() as session:
+        await archive.write(session, TYPE, 1, [old, young])
+
+    async with running_worker(settings.model_copy(update={"tasks": keeping}), [tasks.QUEUE]):
+        await trigger(engine, tasks)
+
+    async with database.session() as session:
+        left = (await session.execute(text("SELECT task_id FROM tasks_archive"))).scalars().all()
+    assert [task_id for task_id in left if young.key in task_id] == list(left)
+    assert len(left) == 1
+
+
+def make_archived_task(days: float) -> Task:
+    """A task that ended this many days ago."""
+    end = round((datetime.now(UTC) - timedelta(days=days)).timestamp() * 1_000)
+    return Task(new_key(), "user", 0, Status.SUCCESS, "", 0, "c", "l", int(Refs.CONTENT), end, end, end)
+
+
+async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> None:
+    """An earlier version had one, on the queue of downloads: it goes, and each system has its own."""
+    engine = await temporal.connect()
+    await schedules.ensure(engine, settings)
+    known = engine.get_schedule_handle(housekeeping.schedule_id(tasks.SYSTEM))
+    await engine.create_schedule("housekeeping", (await known.describe()).schedule)
+
+    await schedules.ensure(engine, settings)
+
+    async def listed() -> set[str]:
+        found = {each.id async for each in await engine.list_schedules()}
+        assert "housekeeping" not in found
+        return found
+
+    assert {housekeeping.schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(listed)

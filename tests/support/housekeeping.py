@@ -1,0 +1,23 @@
+"""Housekeeping at once, as the schedule of a system starts it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from temporalio.client import Client
+
+from domain.housekeeping import HousekeepingOrder, HousekeepingReport
+from systems.protocol import Names
+from workflows.housekeeping import HousekeepingWorkflow
+
+_RUNS = count()
+
+
+async def keep_house(engine: Client, names: Names) -> HousekeepingReport:
+    """Remove what is past its time in one system; a worker of its queue has to run."""
+    return await engine.execute_workflow(
+        HousekeepingWorkflow.run,
+        HousekeepingOrder(activities=names.HOUSEKEEPING),
+        id=f"{names.SYSTEM}-housekeeping-now-{next(_RUNS)}",
+        task_queue=names.QUEUE,
+    )

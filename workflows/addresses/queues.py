@@ -1,0 +1,70 @@
+"""Task queues of addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from activities.addresses.cycle import CycleSteps
+from activities.addresses.housekeeping import AddressHousekeeping
+from activities.addresses.pulling import AddressPulling
+from activities.addresses.purging import LogicalDeletes
+from activities.addresses.reporting import DriftReporting
+from domain.addresses import names
+from services.addresses.configuration import Configuration, CurrentModules
+from services.services import Services
+from systems.queues import TaskQueue
+from workflows.addresses import handle
+from workflows.addresses.cycle import AddressCycle
+from workflows.addresses.intake import AddressIntake
+from workflows.addresses.upkeep import AddressCheck, AddressDrift, AddressPurge
+from workflows.housekeeping import HousekeepingWorkflow
+
+NAMES: Final = names.QUEUES
+WORKFLOWS: Final = (AddressCycle, AddressIntake, AddressCheck, AddressPurge, AddressDrift)
+
+
+def can_serve(queue: str) -> bool:
+    """Whether a worker can be told to serve this queue."""
+    return queue in NAMES
+
+
+def build_queues(services: Services) -> list[TaskQueue]:
+    """Cycles and what operators order; and pulling, which never waits for either."""
+    configuration = Configuration(services.database, services.modules, services.settings.addresses)
+    modules = CurrentModules(configuration)
+    cycle = CycleSteps(services.database, services.engine, configuration)
+    logical = LogicalDeletes(services.database, modules, services.settings.addresses)
+    return [
+        TaskQueue(
+            name=names.QUEUE,
+            workflows=[AddressCycle, AddressCheck, AddressPurge, AddressDrift, HousekeepingWorkflow],
+            activities=[
+                cycle.load,
+                cycle.apply,
+                cycle.waiting,
+                cycle.archive,
+                logical.check,
+                logical.purge,
+                DriftReporting(services.database, services.objects, modules).report,
+                AddressHousekeeping(services).purge,
+            ],
+            slots=20,
+            # Steps that are applied side by side come to all workers in turn, not all of them to one.
+            polls=1,
+            eager=1,
+        ),
+        TaskQueue(
+            name=names.INTAKE_QUEUE,
+            workflows=[AddressIntake],
+            activities=[AddressPulling(services).pull],
+            slots=10,
+        ),
+    ]
+
+
+async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Have all topics pulled, where this worker serves intake."""
+    if names.INTAKE_QUEUE in queues:
+        await handle.keep_intakes(services, stop)

@@ -1,0 +1,65 @@
+"""Task queues of orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from activities.orders import serving
+from activities.orders.backfilling import OrderBackfills
+from activities.orders.housekeeping import OrderHousekeeping
+from activities.orders.scanning import OrderScan
+from activities.orders.steps import OrderSteps
+from activities.orders.watching import OrderWatching
+from domain.orders import names
+from services.orders import gauges
+from services.services import Services
+from systems.queues import TaskQueue
+from workflows.housekeeping import HousekeepingWorkflow
+from workflows.orders.backfill import OrderBackfill
+from workflows.orders.cycle import OrderCycle
+from workflows.orders.report import OrderReport
+from workflows.orders.slice import OrderSlice
+from workflows.orders.watch import OrderWatch
+
+NAMES: Final = (*names.QUEUES, names.PLATFORM_QUEUES)
+WORKFLOWS: Final = (OrderCycle, OrderSlice, OrderBackfill, OrderReport, OrderWatch)
+
+
+def can_serve(queue: str) -> bool:
+    """Whether a worker can be told to serve this queue: those of single platforms are named after them."""
+    return queue in NAMES or names.served_platform(queue) is not None
+
+
+def build_queues(services: Services) -> list[TaskQueue]:
+    """Plans, and what needs the database alone. What asks platforms has queues of its own, made by `serving`."""
+    steps, watching, backfilling = OrderSteps(services), OrderWatching(services), OrderBackfills(services)
+    return [
+        TaskQueue(
+            name=names.QUEUE,
+            workflows=[*WORKFLOWS, HousekeepingWorkflow],
+            activities=[
+                steps.claim,
+                steps.settings,
+                steps.fail,
+                steps.clock_failed,
+                steps.credentials_failed,
+                backfilling.begin,
+                backfilling.step,
+                backfilling.end,
+                watching.platforms,
+                watching.note,
+                OrderScan(services).scan,
+                OrderHousekeeping(services).purge,
+            ],
+            slots=20,
+        )
+    ]
+
+
+async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
+    """Serve the queues of platforms, which come and go with them, and show which platforms stand still."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serving.serve(services, queues, stop))
+        group.create_task(gauges.keep(services, queues, stop))
