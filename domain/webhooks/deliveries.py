@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from domain.sealed import Sealed
 
@@ -88,14 +88,6 @@ class WebhookOrder(BaseModel):
     event: WebhookEvent
     redelivery: bool = False
     """Whether a person asked for it: then it is tried even where an earlier answer was 410."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_task_id(cls, values: Any) -> Any:
-        # A delivery is tried for three days: one that began before an upgrade names its download alone.
-        if isinstance(values, dict) and "owner" not in values and "task_id" in values:
-            return {**values, "owner": {"system": "downloads", "id": values["task_id"]}}
-        return values
 
 
 class AttemptOrder(BaseModel):
