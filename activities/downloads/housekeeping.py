@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from sqlmodel import col, select
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -13,13 +12,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from domain.downloads import names
 from domain.downloads.housekeeping import Swept
 from domain.downloads.request import DownloadOrder
-from domain.downloads.status import State
 from infra import log
 from infra.limits import Limiter
 from infra.objects import Listed
 from services.services import Services
 from stores.downloads import catalogue
-from stores.tables.downloads import Download
 
 BATCH = 200
 ABANDONED_AFTER = timedelta(hours=24)
@@ -43,11 +40,7 @@ class DownloadHousekeeping:
         return expired
 
     async def _expire_batch(self) -> int:
-        async with self._database.session() as session:
-            due = select(Download).where(
-                col(Download.state) == State.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC)
-            )
-            rows = (await session.exec(due.order_by(col(Download.expires_at)).limit(BATCH))).all()
+        rows = await catalogue.list_expired(self._database, BATCH)
         for row in rows:
             await catalogue.remove(self._database, self._objects, DownloadOrder.model_validate(row.request))
             activity.heartbeat()

@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete
-from sqlmodel import col, func, select, tuple_
 from temporalio import activity
 
 from domain.orders import names
 from infra import log
 from infra.limits import Limiter
 from services.services import Services
-from stores.tables.orders import OrderCopy
+from stores.orders import storing
 
 BATCH: Final = 10_000
 STAGED_DAYS: Final = 7
@@ -32,21 +30,14 @@ class OrderHousekeeping:
     async def purge(self) -> None:
         """Remove what is kept for a time and is past it."""
         await Limiter(self._database).sweep()
-        copies = 0
-        while batch := await self._purge_copies():
+        copies, kept = 0, timedelta(days=self._settings.copies_kept_days)
+        while batch := await storing.purge_copies(self._database, kept, BATCH):
             activity.heartbeat()
             copies += batch
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
         pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:
             log.get(__name__).info("orders_purged", copies=copies, pages=pages)
-
-    async def _purge_copies(self) -> int:
-        kept = timedelta(days=self._settings.copies_kept_days)
-        name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
-        past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(BATCH)
-        async with self._database.session() as session:
-            return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
 
     async def _purge_objects(self, prefix: str, days: int) -> int:
         before = datetime.now(UTC) - timedelta(days=days)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import func, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlmodel import col
+from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
@@ -66,6 +66,13 @@ async def finish(database: Database, finish: FinishOrder) -> None:
     async with database.session() as session:
         await session.exec(update(Download).where(col(Download.task_id) == order.task_id).values(**values))
         await tell(database, session, order, outcome.state)
+
+
+async def list_expired(database: Database, limit: int) -> list[Download]:
+    """Finished downloads whose files' time is over, those first whose time was over first."""
+    due = select(Download).where(col(Download.state) == State.SUCCEEDED, col(Download.expires_at) < datetime.now(UTC))
+    async with database.session() as session:
+        return list(await session.exec(due.order_by(col(Download.expires_at)).limit(limit)))
 
 
 async def remove(database: Database, objects: ObjectStore, order: DownloadOrder) -> None:

@@ -7,17 +7,19 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, bindparam, text
+from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, bindparam, delete, text
+from sqlmodel import col, func, select, tuple_
 
 from domain.orders.access import Account
 from domain.orders.capability import Order
 from infra import packing
 from infra.database import Database, Session
 from stores.tables.orders import Order as OrderRow
+from stores.tables.orders import OrderCopy
 
 BATCH: Final = 2_000
 DIGEST_BYTES: Final = 16
@@ -132,6 +134,14 @@ async def known(database: Database, account: Account, copies: Sequence[Copy]) ->
             newest = {each.order.order_id: (each.order.modified_at, each.order.version) for each in batch}
             ids |= {order_id for order_id, stored in found.items() if stored.rank[:2] >= newest[order_id]}
     return ids
+
+
+async def purge_copies(database: Database, kept: timedelta, limit: int) -> int:
+    """Remove copies that were replaced longer ago, so many at most; how many they were."""
+    name = (OrderCopy.platform, OrderCopy.shop, OrderCopy.order_id, OrderCopy.revision)
+    past = select(*name).where(col(OrderCopy.replaced_at) < func.now() - kept).limit(limit)
+    async with database.session() as session:
+        return (await session.exec(delete(OrderCopy).where(tuple_(*name).in_(past)))).rowcount
 
 
 async def _stored(session: Session, account: Account, batch: Sequence[Copy]) -> dict[str, Stored]:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("api", "workflows", "activities", "services", "stores", "clients", "infra", "domain", "excel", "dev", "cli")
 OWN_PORTS = {"dev/house.py", "infra/metrics.py"}
 """These ask processes of ours on this machine."""
+OPENING = {"session", "connection"}
+"""Methods of the database that open a transaction."""
 HEAVY = {"pandas", "pyarrow", "xlsxwriter"}
 
 
@@ -79,6 +81,24 @@ def test_the_api_makes_no_statement() -> None:
 
     assert {name: made for name, source in sources.items() if (made := find_statements(source))} == {}
     assert "api/orders/steering.py" in sources
+
+
+def find_transactions(source: str) -> list[str]:
+    """Where a module opens a session or a connection of the database."""
+    calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [ast.unparse(call) for call in calls if isinstance(call, ast.Attribute) and call.attr in OPENING]
+
+
+def test_layers_between_api_and_stores_open_no_transaction() -> None:
+    """What is one transaction is one function of a store; the API may join several."""
+    sources = {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for layer in ("workflows", "activities", "services", "clients", "cli")
+        for path in (ROOT / layer).rglob("*.py")
+    }
+
+    assert {name: opened for name, source in sources.items() if (opened := find_transactions(source))} == {}
+    assert find_transactions((ROOT / "stores/orders/attempts.py").read_text()) == ["database.session"] * 4
 
 
 def test_modules_import_each_other_in_one_direction() -> None:
