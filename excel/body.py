@@ -43,7 +43,8 @@ _AROUND: Final[dict[Form, Around]] = {
     Form.TEXT: _TEXT,
     Form.RICH: (' t="inlineStr"><is>', "</is></c>"),
     Form.LINK: _TEXT,
-    Form.FORMULA: ("><f>", "</f><v>0</v></c>"),
+    # Without a value: a program that computes nothing by itself, as LibreOffice, would show one that is not the result.
+    Form.FORMULA: ("><f>", "</f></c>"),
 }
 _SPACED_TEXT = (' t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>")
 

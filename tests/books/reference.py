@@ -116,7 +116,7 @@ class _Sheet:
             case Url():
                 write.write_url(row, column, value, style, string=value)
             case Formula():
-                write.write_formula(row, column, value, style)
+                write.write_formula(row, column, value, style, value="")
             case str():
                 write.write_string(row, column, value, style)
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import subprocess
@@ -47,6 +48,24 @@ def test_libreoffice_sees_the_cells_that_xlsxwriter_alone_would_write(tmp_path: 
 
     assert len(seen[ours]) >= BOOKS
     assert seen[ours] == seen[reference]
+
+
+def test_libreoffice_computes_formulas(tmp_path: Path) -> None:
+    """It showed 0 for each: it takes the value that a book has, and computes only where there is none."""
+    keys = ["n", "f"]
+    drawing = TableDrawing(template=[{"name": "n"}, {"name": "f", "type": "formula"}])
+    book = Book(Drawing(tables=[drawing]), time_zone="UTC")
+    numbers, formulas = [b"20", b"1", b"2", b"3"], ["=A2+1", "=SUM(A2:A3)", '=CONCATENATE("a", A4)', "no formula"]
+    rows = zip(numbers, [json.dumps(formula).encode() for formula in formulas], strict=True)
+    columns = [pa.array(cells, pa.binary()) for cells in zip(*rows, strict=True)]
+    book.begin_table(drawing, keys).add(pa.record_batch(columns, names=keys))
+    path = tmp_path / "formulas.xlsx"
+    with path.open("wb") as out:
+        book.finish(out.write)
+
+    [seen] = soffice.convert([path], soffice.CSV_OF_EACH_SHEET, tmp_path / "csv")
+    cells = list(csv.reader(seen.read_text().splitlines()))
+    assert cells == [["n", "f"], ["20", "21"], ["1", "21"], ["2", "a2"], ["3", "no formula"]]
 
 
 WORD = re.compile(r'yMin="([0-9.]+)" xMax="[0-9.]+" yMax="([0-9.]+)">([^<]+)<')

@@ -202,6 +202,10 @@ def test_links_and_formulas_are_what_their_columns_say() -> None:
     assert [cell.font.u for cell in column(content)] == ["single", None]
     assert [cell.value for cell in column(content)] == ["https://example.com/?a=1&b=中", "no link"]
     assert [(cell.value, cell.data_type) for cell in column(content, "B")] == [("=1<2", "f"), ("no formula", "s")]
+    # No value stands beside a formula: programs compute it, and none shows one that is not the result.
+    parts = zipfile.ZipFile(io.BytesIO(content))
+    assert b"<f>1&lt;2</f></c>" in parts.read("xl/worksheets/sheet1.xml")
+    assert b'fullCalcOnLoad="1"' in parts.read("xl/workbook.xml")
     assert [cell.hyperlink for cell in column(content, "C")] == [None, None]
 
 
