@@ -136,14 +136,17 @@ class Fetching:
         page = await self._source.read(number, size, parse, self._tries)
         if not self._is_empty_end(page):
             return page
+
+        def require_none(body: bytes) -> None:
+            # While it is parsed: once a cache may answer another page in its place, twice it is believed.
+            if behind := row_texts(body):
+                raise _rows_behind_empty_page(self._extent.named(number), len(behind))
+
         try:
-            behind = await self._source.read(number + 1, size, row_texts, self._tries)
+            await self._source.read(number + 1, size, require_none, self._tries)
         except SourceFault as fault:
-            if says_nothing_is_there(fault):
-                return page
-            raise
-        if behind:
-            raise _rows_behind_empty_page(self._extent.named(number), len(behind))
+            if not says_nothing_is_there(fault):
+                raise
         return page
 
     async def _look_beyond(self) -> None:
@@ -182,6 +185,8 @@ class Fetching:
     async def _require_pages(self, rows: Sequence[bytes]) -> None:
         """A source that tells its only page once more, perhaps tells it whatever page is asked for: ask for its halves.
 
+        One that does not heed the page may heed its size: where a larger page has no more rows, its total is right.
+
         Raises:
             SourceFault: It does not heed the page, so that there may be more rows than its total says. Where repeats
                 are allowed, that is a warning.
@@ -190,6 +195,8 @@ class Fetching:
         first, second = list(rows[:half]), list(rows[half : 2 * half])
         if first == second or await self._source.read(1, half, row_texts, self._tries) != first:
             return
+        if await self._has_no_more_than(len(rows)):
+            return
         if not self._fetch.order.allow_repeats:
             raise repeats.fault(self._extent.named(0), self._extent.named(1), len(rows))
         self._warnings.append(
@@ -197,6 +204,15 @@ class Fetching:
             f"page size is asked for: whether it has more than the {self._extent.total} rows of its total could not be "
             "seen."
         )
+
+    async def _has_no_more_than(self, rows: int) -> bool:
+        """Whether a first page that may hold more rows than these has no more."""
+        try:
+            return len(await self._source.read(0, rows + 1, row_texts, self._tries)) <= rows
+        except SourceFault as fault:
+            if not says_nothing_is_there(fault):
+                raise
+            return False
 
     async def _survey(self, found: NewColumns) -> list[str]:
         """Where new columns are welcome, look for all that the rest of the range has: it is read again only once."""

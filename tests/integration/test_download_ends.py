@@ -54,6 +54,23 @@ async def test_an_empty_page_with_rows_behind_it_is_a_fault(settings: Settings) 
     assert "force_continue" in fault["hint"]
 
 
+async def test_a_page_behind_the_end_from_a_cache_is_asked_for_again(settings: Settings) -> None:
+    """Where the page behind the empty one is another one for a moment, that ended the download."""
+    behind = -(-len(TRUTH) // 100) + 1
+    asked: Counter[int] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        asked[page] += 1
+        return {"data": part(TRUTH, 1 if (page, asked[page]) == (behind, 1) else page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+        rows = parse_csv(await downloads.file(ended["task_id"]))
+
+    assert (ended["state"], asked[behind]) == ("succeeded", 2)
+    assert rows[1:] == [[str(row["id"])] for row in TRUTH]
+
+
 @pytest.mark.parametrize("finds_columns", [False, True], ids=["an empty page", "new columns"])
 async def test_a_page_and_one_behind_it_do_not_reset_each_others_tries(
     settings: Settings, *, finds_columns: bool

@@ -74,6 +74,19 @@ async def test_one_small_page_again_and_again_is_no_export(settings: Settings) -
     assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_pages_repeat")
 
 
+@pytest.mark.parametrize(("there", "state"), [(100, "succeeded"), (101, "failed")])
+async def test_a_source_that_ignores_the_page_is_asked_for_a_larger_one(
+    settings: Settings, there: int, state: str
+) -> None:
+    """Where all its rows are on one page, its total is right; where a larger page has more, its total is not."""
+    truth = [{"id": number} for number in range(there)]
+    async with asking(settings, lambda page, size: {"total": 100, "data": truth[:size]}) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    assert (ended["state"], ended["rows"]) == (state, 100)
+    assert (ended["fault"] or {}).get("code") == (None if state == "succeeded" else "source_pages_repeat")
+
+
 async def test_an_address_that_has_our_parameters_is_refused(settings: Settings) -> None:
     """Each source would heed another one of two."""
     async with asking(settings, lambda page, size: 404) as (downloads, url):

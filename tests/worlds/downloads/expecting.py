@@ -86,7 +86,8 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "filtered": ({WRONG_SIZE}, lambda facts: facts.has_total and not facts.may_be_short),
     "counts_from_1": (
         {REPEATS, WRONG_SIZE, BAD_TOTAL},
-        lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == facts.world.counts_from,
+        # Whoever says that it counts from 1 gets all of it.
+        lambda facts: facts.world.rows > 0 and facts.world.options["first_page"] == 0,
     ),
     "clamped": ({REPEATS, ENDLESS}, _has_rows_and_no_total),
     "page_ignored": (

@@ -172,13 +172,19 @@ def _world(seed: int, row: Row, flaws: tuple[Flaw, ...]) -> World:
         },
         tables=_tables(seed, row["rows_from"]),
         asked_as=row["rows_from"] if row["rows_from"] != URL else "sheets",
-        # A few requests say that the source counts from 1, and it does not.
-        counts_from=first_page if dice.share(seed, "counts_from") < 0.85 else 0,
+        counts_from=_counts_from(seed, first_page, flaws),
         is_drawn=row["type"] == "drawn",
         wants_callback=row["callback"] == "yes",
     )
     # Of a request that is refused no source is asked.
     return world.model_copy(update={"flaws": ()}) if world.is_refused else world
+
+
+def _counts_from(seed: int, first_page: int, flaws: tuple[Flaw, ...]) -> int:
+    """What the source calls its first page, beside a flaw that has it count from 1 whatever it says."""
+    is_said = dice.share(seed, "counts_from") < 0.85
+    # A few requests say that the source counts from 1, and it does not.
+    return first_page if is_said and not any(flaw.name == "counts_from_1" for flaw in flaws) else 0
 
 
 def _tables(seed: int, rows_from: str) -> tuple[bool, ...]:
