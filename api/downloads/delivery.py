@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import assert_never
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from pydantic import AwareDatetime, Field
 
 from api.downloads import answers, links
@@ -76,12 +78,13 @@ class File:
 
 
 @routes.get("/v1/downloads/{task_id}/file", access=Access.PROJECT, status=HTTPStatus.FOUND, problems=NO_FILE)
-async def file(call: Call, path: TaskPath) -> web.Response:
+async def file(call: Call, path: TaskPath) -> web.StreamResponse:
     """Fetch the file: a redirect to an address that is good for five minutes.
 
-    It takes ranges, so that what broke off can be taken up again.
+    It takes ranges, so that what broke off can be taken up again. Whoever sends an `If-Range` that is not the file's
+    `ETag` is answered with the whole file, as its pieces would not fit what is there already.
     """
-    return await _redirect(call, await _own(call, path.task_id))
+    return await _deliver(call, await _own(call, path.task_id))
 
 
 @routes.head("/v1/downloads/{task_id}/file", access=Access.PROJECT, media_type=OCTETS, problems=NO_FILE)
@@ -107,9 +110,9 @@ async def link(call: Call, path: TaskPath, query: LinkQuery) -> MadeLink:
 
 
 @routes.get("/d/{token}", access=Access.PUBLIC, status=HTTPStatus.FOUND, problems={**NO_FILE, "link_expired": Gone})
-async def follow(call: Call, path: LinkPath) -> web.Response:
+async def follow(call: Call, path: LinkPath) -> web.StreamResponse:
     """Follow a link: a redirect to an address that is good for five minutes."""
-    return await _redirect(call, await _linked(call, path.token))
+    return await _deliver(call, await _linked(call, path.token))
 
 
 @routes.head("/d/{token}", access=Access.PUBLIC, media_type=OCTETS, problems={**NO_FILE, "link_expired": Gone})
@@ -119,16 +122,25 @@ async def follow_head(call: Call, path: LinkPath) -> web.Response:
 
 
 async def stream(call: Call, task_id: str) -> web.StreamResponse:
-    """Send the file itself, in flat memory."""
-    found = await _own(call, task_id)
-    response = web.StreamResponse(
-        headers={
-            "Content-Disposition": content_disposition(found.stored.name),
-            "Content-Length": str(found.stored.bytes),
-            "Content-Type": found.content_type,
-            "Content-Location": f"/v1/downloads/{task_id}",
-        }
-    )
+    """Send the file of a download itself, and say where the download is."""
+    return await _send(call, await _own(call, task_id), {"Content-Location": f"/v1/downloads/{task_id}"})
+
+
+async def _deliver(call: Call, found: File) -> web.StreamResponse:
+    """Redirect to the file; send it whole where the caller wants a piece of another one.
+
+    Not every store heeds `If-Range`, and the redirect cannot take the caller's `Range` away.
+    """
+    headers, etag = call.request.headers, _etag(found)
+    if hdrs.RANGE in headers and headers.get(hdrs.IF_RANGE, etag) != etag:
+        call.lift_time_limit()
+        return await _send(call, found)
+    return await _redirect(call, found)
+
+
+async def _send(call: Call, found: File, more: Mapping[str, str] = MappingProxyType({})) -> web.StreamResponse:
+    """Send a file itself, in flat memory."""
+    response = web.StreamResponse(headers={**_headers(found), **more})
     await response.prepare(call.request)
     async for piece in call.services.objects.stream(found.stored.key):
         async with asyncio.timeout(SEND_SECONDS):
@@ -188,15 +200,20 @@ async def _linked(call: Call, token: str) -> File:
 
 def _head(found: File) -> web.Response:
     """What the store says of the file to who reads it."""
-    return web.Response(
-        headers={
-            "Accept-Ranges": "bytes",
-            "Content-Disposition": content_disposition(found.stored.name),
-            "Content-Length": str(found.stored.bytes),
-            "Content-Type": found.content_type,
-            "ETag": f'"{found.stored.etag}"',
-        }
-    )
+    return web.Response(headers={**_headers(found), "Accept-Ranges": "bytes"})
+
+
+def _headers(found: File) -> dict[str, str]:
+    return {
+        "Content-Disposition": content_disposition(found.stored.name),
+        "Content-Length": str(found.stored.bytes),
+        "Content-Type": found.content_type,
+        "ETag": _etag(found),
+    }
+
+
+def _etag(found: File) -> str:
+    return f'"{found.stored.etag}"'
 
 
 async def _redirect(call: Call, found: File) -> web.Response:

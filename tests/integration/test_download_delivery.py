@@ -57,6 +57,27 @@ async def test_a_link_needs_no_key(exports: Downloads) -> None:
     assert await follow(made.body["url"], Range="bytes=5-9") == (206, content[5:10])
 
 
+async def test_a_piece_is_one_of_the_file_that_the_caller_has(exports: Downloads) -> None:
+    """With the file's `ETag` in `If-Range` a range is a piece; with another one, or a date, it is the whole file."""
+    task_id = (await exports.run(exports.source.url(rows=10, seed=SEED)))["task_id"]
+    url = (await link(exports, task_id)).body["url"]
+    content = await exports.file(task_id)
+    async with aiohttp.ClientSession() as session, session.head(url) as head:
+        etag = head.headers["ETag"]
+
+    with_key = {"Authorization": f"Bearer {exports.key}"}
+    for address, key in ((url, {}), (f"{exports.api_client.address}/v1/downloads/{task_id}/file", with_key)):
+        assert await follow(address, Range="bytes=5-9", **{"If-Range": etag}, **key) == (206, content[5:10])
+        for stale in ('"another"', f"W/{etag}", "Mon, 23 Nov 2026 10:00:00 GMT"):
+            assert await follow(address, Range="bytes=5-9", **{"If-Range": stale}, **key) == (200, content), stale
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers={"Range": "bytes=5-9", "If-Range": '"another"'}) as whole,
+    ):
+        assert (whole.headers["ETag"], whole.headers["Content-Length"]) == (etag, str(len(content)))
+
+
 async def test_a_link_leads_to_a_new_address_each_time(exports: Downloads) -> None:
     """The address behind it is minted at the click, for five minutes, and is stored by no cache."""
     status = await exports.run(exports.source.url(rows=10), file_name="报表")

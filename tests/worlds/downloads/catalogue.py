@@ -74,6 +74,9 @@ CATALOGUE: Mapping[int, Row] = {
     38: Row(
         "a file that changes between two ranges",
         reason="Those who fetch the file see this: a file is one object that is written once, under its ETag.",
-        shown_by=("tests/integration/test_download_delivery.py::test_a_head_tells_what_a_get_sends",),
+        shown_by=(
+            "tests/integration/test_download_delivery.py::test_a_head_tells_what_a_get_sends",
+            "tests/integration/test_download_delivery.py::test_a_piece_is_one_of_the_file_that_the_caller_has",
+        ),
     ),
 }
