@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 from urllib.parse import quote
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
-
 from api.overview.answers import Queue
 from domain.webhooks import names as webhooks
-from infra import temporal
+from infra import pollers, temporal
 from services.services import Services
 from systems.modules import import_modules
 from systems.names import System
 from systems.protocol import Names
-
-TIMEOUT: Final = timedelta(seconds=2)
-SEEN_WITHIN: Final = timedelta(minutes=2)
-"""A worker polls once a minute at least, also where there is nothing to do."""
 
 _NAMES: Final = cast("Mapping[System, Names]", import_modules("domain.{}.names"))
 QUEUES: Final[Mapping[str, System]] = {
@@ -30,7 +21,7 @@ QUEUES: Final[Mapping[str, System]] = {
     # Most callbacks are those of downloads.
     webhooks.QUEUE: "downloads",
 }
-_KINDS = (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+_KINDS = (pollers.WORKFLOWS, pollers.ACTIVITIES)
 
 
 async def queues(services: Services) -> list[Queue]:
@@ -39,14 +30,8 @@ async def queues(services: Services) -> list[Queue]:
 
 
 async def _queue(services: Services, name: str, system: System) -> Queue:
-    answers = await asyncio.gather(*(_described(services, name, kind) for kind in _KINDS))
-    since = datetime.now(UTC) - SEEN_WITHIN
-    workers = {
-        poller.identity
-        for answer in answers
-        for poller in answer.pollers
-        if poller.last_access_time.ToDatetime(UTC) > since
-    }
+    answers = await asyncio.gather(*(pollers.describe_queue(services.engine, name, kind) for kind in _KINDS))
+    workers = {worker for answer in answers for worker in pollers.list_workers(answer)}
     return Queue(
         name=name,
         room=system,
@@ -54,16 +39,6 @@ async def _queue(services: Services, name: str, system: System) -> Queue:
         backlog=sum(answer.stats.approximate_backlog_count for answer in answers),
         backlog_seconds=max(answer.stats.approximate_backlog_age.ToTimedelta() for answer in answers).total_seconds(),
     )
-
-
-async def _described(services: Services, name: str, kind: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
-    request = DescribeTaskQueueRequest(
-        namespace=services.engine.namespace,
-        task_queue=TaskQueue(name=name),
-        task_queue_type=kind,
-        report_stats=True,
-    )
-    return await services.engine.workflow_service.describe_task_queue(request, timeout=TIMEOUT)
 
 
 def url(ui_url: str, namespace: str, system: System, project_id: str | None) -> str:

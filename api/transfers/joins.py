@@ -13,14 +13,16 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateLost
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.problems import Refusal
 from domain.faults import Exhausted
-from domain.transfers import ids, joining
+from domain.transfers import ids, joining, names
 from domain.transfers.ids import Job
 from domain.transfers.joining import (
     CONSIGNMENTS_MAX,
@@ -35,6 +37,7 @@ from domain.transfers.joining import (
 )
 from domain.transfers.request import Consignment, File
 from infra import log
+from infra.pollers import SEEN_WITHIN, WORKFLOWS, describe_queue, list_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
 
@@ -61,6 +64,7 @@ _log = log.get(__name__)
 
 
 WINDOW_FULL = "window_full"
+NO_WORKERS = "no_workers"
 
 
 class NotJoined(ConnectionError):
@@ -130,6 +134,7 @@ class Joins:
 
         Raises:
             NotJoined: The engine or its workers did not answer in time.
+            Refusal: There are no workers.
             Exhausted: No window near has room for it.
         """
         lane = self._lanes.get(file)
@@ -220,10 +225,19 @@ class Joins:
             except (RPCError, UpdateLost) as error:
                 if isinstance(error, RPCError) and error.status not in _OUTAGES:
                     raise
+                if isinstance(error, UpdateLost) and not await self._has_workers():
+                    raise _without_workers() from error
                 if time.monotonic() >= until:
                     raise NotJoined(f"a group could not be handed over: {error}") from error
                 _log.warning("join_repeated", error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _has_workers(self) -> bool:
+        """Whether a worker has asked for jobs of late; one that is being replaced is waited for."""
+        try:
+            return bool(list_workers(await describe_queue(self._engine, names.QUEUE, WORKFLOWS)))
+        except RPCError:
+            return True
 
     async def _ask(self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str) -> JoinReply | None:
         try:
@@ -264,6 +278,16 @@ class Joins:
 
     def _bucket_now(self) -> int:
         return ids.bucket_at(time.time(), self._settings.window_seconds)
+
+
+def _without_workers() -> Refusal:
+    minutes = round(SEEN_WITHIN.total_seconds() / 60)
+    return Refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        NO_WORKERS,
+        f"This was not accepted: no worker has asked for transfers in the last {minutes} minutes.",
+        f"Have one started (`haulage worker --queues {names.QUEUE}`), then ask again.",
+    )
 
 
 def _full(window_seconds: int) -> Exhausted:
