@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from haulage import Refused
 from haulage.tasks import Handler, HeldTask, NewTask, Next, Status, TaskRefused, Tasks, TaskType, Worker
 from infra.settings import Settings
 from tests.support.tasks import running_tasks
@@ -138,6 +139,25 @@ async def test_the_client_reaches_every_route(settings: Settings) -> None:
         assert (counts.task_count, counts.running, [each.task_type for each in await tasks.types()]) == (3, 3, [TYPE])
         with pytest.raises(TaskRefused, match="There is no task"):
             await tasks.get("0" * 32 + "_video_1")
+
+
+async def test_a_worker_ends_where_no_answer_can_get_better(settings: Settings) -> None:
+    """With the API's own sentence: an unregistered type, a wrong key, an address that is none."""
+    handlers: dict[str, Handler] = {"": end}
+    async with queue(settings) as (tasks, address):
+        url, key = address["TASKS_URL"], address["TASKS_KEY"]
+        with pytest.raises(TaskRefused, match="There is no type 'audio' in this project"):
+            await asyncio.wait_for(Worker(tasks, "audio", handlers).run(), 60)
+        async with Tasks(url, f"{key[:-1]}{'0' if key[-1] != '0' else '1'}") as wrong:
+            with pytest.raises(Refused, match="unknown or was revoked"):
+                await asyncio.wait_for(Worker(wrong, TYPE, handlers).run(), 60)
+        async with Tasks(f"{url}/elsewhere", key) as elsewhere:
+            with pytest.raises(Refused, match="nothing at this address"):
+                await asyncio.wait_for(Worker(elsewhere, TYPE, handlers).run(), 60)
+
+
+async def end(task: HeldTask) -> None:
+    """Nothing is left to do."""
 
 
 async def test_the_example_of_the_documents_works(settings: Settings, tmp_path: Path) -> None:
