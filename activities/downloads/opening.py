@@ -189,37 +189,41 @@ class _First:
 
     async def _require_no_page_before(self, first: FirstLook) -> None:
         """A source that counts from 1 answers page 0 as page 1, with nothing, or with an error."""
+        rows = await parse_beside(row_texts, first.text)
+
+        def require_none_or_these(body: bytes) -> list[bytes]:
+            # While it is parsed: what comes once may come from a cache, what comes twice is believed.
+            before = row_texts(body)
+            if before and before != rows:
+                raise _rows_before(len(before))
+            return before
+
         try:
-            before = await self._source.read(-1, self._size, row_texts, self._tries)
+            before = await self._source.read(-1, self._size, require_none_or_these, self._tries)
         except SourceFault as fault:
             if says_nothing_is_there(fault):
                 return
             raise
         # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
-        if before and before == await parse_beside(row_texts, first.text):
-            again = await self._source.read(0, self._size, row_texts, self._tries)
-            before = [] if before == again else before
-        if before:
-            raise SourceFault(
-                "source_first_page",
-                f"The request says that the first page is 1, and page 0 has {len(before)} rows that page 1 has not.",
-                "Leave `first_page` out: the source counts from 0.",
-            )
+        if before and before != await self._source.read(0, self._size, row_texts, self._tries):
+            raise _rows_before(len(before))
 
     async def _require_no_page_behind(self) -> None:
         """Where page 0 has nothing, a source that counts from 1 has something on page 1."""
+
+        def require_none(body: bytes) -> None:
+            if behind := row_texts(body):
+                raise SourceFault(
+                    "source_first_page",
+                    f"Page 0 of the source has no rows, and page 1 has {len(behind)}.",
+                    "If its pages are counted from 1, send `first_page`: 1.",
+                )
+
         try:
-            behind = await self._source.read(1, self._size, row_texts, self._tries)
+            await self._source.read(1, self._size, require_none, self._tries)
         except SourceFault as fault:
-            if says_nothing_is_there(fault):
-                return
-            raise
-        if behind:
-            raise SourceFault(
-                "source_first_page",
-                f"Page 0 of the source has no rows, and page 1 has {len(behind)}.",
-                "If its pages are counted from 1, send `first_page`: 1.",
-            )
+            if not says_nothing_is_there(fault):
+                raise
 
     async def _capped(self, first: FirstLook) -> Extent | None:
         """Whether a page that may rightly be short is short because the source caps its pages.
@@ -238,6 +242,14 @@ class _First:
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None
         return self._extent(first, page_size=first.rows)
+
+
+def _rows_before(rows: int) -> SourceFault:
+    return SourceFault(
+        "source_first_page",
+        f"The request says that the first page is 1, and page 0 has {rows} rows that page 1 has not.",
+        "Leave `first_page` out: the source counts from 0.",
+    )
 
 
 def _lightened(extent: Extent, first: FirstLook) -> Extent:

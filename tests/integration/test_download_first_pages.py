@@ -34,6 +34,28 @@ async def test_a_source_that_has_nothing_on_page_0_counts_from_1(settings: Setti
     assert rows[1:] == [[str(row["id"])] for row in truth]
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "again"])
+async def test_rows_before_the_first_page_are_believed_when_they_come_twice(settings: Settings, times: int) -> None:
+    """Once a cache may have answered another page; twice the source counts from 0, and rows would be left out."""
+    truth = [{"id": number} for number in range(220)]
+    asked = 0
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        nonlocal asked
+        asked += page == 0
+        is_wrong = page == 0 and asked <= times
+        return {"total": len(truth), "data": part(truth, 2 if is_wrong else page - 1, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100, first_page=1)
+
+    assert asked == 2
+    assert ended["state"] == ("succeeded" if times == 1 else "failed")
+    if times == 2:
+        assert ended["fault"]["code"] == "source_first_page"
+        assert "page 0 has 20 rows that page 1 has not" in ended["fault"]["message"]
+
+
 async def test_a_retry_does_not_mix_what_is_staged_with_what_has_changed(settings: Settings) -> None:
     """The first page is another one than that which is staged: everything is read anew."""
     generation = 1
