@@ -138,4 +138,20 @@ DEFECTS = (
         "        pass\n",
         ("tests/unit/test_task_requests.py",),
     ),
+    Defect(
+        "a-worker-asks-for-ever",
+        "tasks",
+        "haulage/tasks/worker.py",
+        "            if self._is_final(error):\n",
+        "            if self._is_final(error) and self._config is None:\n",
+        ("tests/unit/test_task_worker_cares.py", "-k", "stays_ends_the_worker"),
+    ),
+    Defect(
+        "a-cancelled-error-is-no-failure",
+        "tasks",
+        "haulage/tasks/worker.py",
+        "            if _is_cancelled():\n                raise\n",
+        "            raise\n",
+        ("tests/unit/test_task_worker_cares.py", "-k", "error_of_a_cancel"),
+    ),
 )

@@ -133,4 +133,12 @@ DEFECTS = (
         "if False:",
         ("tests/integration/test_transfer_defects.py", "tests/integration/test_transfer_hosts.py"),
     ),
+    Defect(
+        "a-worker-that-is-replaced-is-not-waited-for",
+        "transfers",
+        "infra/pollers.py",
+        "    since = datetime.now(UTC) - within\n",
+        "    since = datetime.now(UTC)\n",
+        ("tests/integration/test_transfer_workers.py", "-k", "being_replaced"),
+    ),
 )
