@@ -262,10 +262,10 @@ async def test_no_two_purges_have_one_id(database: Database, tmp_path: Path, mon
     """Not even of an address that was removed from the list and listed again while the clock stood still."""
     noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
-    async def stand_still(_: LogicalDeletes) -> datetime:
+    async def stand_still(_: Database) -> datetime:
         return noon
 
-    monkeypatch.setattr(LogicalDeletes, "_now", stand_still)
+    monkeypatch.setattr(Database, "now", stand_still)
     async with bench(database, tmp_path) as here:
         for seq in (100, 200):
             here.oss.modules["od"].begin_orders([1])
