@@ -112,6 +112,10 @@ class Reading:
         """One pass, for who only wants to see whether there is anything new."""
         return await self._in_parts(Reading._read_once)
 
+    async def once_to_end(self) -> Harvest:
+        """One pass, whose end is looked at: the platform may have told no more than so many orders of it."""
+        return await self._in_parts(Reading._read_to_end)
+
     async def confirmed(self) -> Harvest:
         """Read until the window is confirmed: again where rows have moved or totals do not agree.
 
@@ -143,6 +147,10 @@ class Reading:
 
     async def _read_once(self) -> None:
         await self._pass(await self._counted())
+
+    async def _read_to_end(self) -> None:
+        told = await self._pass(await self._counted())
+        await self._check_end(told.sequence)
 
     async def _confirm(self) -> None:
         capability = self._connector.capability

@@ -57,7 +57,7 @@ class OrderReporting:
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
                     [piece] = windows.clipped(read_to, window.end, here.settings.interval, 1)
                     connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
-                    harvest = await Reading(connector, piece, None).once()
+                    harvest = await Reading(connector, piece, None).once_to_end()
                     copies = [copy.order for copy in harvest.copies.values()]
                     lines += [
                         (each.order_id, each.modified_at, each.version)

@@ -184,7 +184,7 @@ class PlatformSteps:
             order.settings.max_rows_per_slice if halves else None,
         )
         try:
-            harvest = await (reading.once() if order.purpose is Purpose.SWEEP else reading.confirmed())
+            harvest = await (reading.once_to_end() if order.purpose is Purpose.SWEEP else reading.confirmed())
         except TooLarge:
             return await self._split(order, halves or ())
         is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()

@@ -88,6 +88,22 @@ async def test_what_is_only_here_is_told_where_it_can_be_known(
     assert (report["missing"], report["only_here"]) == (0, only_here)
 
 
+@pytest.mark.parametrize("rows_max", [20, None])
+async def test_a_day_is_compared_where_slices_had_to_be_split(settings: Settings, rows_max: int | None) -> None:
+    """A platform that tells 20 orders of a query is asked for shorter times, whether or not its record says so."""
+    paging = PLAIN.paging.model_copy(update={"size": 10, "rows_max": rows_max})
+    capability = PLAIN.model_copy(update={"paging": paging, "total": None})
+    async with running_orders(settings) as orders:
+        scenario = Scenario(orders=90, span_seconds=SPAN_SECONDS, rows_max=20)
+        platform = await fetched(orders, scenario, capability=capability, interval=1_200)
+        await let_the_day_end(orders, platform)
+        report, stored, slices = await compared(orders), await modified(orders), await orders.slices()
+
+    assert len(slices) > 3, "none was split: nothing was shown"
+    assert (report["told"], report["stored"]) == (len(stored), len(stored))
+    assert (report["missing"], report["only_here"]) == (0, 0)
+
+
 async def test_a_day_is_compared_with_the_platform(settings: Settings) -> None:
     """Counts and ids, in a workbook; an order that was never fetched is missing, one past `complete_to` is not."""
     async with running_orders(settings) as orders:

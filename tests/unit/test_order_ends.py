@@ -67,10 +67,11 @@ async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> 
 
 
 @pytest.mark.parametrize("sort", SORTED)
-async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str) -> None:
+@pytest.mark.parametrize("read", [Reading.confirmed, Reading.once_to_end], ids=["redo", "sweep"])
+async def test_a_slice_that_is_not_split_any_more_is_read_in_parts(sort: str, read: Any) -> None:
     """It was complete before, and all that it holds by now is told."""
     async with stopping(record(sort)) as (here, window):
-        harvest = await Reading(here.connector, window, None).confirmed()
+        harvest = await read(Reading(here.connector, window, None))
         assert harvest.copies.keys() >= here.truth(window).keys()
 
 

@@ -205,7 +205,7 @@ def test_what_is_given_up_is_not_missed() -> None:
     ("flaws", "options"),
     [
         (("too_late",), {"sweep": "no"}),
-        (("rows_stop",), {"total": "none"}),
+        (("rows_stop",), {"total": "none", "sort": "by_id"}),
         (("cursor_is_offset", "leaves"), {"paging": "cursor"}),
     ],
 )

@@ -33,6 +33,11 @@ FAMILIES = {
     ),
     "starttime": Family(flaws=("late",), options={"operator": "other_starttime"}),
     "backfill": Family(flaws=(), options={"operator": "backfill_broken", "retries": "0"}, orders=4),
+    "rows_stop": Family(
+        flaws=("rows_stop",),
+        options={"total": "none", "field": "modified", "sort": "newest_first", "rows_max": "none"},
+        orders=30,
+    ),
     "details": Family(flaws=("detail_older",), options={"field": "modified", "detail": "call"}, orders=4),
 }
 """Flaws and options that show the same promise; of each family so many more worlds are played."""

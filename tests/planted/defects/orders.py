@@ -247,8 +247,8 @@ DEFECTS = (
         "an-early-end-is-believed",
         "orders",
         "activities/orders/reading.py",
-        "        await self._check_end(told.sequence)\n",
-        "",
+        "        if end is WindowEnd.WHOLE:\n",
+        "        if end in WindowEnd:\n",
         ("tests/unit/test_order_ends.py",),
     ),
     Defect(
