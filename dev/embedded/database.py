@@ -20,7 +20,7 @@ DATABASE = "haulage"
 PROBE_TIMEOUT_SECONDS = 2.0
 
 
-def part(folder: Path, port: int, password: str) -> Part:
+def part(folder: Path, port: int, password: str, *, for_tests: bool) -> Part:
     """PostgreSQL on a port, its cluster below a folder."""
     cluster = folder / "cluster"
 
@@ -36,7 +36,7 @@ def part(folder: Path, port: int, password: str) -> Part:
     async def ready() -> None:
         await _probe(port, password)
 
-    settings = [f"--{name}={value}" for name, value in flags.database(port).items()]
+    settings = [f"--{name}={value}" for name, value in flags.database(port, for_tests=for_tests).items()]
     command = [str(binaries.postgres("postgres")), "-D", str(cluster), *settings]
     return Part(
         name=NAME,

@@ -19,7 +19,7 @@ NAMESPACE = "default"
 PROBE_TIMEOUT = timedelta(seconds=2)
 
 
-def part(folder: Path, port: int, ports: Ports, *, ui_port: int | None, time_skipping: bool) -> Part:
+def part(folder: Path, port: int, ports: Ports, *, ui_port: int | None, for_tests: bool) -> Part:
     """The dev server on a port, with the Web UI when it has one, its state in a file below a folder."""
 
     async def ready() -> None:
@@ -37,10 +37,10 @@ def part(folder: Path, port: int, ports: Ports, *, ui_port: int | None, time_ski
             *("--metrics-port", str(ports.claim(f"{NAME}.metrics"))),
             *("--db-filename", str(folder / "temporal.sqlite")),
             *surface,
-            *flags.engine(ui=ui_port is not None, time_skipping=time_skipping),
+            *flags.engine(ui=ui_port is not None, for_tests=for_tests),
         ],
         # A home of its own: the CLI would read profiles and keys from the user's.
-        env={"PATH": os.defpath, "HOME": str(folder)},
+        env={"PATH": os.defpath, "HOME": str(folder), **flags.go_variables(for_tests=for_tests)},
         folder=folder,
         ready=ready,
     )

@@ -95,7 +95,7 @@ class Stack:
 
 @asynccontextmanager
 async def embedded(
-    data_dir: Path, *, ui: bool, time_skipping: bool = False, ports: EmbeddedSettings | None = None
+    data_dir: Path, *, ui: bool, for_tests: bool = False, ports: EmbeddedSettings | None = None
 ) -> AsyncIterator[Stack]:
     """Start the parts and yield when all of them serve; stop them at the end.
 
@@ -104,7 +104,7 @@ async def embedded(
     Args:
         data_dir: Folder of everything that outlives a run.
         ui: Whether the Temporal Web UI is served.
-        time_skipping: Whether workflows may ask for skipped time; for tests.
+        for_tests: Whether workflows may ask for skipped time, and what parts write may be lost in a power cut.
         ports: Wished ports; each moves aside when it is taken.
     """
     data_dir = _made(data_dir)
@@ -112,7 +112,7 @@ async def embedded(
         await run.sweep()
         wishes = ports or EmbeddedSettings()
         secrets = keys.load(data_dir / "secrets.json")
-        parts = _parts(data_dir, chosen, wishes, secrets, ui=ui, time_skipping=time_skipping)
+        parts = _parts(data_dir, chosen, wishes, secrets, ui=ui, for_tests=for_tests)
         run.run.ports = dict(chosen.chosen)
         run.run.addresses = _addresses(chosen.chosen)
         record.announce(run)
@@ -127,7 +127,7 @@ def _made(folder: Path) -> Path:
 
 
 def _parts(
-    data_dir: Path, chosen: Ports, wishes: EmbeddedSettings, secrets: Keys, *, ui: bool, time_skipping: bool
+    data_dir: Path, chosen: Ports, wishes: EmbeddedSettings, secrets: Keys, *, ui: bool, for_tests: bool
 ) -> list[Part]:
     # The wished ports first: an inner port must not sit on one of them.
     database_port = chosen.claim(database.NAME, wishes.database_port)
@@ -138,9 +138,9 @@ def _parts(
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     return [
-        database.part(folders[database.NAME], database_port, secrets.database_password),
-        store.part(folders[store.NAME], store_port, chosen, secrets.object_secret_key),
-        engine.part(folders[engine.NAME], engine_port, chosen, ui_port=ui_port, time_skipping=time_skipping),
+        database.part(folders[database.NAME], database_port, secrets.database_password, for_tests=for_tests),
+        store.part(folders[store.NAME], store_port, chosen, secrets.object_secret_key, for_tests=for_tests),
+        engine.part(folders[engine.NAME], engine_port, chosen, ui_port=ui_port, for_tests=for_tests),
     ]
 
 

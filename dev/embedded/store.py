@@ -37,7 +37,7 @@ INNER_PORTS = (
 ADMIN_OFFSET = 10_000
 
 
-def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
+def part(folder: Path, port: int, ports: Ports, secret_key: str, *, for_tests: bool) -> Part:
     """SeaweedFS with S3 on a port, its data below a folder."""
     inner = {name: ports.claim(f"{NAME}.{name}") for name in INNER_PORTS}
     admin = ports.claim(f"{NAME}.admin.port", inner["admin.port.grpc"] - ADMIN_OFFSET)
@@ -63,6 +63,7 @@ def part(folder: Path, port: int, ports: Ports, secret_key: str) -> Part:
             "HOME": str(folder),
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": secret_key,
+            **flags.go_variables(for_tests=for_tests),
         },
         folder=folder,
         prepare=clean,

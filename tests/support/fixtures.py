@@ -57,7 +57,7 @@ async def stack() -> AsyncIterator[Stack]:
             # API, worker and stand-ins are one process here, and what holds up one of them holds up all.
             patch.setattr(limiter, "HELD_UP_SECONDS", PATIENCE_SECONDS)
             patch.setattr(database, "IDLE_TIMEOUT_SECONDS", 2 * PATIENCE_SECONDS)
-            async with embedded(folder, ui=False, time_skipping=True, ports=parts.ANY_PORTS) as running:
+            async with embedded(folder, ui=False, for_tests=True, ports=parts.ANY_PORTS) as running:
                 yield running
     finally:
         shutil.rmtree(folder)
