@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Any
@@ -30,6 +31,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("haulage")
 
+GARBAGE = (50_000, 20, 50)
+"""As in the API: how many objects more than before bring the collector, and how often it looks at older ones."""
 SESSION = pytest.StashKey[pytest.Session]()
 
 
@@ -37,6 +40,13 @@ SESSION = pytest.StashKey[pytest.Session]()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
     items.sort(key=lambda item: scheduling.order(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector look at what tests make, not again and again at all that was imported for them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 @pytest.hookimpl(optionalhook=True)
