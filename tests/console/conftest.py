@@ -19,6 +19,7 @@ from tests.console.browsing import Troubles, launched, signed_in
 from tests.console.house import Console, Project
 from tests.support.orders import Orders
 from tests.support.requirements import CHROMIUM
+from tests.support.stack import Namespaces
 
 
 @pytest.fixture(scope="session")
@@ -28,12 +29,13 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-async def console(chromium: str, stack: Stack, template: str) -> AsyncIterator[Console]:
+async def console(chromium: str, stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Console]:
     """The started house: API, worker and stand-ins. All tests share it, and each has projects of its own."""
     folder = Path(tempfile.mkdtemp(prefix="haulage-console-"))
     try:
-        async with house.running(stack, template, folder) as console:
-            yield console
+        with namespaces.keeping_engine():
+            async with house.running(stack, template, folder) as console:
+                yield console
     finally:
         shutil.rmtree(folder)
 

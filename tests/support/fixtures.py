@@ -73,27 +73,41 @@ async def template(stack: Stack) -> str:
     return "template_migrated"
 
 
+@pytest.fixture(scope="session")
+async def databases(stack: Stack, template: str) -> AsyncIterator[parts.Databases]:
+    """Copies of `template` that tests have one after the other; ask for `database_url`."""
+    lent = parts.Databases(stack, template)
+    yield lent
+    await lent.close()
+
+
+@pytest.fixture(scope="session")
+def namespaces(stack: Stack) -> parts.Namespaces:
+    """What `namespace` is taken from; `namespaces.keeping_engine()` is for what outlives a test."""
+    return parts.Namespaces(stack)
+
+
 @pytest.fixture
-async def namespace(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+async def namespace(stack: Stack, namespaces: parts.Namespaces, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """A Temporal namespace of the test's own; the `TEMPORAL_…` variables lead to it."""
     from infra import temporal
 
-    address = stack.addresses["engine"]
-    name = await parts.register_namespace(await Client.connect(address))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
-    monkeypatch.setenv("TEMPORAL_NAMESPACE", name)
-    engine = await Client.connect(address, namespace=name)
-    await temporal.ensure_search_attributes(engine)
-    yield name
-    # They would begin work for ever that nobody does any more, and the engine is shared.
-    async for each in await engine.list_schedules():
-        await engine.get_schedule_handle(each.id).delete()
+    async with namespaces.lend() as name:
+        address = stack.addresses["engine"]
+        monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+        monkeypatch.setenv("TEMPORAL_NAMESPACE", name)
+        engine = await Client.connect(address, namespace=name)
+        await temporal.ensure_search_attributes(engine)
+        yield name
+        # They would begin work for ever that nobody does any more, and the engine is shared.
+        async for each in await engine.list_schedules():
+            await engine.get_schedule_handle(each.id).delete()
 
 
 @pytest.fixture
-async def database_url(stack: Stack, template: str) -> AsyncIterator[str]:
+async def database_url(databases: parts.Databases) -> AsyncIterator[str]:
     """The address of a migrated database of the test's own."""
-    async with parts.own_database(stack, template) as url:
+    async with databases.lend() as url:
         yield url
 
 
@@ -289,10 +303,11 @@ async def pubsub() -> AsyncIterator[PubSubSim]:
 
 
 @pytest.fixture(scope="session")
-async def deployments(stack: Stack, template: str) -> AsyncIterator[Deployments]:
+async def deployments(stack: Stack, template: str, namespaces: parts.Namespaces) -> AsyncIterator[Deployments]:
     """API and worker processes over this process' stack; tests that kill ask for `deployment`."""
     from tests.support.deployment import Deployments
 
     running = Deployments(stack, template)
-    yield running
-    await running.close()
+    with namespaces.keeping_engine():
+        yield running
+        await running.close()
