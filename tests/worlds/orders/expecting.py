@@ -142,6 +142,7 @@ def _is_visible(world: World) -> bool:
 def _shows_bound(world: World) -> bool:
     """Whether rows that a platform keeps back lie behind the last one that it tells, and that ends a full page."""
     is_sorted = world.is_so("field", "modified") and world.is_so("sort", "newest_first", "oldest_first")
-    # Times that are not there, or older than the order, put the list out of sequence.
-    is_plain = not world.has("undated", "future", "list_older")
+    # Times that are not there, or older than the order, put the list out of sequence; without a filter no part of a
+    # window can be asked for.
+    is_plain = not world.has("undated", "future", "list_older", "filter_ignored")
     return is_sorted and is_plain and BOUND % world.page_size == 0
