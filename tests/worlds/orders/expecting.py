@@ -127,6 +127,9 @@ def _is_visible(world: World) -> bool:
     if world.has("filter_zone"):
         # Windows that come empty before the first order was told show nothing.
         return False
+    if world.has("undated") and world.has("detail_older") and world.is_so("version", "none"):
+        # Neither the list nor the single answer tells which of both is newer.
+        return False
     if world.has("unstable_ties") and not world.tells_total:
         return False
     led, silent = not world.is_so("paging", "number"), not world.tells_total
