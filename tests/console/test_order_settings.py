@@ -101,6 +101,13 @@ async def test_a_platform_is_set_up_in_the_form(
     await admin_page.get_by_label("Address").fill(orders.platforms.url(number))
     await admin_page.get_by_role("button", name="Save").click()
     await expect(admin_page.get_by_role("alert")).to_contain_text("There is no built-in kind")
+    record = admin_page.get_by_label("Capability (JSON)")
+    await record.fill('{"kind": "ebay", "rate": {"per_second": 0}}')
+    await admin_page.get_by_role("button", name="Save").click()
+    await expect(record).to_have_accessible_description(
+        re.compile(r"query: this field is missing.*per_second: 0 is out")
+    )
+    await record.fill("")
     await admin_page.get_by_label("Kind").fill("taobao")
     await admin_page.get_by_role("button", name="Save").click()
 

@@ -234,6 +234,26 @@ async def test_a_slice_that_takes_too_long_is_seen(admin_page: Page, orders: Ord
     await expect(rows).to_contain_text("Takes too long")
 
 
+async def test_a_sweep_that_failed_is_seen(admin_page: Page, orders: Orders) -> None:
+    """In the list of platforms, at its own, and in the ledger, with the cause."""
+    shop = await make_shop(orders)
+    await shop.fetch()
+    fault = {"code": "platform_busy", "message": "It answered 503."}
+    [first, *_] = await orders.slices(shop.number)
+    async with orders.services.database.session() as session:
+        failed = {"failed_at": datetime.now(UTC), "fault": fault}
+        await session.exec(update(OrderSlice).where(col(OrderSlice.slice_id) == first.slice_id).values(**failed))
+
+    await admin_page.goto("/console/orders")
+    await expect(admin_page.get_by_role("row").filter(has_text=shop.number)).to_contain_text("1 sweep failed")
+    await admin_page.goto(shop.page)
+    await admin_page.locator(".platform-card").get_by_role("link", name="1 sweep failed").click()
+    rows = admin_page.get_by_role("table").locator("tbody tr")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("Sweep failed")
+    await expect(rows).to_contain_text("It answered 503.")
+
+
 async def test_a_day_is_compared_with_the_platform(admin_page: Page, orders: Orders) -> None:
     """The figures appear when it is made, with the workbook's address."""
     shop = await make_shop(orders)

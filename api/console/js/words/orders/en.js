@@ -265,7 +265,7 @@ export const en = {
     kindHint: "The name of your own capability, or one that is built in:",
     urlHint: "Where the platform's API begins.",
     notify: "Who is told",
-    notifyHint: "An address that is told of failed slices, unserved platforms and wrong clocks.",
+    notifyHint: "An address that is told of failed slices and sweeps, unserved platforms and wrong clocks.",
     notifyAgain: "It is kept sealed and is not shown: leave it empty, and nobody is told any more.",
     capability: "Capability (JSON)",
     capabilityHint: "What it can do, where its kind is not built in.",

@@ -253,7 +253,7 @@ export const zh = {
     kindHint: "自定义能力的名称，或内置类型之一：",
     urlHint: "平台 API 的起始地址。",
     notify: "通知地址",
-    notifyHint: "切片失败、无人服务或时钟偏差时通知该地址。",
+    notifyHint: "切片或复查失败、无人服务或时钟偏差时通知该地址。",
     notifyAgain: "该地址加密保存，不再显示；留空则不再通知任何人。",
     capability: "能力（JSON）",
     capabilityHint: "类型不是内置时，说明它能做什么。",
