@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,7 +21,7 @@ from services import services
 from stores.tasks import archive
 from systems.protocol import Names
 from tests.support.lanes import TYPE, add_type, new_key
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
 from workflows import schedules
 from workflows.systems import list_names
@@ -41,7 +42,8 @@ async def trigger(engine: Client, names: Names) -> HousekeepingReport:
         return action.workflow_id
 
     run = engine.get_workflow_handle(await eventually(started), result_type=HousekeepingReport)
-    report: HousekeepingReport = await run.result()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        report: HousekeepingReport = await run.result()
     return report
 
 
