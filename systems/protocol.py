@@ -1,7 +1,7 @@
 """What every system offers, by the module that offers it.
 
-No process loads all layers of a system, so each asks the module of its own layer: `tests/unit/test_systems.py` has mypy
-compare every system's modules with these protocols.
+`Offer` is all of it. No process loads all layers of a system, so each asks the module of its own layer:
+`tests/unit/test_systems.py` puts them together for every system and has mypy compare them with `Offer`.
 """
 
 from __future__ import annotations
@@ -96,3 +96,27 @@ class Api(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
     @property
     def workload(self) -> WorkloadSource[Services_contra, Settings_contra, Workloads_co]:
         """What the overview shows of it."""
+
+
+class Offer(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
+    """All that a system offers. A process asks only the modules of the layers that it loads."""
+
+    @property
+    def names(self) -> Names:
+        """What it is known by."""
+
+    @property
+    def api(self) -> Api[Services_contra, Settings_contra, Routes_co, Workloads_co]:
+        """What the API serves of it."""
+
+    @property
+    def workload(self) -> WorkloadSource[Services_contra, Settings_contra, Workloads_co]:
+        """What the overview shows of it; also in `api`, where mypy does not look into a module of a module."""
+
+    @property
+    def work(self) -> Work[Services_contra]:
+        """What workers do for it."""
+
+    @property
+    def schedules(self) -> Schedules[Client_contra, Settings_contra]:
+        """What makes its schedules."""

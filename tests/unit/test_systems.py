@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 import api.addresses
 import api.downloads
@@ -33,48 +35,64 @@ import workflows.transfers.queues
 import workflows.webhooks.queues
 from api.app import ROOMS
 from api.overview import engine
+from api.routes import Routes
 from api.systems import Api, WorkloadSource, import_apis
+from domain.workload import Workloads
+from infra.settings import Settings
+from services.services import Services
 from systems.names import SYSTEMS, System
-from systems.protocol import Names
+from systems.protocol import Names, Offer
 from workflows.systems import Schedules, Work, import_schedules, import_works, list_names
 
-# Typed, so that mypy says which member of a module is missing or has another type.
-NAMES: Mapping[System, Names] = {
-    "downloads": domain.downloads.names,
-    "transfers": domain.transfers.names,
-    "orders": domain.orders.names,
-    "addresses": domain.addresses.names,
-    "tasks": domain.tasks.names,
-}
-APIS: Mapping[System, Api] = {
-    "downloads": api.downloads,
-    "transfers": api.transfers,
-    "orders": api.orders,
-    "addresses": api.addresses,
-    "tasks": api.tasks,
-}
 
-# By itself: inside a package mypy does not look at a module.
-WORKLOADS: Mapping[System, WorkloadSource] = {
-    "downloads": api.downloads.workload,
-    "transfers": api.transfers.workload,
-    "orders": api.orders.workload,
-    "addresses": api.addresses.workload,
-    "tasks": api.tasks.workload,
-}
-SCHEDULES: Mapping[System, Schedules] = {
-    "downloads": workflows.downloads.handle,
-    "transfers": workflows.transfers.handle,
-    "orders": workflows.orders.handle,
-    "addresses": workflows.addresses.handle,
-    "tasks": workflows.tasks.handle,
-}
-WORKS: Mapping[System, Work] = {
-    "downloads": workflows.downloads.queues,
-    "transfers": workflows.transfers.queues,
-    "orders": workflows.orders.queues,
-    "addresses": workflows.addresses.queues,
-    "tasks": workflows.tasks.queues,
+@dataclass(frozen=True)
+class Modules:
+    """The modules of one system, as processes import them."""
+
+    names: Names
+    api: Api
+    workload: WorkloadSource
+    work: Work
+    schedules: Schedules
+
+
+# Typed, so that mypy says which member of a module is missing or has another type.
+OFFERS: Mapping[System, Offer[Client, Services, Settings, Routes, Workloads]] = {
+    "downloads": Modules(
+        names=domain.downloads.names,
+        api=api.downloads,
+        workload=api.downloads.workload,
+        work=workflows.downloads.queues,
+        schedules=workflows.downloads.handle,
+    ),
+    "transfers": Modules(
+        names=domain.transfers.names,
+        api=api.transfers,
+        workload=api.transfers.workload,
+        work=workflows.transfers.queues,
+        schedules=workflows.transfers.handle,
+    ),
+    "orders": Modules(
+        names=domain.orders.names,
+        api=api.orders,
+        workload=api.orders.workload,
+        work=workflows.orders.queues,
+        schedules=workflows.orders.handle,
+    ),
+    "addresses": Modules(
+        names=domain.addresses.names,
+        api=api.addresses,
+        workload=api.addresses.workload,
+        work=workflows.addresses.queues,
+        schedules=workflows.addresses.handle,
+    ),
+    "tasks": Modules(
+        names=domain.tasks.names,
+        api=api.tasks,
+        workload=api.tasks.workload,
+        work=workflows.tasks.queues,
+        schedules=workflows.tasks.handle,
+    ),
 }
 
 ROOT = Path(__file__).parents[2]
@@ -84,17 +102,18 @@ each_system = pytest.mark.parametrize("system", SYSTEMS)
 
 def test_what_is_compared_is_what_processes_import() -> None:
     """In the order of the list, and nothing else."""
-    assert list(import_apis().items()) == [(system, APIS[system]) for system in SYSTEMS]
-    assert list(import_works().items()) == [(system, WORKS[system]) for system in SYSTEMS]
-    assert list(import_schedules().items()) == [(system, SCHEDULES[system]) for system in SYSTEMS]
-    assert list_names() == [*(NAMES[system] for system in SYSTEMS), domain.webhooks.names]
-    assert list(worker.WORKS) == [*(WORKS[system] for system in SYSTEMS), workflows.webhooks.queues]
+    assert list(OFFERS) == list(SYSTEMS)
+    assert import_apis() == {system: offer.api for system, offer in OFFERS.items()}
+    assert import_works() == {system: offer.work for system, offer in OFFERS.items()}
+    assert import_schedules() == {system: offer.schedules for system, offer in OFFERS.items()}
+    assert list_names() == [*(offer.names for offer in OFFERS.values()), domain.webhooks.names]
+    assert list(worker.WORKS) == [*(offer.work for offer in OFFERS.values()), workflows.webhooks.queues]
 
 
 @each_system
 def test_a_system_is_known_by_its_own_name(system: System) -> None:
     """Its queues begin with it, so that whoever deploys sees whose they are."""
-    names = NAMES[system]
+    names = OFFERS[system].names
     assert system == names.SYSTEM
     assert names.QUEUE in names.QUEUES
     assert all(queue.startswith(system) for queue in names.QUEUES)
@@ -103,7 +122,7 @@ def test_a_system_is_known_by_its_own_name(system: System) -> None:
 @each_system
 def test_the_api_serves_a_system_s_routes(system: System) -> None:
     """All of them, under a tag that is its name."""
-    routes = APIS[system].routes
+    routes = OFFERS[system].api.routes
     assert routes in ROOMS
     assert routes.tag == system
     assert list(routes)
@@ -112,18 +131,19 @@ def test_the_api_serves_a_system_s_routes(system: System) -> None:
 @each_system
 def test_the_overview_shows_a_system(system: System) -> None:
     """What is counted has a name, and its queues are looked at."""
-    assert APIS[system].workload is WORKLOADS[system]
-    assert WORKLOADS[system].UNIT
-    assert {queue for queue, owner in engine.QUEUES.items() if owner == system} >= set(NAMES[system].QUEUES)
+    offer = OFFERS[system]
+    assert offer.api.workload is offer.workload
+    assert offer.workload.UNIT
+    assert {queue for queue, owner in engine.QUEUES.items() if owner == system} >= set(offer.names.QUEUES)
 
 
 @each_system
 def test_workers_can_serve_a_system_s_queues(system: System) -> None:
     """By their names and by no others, and housekeeping has something to do there."""
-    work, names = WORKS[system], NAMES[system]
+    work, names = OFFERS[system].work, OFFERS[system].names
     assert set(work.NAMES) >= set(names.QUEUES)
     assert all(work.can_serve(queue) for queue in work.NAMES)
-    assert not any(work.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in WORKS[other].NAMES)
+    assert not any(work.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in OFFERS[other].work.NAMES)
     assert work.WORKFLOWS
     assert names.HOUSEKEEPING
 
