@@ -14,8 +14,21 @@ import pytest
 from sqlmodel import col, update
 
 from api.models import Request
-from api.orders import backfills, browsing, platforms, reports, room, schedules, slices, source, steering, timeline
+from api.orders import (
+    backfills,
+    browsing,
+    callbacks,
+    platforms,
+    reports,
+    room,
+    schedules,
+    slices,
+    source,
+    steering,
+    timeline,
+)
 from api.orders.room import routes
+from api.paging import PageQuery
 from domain.orders import windows
 from domain.orders.config import Options
 from infra.settings import Settings
@@ -54,6 +67,7 @@ CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
     (steering.ChoiceToSkip, CHOICE | {"reason": REASON}),
     (backfills.Times, BACKFILL),
     (backfills.BackfillsWanted, PAGES | {"state": Case("succeeded", "failed")}),
+    (PageQuery, PAGES),
     (slices.Wanted, SLICES),
     (platforms.PlatformsWanted, PAGES | {"project_id": Case("own", "other")}),
     (browsing.Wanted, ORDERS),
@@ -67,6 +81,7 @@ NAMES: Mapping[type[Request], set[str]] = {
     room.PlatformPath: {"platform"},
     slices.SlicePath: {"platform", "slice"},
     backfills.BackfillPath: {"platform", "backfill_id"},
+    callbacks.DeliveryPath: {"platform", "delivery_id"},
     reports.DayPath: {"platform", "day"},
 }
 """Requests that only name what they are about."""
@@ -259,6 +274,7 @@ async def test_every_field_of_a_question_makes_a_difference(shop: Shop) -> None:
         (admin, "/v1/platforms", dict(CASES)[platforms.PlatformsWanted], {}),
         (admin, f"{base}/slices", SLICES, {}),
         (admin, f"{base}/backfills", dict(CASES)[backfills.BackfillsWanted], {}),
+        (admin, f"{base}/deliveries", PAGES, {}),
         (admin, f"{base}/timeline", TIMELINE, {}),
         (as_project, "/v1/orders", ORDERS, {}),
         (as_project, "/v1/orders/mark", FILTERS, {}),
@@ -289,7 +305,8 @@ def _params(sent: Mapping[str, Any]) -> dict[str, Any]:
 async def _with_history(shop: Shop) -> str:
     """Return a platform with slices in every state, and backfills that succeeded and failed."""
     orders = shop.orders
-    number = await shop.begin(Scenario(orders=60, span_seconds=SPAN_SECONDS), {}, QUICK | {"interval": 600})
+    told = {"notify_url": f"{orders.platforms.base}/nobody"}
+    number = await shop.begin(Scenario(orders=60, span_seconds=SPAN_SECONDS), told, QUICK | {"interval": 600})
     platform = orders.platforms.by_number[number]
     await shop.fetch(number)
     times = [(FIRST, "2026-01-01T00:05:00Z"), ("2026-01-01T00:25:00Z", MIDDLE)]

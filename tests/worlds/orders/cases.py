@@ -100,6 +100,7 @@ SLICES: dict[str, Case] = PAGES | {
     "state": Case("done", "failed"),
     "reread": Case("succeeded", "failed"),
     "stale": Case(None, "true"),
+    "sweep": Case(None, "failed"),
     "start": Case(FIRST, MIDDLE),
     "end": Case(MIDDLE, "2026-01-02T00:00:00Z"),
 }
