@@ -170,6 +170,9 @@ class Fetching:
 
         try:
             again = await self._source.read(end, self._extent.page_size, parse, self._tries)
+            if again:
+                # Once it may come from a cache, which hides rows that are there.
+                again = await self._source.read(end, self._extent.page_size, parse, self._tries)
             if end == 1:
                 await self._require_pages(again)
         except NewColumns as found:

@@ -71,6 +71,20 @@ async def test_a_page_behind_the_end_from_a_cache_is_asked_for_again(settings: S
     assert rows[1:] == [[str(row["id"])] for row in TRUTH]
 
 
+async def test_a_last_page_once_more_from_a_cache_hides_no_rows(settings: Settings) -> None:
+    """Told once it is asked for again: a source with a capped total lost its last rows without a word."""
+    asked: Counter[int] = Counter()
+
+    def answer(page: int, size: int) -> dict[str, Any]:
+        asked[page] += size == 100
+        return {"total": 100, "data": part(TRUTH, 0 if (page, asked[page]) == (1, 1) else page, size)}
+
+    async with asking(settings, answer) as (downloads, url):
+        ended = await downloads.run(url, page_size=100)
+
+    assert (ended["state"], ended["fault"]["code"]) == ("failed", "source_bad_total")
+
+
 @pytest.mark.parametrize("finds_columns", [False, True], ids=["an empty page", "new columns"])
 async def test_a_page_and_one_behind_it_do_not_reset_each_others_tries(
     settings: Settings, *, finds_columns: bool

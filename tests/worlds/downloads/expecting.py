@@ -20,6 +20,7 @@ CUT_OFF = "source_cut_off"
 NOT_JSON = "source_not_json"
 NEW_COLUMN = "source_new_column"
 CHANGED = "source_total_changed"
+EMPTY_PAGE = "source_empty_page"
 
 SAME_ROWS = "have the same rows"
 SMALL = 20
@@ -124,7 +125,8 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "server_error": ({STATUS}, always),
     "error_in_body": ({"source_refused"}, always),
     # Whoever allows repeats is told of rows behind the last page, which came from the cache.
-    "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL}, always),
+    # Without a total an empty page may come in place of one in the middle.
+    "cached": ({REPEATS, WRONG_SIZE, BAD_TOTAL, EMPTY_PAGE}, always),
     "limit_as_403": ({STATUS}, always),
     "login_page": ({NOT_JSON}, always),
     "login_redirect": ({STATUS}, always),
