@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.orders import housekeeping
 from activities.orders.housekeeping import OrderHousekeeping
 from infra.database import Database
+from infra.limits.tables import Spending
 from infra.settings import Settings
 from services import services
 from stores.tables.orders import OrderCopy
@@ -60,3 +61,16 @@ async def test_copies_go_when_no_mark_can_need_them(
     async with database.session() as session:
         left = (await session.exec(select(OrderCopy.order_id))).all()
     assert sorted(left) == ["5", "6", "7"]
+
+
+async def test_rates_of_platforms_that_have_run_out_go(settings: Settings, database: Database) -> None:
+    """Also where no worker serves downloads, whose housekeeping removes them, too."""
+    now = datetime.now(UTC)
+    async with database.session() as session:
+        for name, hours in (("over", -1), ("counts", 1)):
+            session.add(Spending(bucket=name, returns_at=now + timedelta(hours=hours), amount=1))
+    async with services.connect(settings) as held:
+        await ActivityEnvironment().run(OrderHousekeeping(held).purge)
+
+    async with database.session() as session:
+        assert (await session.exec(select(Spending.bucket))).all() == ["counts"]
