@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import JsonValue
 
     from domain import housekeeping
     from domain.housekeeping import HousekeepingOrder, HousekeepingReport
-
-_SECONDS = timedelta(minutes=10)
-_HEARTBEAT_SECONDS = timedelta(seconds=30)
-# The next run of the schedule tries again anyway.
-_TRIES = RetryPolicy(maximum_attempts=5)
+    from workflows.step_options import HOUSEKEEPING
 
 
 @workflow.defn(name=housekeeping.WORKFLOW)
@@ -33,9 +26,7 @@ class HousekeepingWorkflow:
             # By name: a workflow of all systems knows the activities of none.
             self._removed[name] = await workflow.execute_activity(
                 name,
-                start_to_close_timeout=_SECONDS,
-                heartbeat_timeout=_HEARTBEAT_SECONDS,
-                retry_policy=_TRIES,
+                **HOUSEKEEPING,
             )
         return HousekeepingReport(removed=self._removed)
 

@@ -7,22 +7,37 @@ import importlib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from workflows import step_options
+
 ROOT: Final = Path(__file__).parent.parent.parent
+PLANS: Final = [path for path in sorted((ROOT / "workflows").rglob("*.py")) if path.stem != "step_options"]
 SOON: Final = timedelta(minutes=1)
 """So long it may stay unknown that nobody does a step."""
 
 
 def steps() -> Iterator[tuple[str, ast.Call]]:
     """All places where a plan has a step done, and the module of each."""
-    for path in sorted((ROOT / "workflows").rglob("*.py")):
+    for path in PLANS:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_step(node.func.attr):
                 yield module, node
+
+
+def options(module: str, step: ast.Call) -> dict[str, Any]:
+    """What a step is given: the row of the table that it unpacks, and what it names besides."""
+    found: dict[str, Any] = {}
+    for each in step.keywords:
+        if each.arg is not None:
+            found[each.arg] = each.value
+        else:
+            assert isinstance(each.value, ast.Name), "a row is unpacked by its name"
+            found |= getattr(importlib.import_module(module), each.value.id)
+    return found
 
 
 def _is_step(name: str) -> bool:
@@ -39,10 +54,23 @@ def test_all_steps_are_found() -> None:
 )
 def test_a_step_beats_or_is_short(module: str, step: ast.Call) -> None:
     """An engine that dies after it has given a step to a worker, and before that has it, knows nothing else."""
-    options = {each.arg: each.value for each in step.keywords}
-    if "heartbeat_timeout" in options:
-        return
-    told = options["start_to_close_timeout"]
-    assert isinstance(told, ast.Name), "a name of the module says how long"
+    given = options(module, step)
+    assert "heartbeat_timeout" in given or given["start_to_close_timeout"] <= SOON
+    assert "retry_policy" in given
 
-    assert getattr(importlib.import_module(module), told.id) <= SOON
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_retries_are_defined_in_the_table_of_steps(path: Path) -> None:
+    """Who changes how a kind of step is retried changes it for all steps of this kind."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert [ast.unparse(call) for call in calls if ast.unparse(call.func).endswith("RetryPolicy")] == []
+
+
+def test_a_step_is_given_up_on_what_no_further_attempt_mends() -> None:
+    """The errors are named for the one step; other steps with the same row are tried again after them."""
+    strict = step_options.give_up_on(step_options.FILE_MAKING, ValueError, KeyError)
+
+    assert strict["retry_policy"].non_retryable_error_types == ["ValueError", "KeyError"]
+    assert strict["heartbeat_timeout"] == step_options.FILE_MAKING["heartbeat_timeout"]
+    assert step_options.FILE_MAKING["retry_policy"] == step_options.UNTIL_DONE
+    assert step_options.UNTIL_DONE.non_retryable_error_types is None

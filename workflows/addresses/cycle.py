@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Final
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.cycle import CycleSteps
@@ -29,12 +26,7 @@ with workflow.unsafe.imports_passed_through():
         Totals,
     )
     from domain.addresses.queues import Step
-
-_PATIENTLY: Final = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STEP_TIMEOUT: Final = timedelta(minutes=5)
-# Hundreds of swaps of one address go one by one, and each may have to wait for a slow module.
-_APPLY_TIMEOUT: Final = timedelta(hours=2)
-_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
+    from workflows.step_options import ADDRESS_BATCH, ADDRESS_CHANGES
 
 
 @workflow.defn(name=names.CYCLE_WORKFLOW)
@@ -73,9 +65,7 @@ class AddressCycle:
         plan = await workflow.execute_activity_method(
             CycleSteps.load,
             LoadOrder(cycle_id=cycle_id),
-            start_to_close_timeout=_STEP_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_BATCH,
         )
         self._totals = self._totals.plus(loaded=plan.loaded, superseded=plan.superseded)
         return plan
@@ -87,9 +77,7 @@ class AddressCycle:
         queued: Queued = await workflow.execute_activity_method(
             CycleSteps.waiting,
             QueueOrder(cycle_id=plan.cycle_id, config_version=plan.config_version),
-            start_to_close_timeout=_STEP_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_BATCH,
         )
         return queued.steps
 
@@ -112,9 +100,7 @@ class AddressCycle:
         applied: Applied = await workflow.execute_activity_method(
             CycleSteps.apply,
             ApplyOrder(cycle_id=plan.cycle_id, phase=phase, step=step, config_version=plan.config_version),
-            start_to_close_timeout=_APPLY_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_CHANGES,
             summary=f"{phase} {which}: {sum(map(len, step))} messages",
         )
         self._totals = self._totals.plus(done=applied.done, failed=applied.failed, superseded=applied.superseded)
@@ -123,9 +109,7 @@ class AddressCycle:
         self._tell(Phase.ARCHIVE, plan.cycle_id)
         await workflow.execute_activity_method(
             CycleSteps.archive,
-            start_to_close_timeout=_STEP_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_BATCH,
         )
         self._totals = self._totals.plus(cycles=1)
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.pulling import AddressPulling
     from domain.addresses import names
     from domain.addresses.intake import IntakeOrder, PullOrder, PullReport, Taken
-
-
-_SLICE_TIMEOUT = timedelta(minutes=10)
-_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=30))
+    from workflows.step_options import ADDRESS_BATCH
 
 
 @workflow.defn(name=names.INTAKE_WORKFLOW)
@@ -51,8 +44,6 @@ class AddressIntake:
         return await workflow.execute_activity_method(
             AddressPulling.pull,
             PullOrder(topic=self._order.topic, seconds=self._order.slice_seconds),
-            start_to_close_timeout=_SLICE_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_BATCH,
             summary=f"pull {self._order.topic}",
         )

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Final
-
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.addresses.purging import LogicalDeletes
@@ -14,14 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.addresses import names
     from domain.addresses.drift import DriftOrder, DriftReport
     from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
-
-_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
-_CHECK_TIMEOUT: Final = timedelta(hours=6)
-_PURGE_TIMEOUT: Final = timedelta(minutes=10)
-_DRIFT_TIMEOUT: Final = timedelta(hours=6)
-_PATIENTLY: Final = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=30))
-# A module that is away makes no report; whoever wants one asks again.
-_DRIFT_TRIES: Final = RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=5)
+    from workflows.step_options import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
 
 
 @workflow.defn(name=names.CHECK_WORKFLOW)
@@ -33,9 +22,7 @@ class AddressCheck:
         """Read this as the story."""
         return await workflow.execute_activity_method(
             LogicalDeletes.check,
-            start_to_close_timeout=_CHECK_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_CHECK,
         )
 
 
@@ -49,9 +36,7 @@ class AddressPurge:
         return await workflow.execute_activity_method(
             LogicalDeletes.purge,
             order,
-            start_to_close_timeout=_PURGE_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_PATIENTLY,
+            **ADDRESS_BATCH,
             summary=f"purge {len(order.address_ids)} for {order.who}",
         )
 
@@ -66,8 +51,6 @@ class AddressDrift:
         return await workflow.execute_activity_method(
             DriftReporting.report,
             order,
-            start_to_close_timeout=_DRIFT_TIMEOUT,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-            retry_policy=_DRIFT_TRIES,
+            **MODULE_COMPARISON,
             summary=f"compare modules for {order.report}",
         )

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -39,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.downloads.fetching import Fetchers, stopped
     from workflows.downloads.making import Making
     from workflows.outcomes import fault_of, is_type, note_of
+    from workflows.step_options import SHORT_STEP, SOURCE_READING
     from workflows.webhooks import delivery
 
 Argument = TypeVar("Argument")
@@ -48,12 +48,6 @@ WIDENINGS_MAX = 3
 RESETS_MAX = 2
 # What is staged holds a part of the trouble: a retry must not go on from it.
 _STAGED_FOR_NOTHING = frozenset({"source_pages_repeat", "source_bad_total", "source_total_changed"})
-
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STEP_SECONDS = timedelta(seconds=30)
-# Probing retries pages by itself, with pauses as long as the source asks for.
-_PROBE_SECONDS = timedelta(hours=1)
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
 
 
 class Unmendable(Exception):
@@ -213,9 +207,7 @@ class DownloadWorkflow:
             looked = await workflow.execute_activity_method(
                 DownloadSteps.probe,
                 ask,
-                start_to_close_timeout=_PROBE_SECONDS,
-                heartbeat_timeout=_HEARTBEAT_SECONDS,
-                retry_policy=_PATIENTLY,
+                **SOURCE_READING,
                 # It opens an upload: nobody may wipe before it has ended.
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary="ask the source for its total and columns",
@@ -314,8 +306,7 @@ class DownloadWorkflow:
         await workflow.execute_activity_method(
             method,
             argument,
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **SHORT_STEP,
             # What is told of a cancelled download must not come after its end.
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )

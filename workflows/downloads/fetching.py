@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -24,19 +24,16 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.status import FetchProgress, Trouble
     from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
     from workflows.outcomes import note_of
+    from workflows.step_options import SOURCE_READING, give_up_on
 
 CANCEL_AGAIN_SECONDS = 1.0
 # A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
 EXPIRATIONS_MAX = 3
 
 _TELL_EVERY = timedelta(seconds=1)
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
-_SECONDS = timedelta(hours=1)
-STRICTLY = RetryPolicy(
-    initial_interval=timedelta(seconds=0.5),
-    maximum_interval=timedelta(seconds=15),
-    non_retryable_error_types=[StagingError.__name__, StagingExpired.__name__],
-)
+STAGING_LOST = (StagingError, StagingExpired)
+"""What no further attempt of a step mends: the processing starts again."""
+_FETCHING = give_up_on(SOURCE_READING, *STAGING_LOST)
 
 
 class Fetchers:
@@ -142,9 +139,7 @@ class Fetchers:
             DownloadSteps.fetch_range,
             fetch,
             task_queue=downloads_names.FETCH_QUEUE,
-            start_to_close_timeout=_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=STRICTLY,
+            **_FETCHING,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=Priority(fairness_key=self._order.project_id),
             summary=f"pages {pages.first} to {'the end' if pages.end is None else pages.end - 1}",

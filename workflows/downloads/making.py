@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
@@ -21,14 +20,14 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.staging import Rendered
     from domain.downloads.status import Phase, StoredFile
     from domain.downloads.steps import AssembleOrder, BindOrder, Course, Opening, RenderOrder
-    from workflows.downloads.fetching import STRICTLY, stopped
+    from workflows.downloads.fetching import STAGING_LOST, stopped
+    from workflows.step_options import FILE_MAKING, give_up_on
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-_SECONDS = timedelta(hours=12)
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
+_MAKING = give_up_on(FILE_MAKING, *STAGING_LOST)
 
 
 class Making:
@@ -116,9 +115,7 @@ class Making:
             method,
             argument,
             task_queue=task_queue,
-            start_to_close_timeout=_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=STRICTLY,
+            **_MAKING,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=priority,
             summary=summary,

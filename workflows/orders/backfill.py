@@ -6,10 +6,9 @@ Its slices are workflows of their own, which live on whatever becomes of this on
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlreadyStartedError, is_cancelled_exception
 from temporalio.workflow import ChildWorkflowCancellationType, ChildWorkflowHandle, ParentClosePolicy
 
@@ -31,9 +30,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders import alarms
     from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
+    from workflows.step_options import SHORT_STEP
 
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_STEP_SECONDS = timedelta(seconds=30)
 _ELSEWHERE_SECONDS = 10
 """How long a slice that somebody else has read again at this moment is left alone."""
 
@@ -53,9 +51,7 @@ class OrderBackfill:
         """Read batch after batch."""
         try:
             if order.progress is None:
-                await workflow.execute_activity_method(
-                    OrderBackfills.begin, order, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-                )
+                await workflow.execute_activity_method(OrderBackfills.begin, order, **SHORT_STEP)
             while jobs := await self._next():
                 ended = await asyncio.gather(*(self._read(job) for job in jobs))
                 progress = self._status.progress
@@ -84,9 +80,7 @@ class OrderBackfill:
             progress=self._status.progress,
             unread=tuple(self._unread),
         )
-        batch = await workflow.execute_activity_method(
-            OrderBackfills.step, step, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        batch = await workflow.execute_activity_method(OrderBackfills.step, step, **SHORT_STEP)
         self._unread = []
         return batch.jobs
 
@@ -125,8 +119,7 @@ class OrderBackfill:
             BackfillEnd(
                 platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
             ),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **SHORT_STEP,
         )
         await alarms.tell(told.alarms)
         fault = fault or progress.fault

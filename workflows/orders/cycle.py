@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey, WorkflowIDReusePolicy
+from temporalio.common import SearchAttributeKey, WorkflowIDReusePolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -46,16 +46,12 @@ with workflow.unsafe.imports_passed_through():
     from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
     from workflows.outcomes import fault_of
+    from workflows.step_options import CLOCK_READING, SHORT_STEP
 
 FAILURES_STOP = 3
 """So many slices in a row that fail end the claiming of this run: the next one tries again in a minute."""
 
 _SCHEDULED = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-_A_FEW_TIMES = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
-_STEP_SECONDS = timedelta(seconds=30)
-# The clock is a request that may have to wait for its turn.
-_CLOCK_SECONDS = timedelta(seconds=60)
 _FRESH_SECONDS = timedelta(seconds=10)
 _ELSEWHERE_SECONDS = timedelta(seconds=30)
 _BACKFILL_SECONDS = 600
@@ -118,9 +114,7 @@ class OrderCycle:
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._left_alone()}, key=str),
         )
-        return await workflow.execute_activity_method(
-            OrderSteps.claim, order, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        return await workflow.execute_activity_method(OrderSteps.claim, order, **SHORT_STEP)
 
     def _left_alone(self) -> set[Window]:
         """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
@@ -158,8 +152,7 @@ class OrderCycle:
             told = await workflow.execute_activity_method(
                 OrderSteps.credentials_failed if is_refused else OrderSteps.clock_failed,
                 Failure(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
-                start_to_close_timeout=_STEP_SECONDS,
-                retry_policy=_PATIENTLY,
+                **SHORT_STEP,
             )
             await alarms.tell(told.alarms)
 
@@ -168,9 +161,7 @@ class OrderCycle:
             PlatformSteps.clock,
             Named(platform=self._order.platform),
             task_queue=names.desk_queue(self._order.platform),
-            schedule_to_start_timeout=_CLOCK_SECONDS,
-            start_to_close_timeout=_CLOCK_SECONDS,
-            retry_policy=_A_FEW_TIMES,
+            **CLOCK_READING,
             summary="look at the platform's clock",
         )
 

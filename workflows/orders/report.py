@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.orders.reporting import OrderReporting
     from domain.orders import names
     from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
-
-# A part ends with the first slice's length of time that is read after half a minute; at one request a minute that
-# alone takes hours.
-_PART_SECONDS = timedelta(hours=6)
-_WRITE_SECONDS = timedelta(minutes=30)
-_HEARTBEAT_SECONDS = timedelta(seconds=10)
-_TRIES = RetryPolicy(initial_interval=timedelta(seconds=10), maximum_attempts=20)
+    from workflows.step_options import REPORT_READING, REPORT_WRITING
 
 
 @workflow.defn(name=names.REPORT_WORKFLOW)
@@ -41,9 +32,7 @@ class OrderReport:
             OrderReporting.write,
             self._step(),
             task_queue=names.report_queue(order.platform),
-            start_to_close_timeout=_WRITE_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_TRIES,
+            **REPORT_WRITING,
             summary=f"compare {order.day}",
         )
 
@@ -57,9 +46,7 @@ class OrderReport:
             OrderReporting.read,
             self._step(),
             task_queue=names.report_queue(self._order.platform),
-            start_to_close_timeout=_PART_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_TRIES,
+            **REPORT_READING,
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, is_cancelled_exception
 from temporalio.exceptions import TimeoutError as EngineTimeout
 
@@ -36,12 +36,8 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from workflows.orders import alarms
     from workflows.outcomes import fault_of
+    from workflows.step_options import HEARTBEAT, ONCE, SHORT_STEP
 
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
-# The plan itself decides what is tried again, and when.
-_ONCE = RetryPolicy(maximum_attempts=1)
-_STEP_SECONDS = timedelta(seconds=30)
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
 _PRIORITIES = {(Purpose.FIRST, Track.LIVE): 2, (Purpose.FIRST, Track.HISTORY): 3}
 _READ_AGAIN = 4
 
@@ -94,8 +90,7 @@ class OrderSlice:
         return await workflow.execute_local_activity_method(
             OrderSteps.settings,
             Named(platform=self._order.platform),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **SHORT_STEP,
         )
 
     async def _read(self, settings: Effective) -> Read:
@@ -115,8 +110,8 @@ class OrderSlice:
             ),
             task_queue=names.slice_queue(self._order.platform),
             start_to_close_timeout=timedelta(seconds=settings.timeout),
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_ONCE,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=ONCE,
             priority=Priority(priority_key=_PRIORITIES.get((job.purpose, job.track), _READ_AGAIN)),
             summary=f"attempt {self._attempt}, by configuration {settings.version}",
         )
@@ -125,8 +120,7 @@ class OrderSlice:
         told = await workflow.execute_activity_method(
             OrderSteps.credentials_failed,
             Failure(platform=self._order.platform, fault=fault, asked_at=asked_at),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **SHORT_STEP,
         )
         await alarms.tell(told.alarms)
 
@@ -141,8 +135,7 @@ class OrderSlice:
                 fault=fault,
                 attempts=self._attempt,
             ),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **SHORT_STEP,
         )
         await alarms.tell(told.alarms)
         return Sliced(done=False, fault=fault)

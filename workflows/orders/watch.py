@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
@@ -15,10 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.orders import names
     from domain.orders.steps import Presence, WatchOrder
     from workflows.orders import alarms
-
-_STEP_SECONDS = timedelta(seconds=10)
-_ONCE = RetryPolicy(maximum_attempts=1)
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
+    from workflows.step_options import PRESENCE_CHECK, PROMPT_STEP
 
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
@@ -28,17 +24,11 @@ class OrderWatch:
     @workflow.run
     async def run(self, order: WatchOrder) -> Presence:
         """Read this as the story."""
-        watched = await workflow.execute_activity_method(
-            OrderWatching.platforms, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        watched = await workflow.execute_activity_method(OrderWatching.platforms, **PROMPT_STEP)
         presence = await _ask(watched.platforms, order.patience_seconds)
-        told = await workflow.execute_activity_method(
-            OrderWatching.note, presence, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        told = await workflow.execute_activity_method(OrderWatching.note, presence, **PROMPT_STEP)
         await alarms.tell(told.alarms)
-        found = await workflow.execute_activity_method(
-            OrderScan.scan, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        found = await workflow.execute_activity_method(OrderScan.scan, **PROMPT_STEP)
         await alarms.tell(found.alarms)
         return presence
 
@@ -64,8 +54,7 @@ async def _answered(platforms: list[str], patience_seconds: float) -> set[str]:
             PlatformSteps.presence,
             task_queue=names.desk_queue(platform),
             schedule_to_start_timeout=timedelta(seconds=patience_seconds),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_ONCE,
+            **PRESENCE_CHECK,
             summary=f"is platform {platform} served?",
         )
         for platform in platforms

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.tasks.steps import TaskSteps
@@ -16,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
+    from workflows.step_options import PROMPT_STEP
 
 
 RUN_GROUPS_MAX = 1_500
@@ -26,9 +25,6 @@ GIVEN_MAX_BYTES = 300_000
 """A lane is not carried on in a message that has so much else in it: together they must stay below 4 MiB."""
 LEASE_STEP_MS = 250
 SOON_MS = 10
-
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
-_STEP_SECONDS = timedelta(seconds=10)
 
 
 @workflow.defn(name=names.LANE_WORKFLOW)
@@ -56,8 +52,7 @@ class TaskLane:
         await workflow.execute_activity_method(
             TaskSteps.close,
             CloseOrder(type=order.type, pos=order.pos),
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **PROMPT_STEP,
             summary="close",
         )
         return self._lane.end()
@@ -136,8 +131,7 @@ class TaskLane:
         kept: Kept = await workflow.execute_activity_method(
             TaskSteps.keep,
             keep,
-            start_to_close_timeout=_STEP_SECONDS,
-            retry_policy=_PATIENTLY,
+            **PROMPT_STEP,
             summary=f"archive {len(keep.ended)}",
         )
         self._lane.book.drop([task.key for task in keep.ended])

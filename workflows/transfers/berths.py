@@ -6,17 +6,13 @@ import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from activities.transfers.steps import TransferSteps
     from domain.transfers import names
     from domain.transfers.joining import JobOrder
     from domain.transfers.steps import Berth, FetchOrder
-
-
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=10))
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
+    from workflows.step_options import HEARTBEAT, UNTIL_DONE
 
 
 class Berths:
@@ -45,8 +41,8 @@ class Berths:
             FetchOrder(file=self._order.file, signature=signature),
             task_queue=names.FILE_QUEUE,
             schedule_to_close_timeout=max(timedelta(seconds=1), self._order.deadline_at - workflow.now()),
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_PATIENTLY,
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=UNTIL_DONE,
             summary=f"fetch {signature[:12]}",
         )
         return self._found[signature]

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, TimeoutType, is_cancelled_exception
 from temporalio.exceptions import TimeoutError as StepTimeout
 
@@ -30,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
     from workflows.outcomes import fault_of, is_type
+    from workflows.step_options import PROMPT_STEP, SHIPPING
     from workflows.transfers.berths import Berths
 
 Argument = TypeVar("Argument")
@@ -42,12 +42,6 @@ LOOK_TARGETS_MAX = 1_000
 """So many hosts GSE is asked about in one call."""
 SLACK_SECONDS = 30.0
 """How long after the deadline a step may still be busy with ending its targets."""
-
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
-# A worker that hangs still takes steps, a few of them, one after the other: each costs this long.
-_STEP_SECONDS = timedelta(seconds=10)
-_HEARTBEAT_SECONDS = timedelta(seconds=8)
-_LONGEST = timedelta(days=1)
 
 _NO_HOST = End(
     state=State.TIMEOUT,
@@ -189,9 +183,7 @@ class TransferJob:
                 ShipOrder(job=self._order, signature=signature, number=number, fetched_at=berth.fetched_at),
                 task_queue=berth.queue,
                 schedule_to_start_timeout=timedelta(seconds=self._order.host_wait_seconds),
-                start_to_close_timeout=_LONGEST,
-                heartbeat_timeout=_HEARTBEAT_SECONDS,
-                retry_policy=_PATIENTLY,
+                **SHIPPING,
                 summary=f"shard {number}",
             )
         except ActivityError as error:
@@ -214,9 +206,7 @@ class TransferJob:
             await self._step(TransferSteps.cancel, cancel)
 
     async def _step(self, method: Callable[[TransferSteps, Argument], Awaitable[Result]], argument: Argument) -> Result:
-        return await workflow.execute_activity_method(
-            method, argument, start_to_close_timeout=_STEP_SECONDS, retry_policy=_PATIENTLY
-        )
+        return await workflow.execute_activity_method(method, argument, **PROMPT_STEP)
 
     def _tell(self, phase: str, state: State) -> None:
         """Show a change of phase in the search attributes and the Web UI."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
@@ -18,16 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks import names
     from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
     from infra import temporal
+    from workflows.step_options import SHORT_STEP, WEBHOOK_ATTEMPT, give_up_on
     from workflows.webhooks.handle import priority, search_attributes
 
 
-_PATIENTLY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 # An event that makes no body never will.
-_STRICTLY = replace(_PATIENTLY, non_retryable_error_types=[ValueError.__name__])
-_ENTER_SECONDS = timedelta(seconds=30)
-# The receiver has at most 30 of them.
-_ATTEMPT_SECONDS = timedelta(seconds=45)
-_HEARTBEAT_SECONDS = timedelta(seconds=5)
+_ENTERING = give_up_on(SHORT_STEP, ValueError)
 
 
 def new_delivery_id() -> str:
@@ -92,17 +87,14 @@ class WebhookDelivery:
         return await workflow.execute_local_activity_method(
             WebhookSteps.enter,
             self._order,
-            start_to_close_timeout=_ENTER_SECONDS,
-            retry_policy=_STRICTLY,
+            **_ENTERING,
         )
 
     async def _attempt(self, number: int) -> Progress:
         return await workflow.execute_activity_method(
             WebhookSteps.attempt,
             AttemptOrder(delivery_id=self._order.delivery_id, number=number),
-            start_to_close_timeout=_ATTEMPT_SECONDS,
-            heartbeat_timeout=_HEARTBEAT_SECONDS,
-            retry_policy=_PATIENTLY,
+            **WEBHOOK_ATTEMPT,
             summary=f"attempt {number}",
         )
 
