@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from haulage.address_module.models import (
 
 BODY_MAX_BYTES: Final = 32 * 1024 * 1024
 PAGE_MAX: Final = 5_000
+FAULTS_SHOWN: Final = 3
 
 
 class Batch(BaseModel):
@@ -201,10 +203,22 @@ async def _readable(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except ValidationError as error:
-        wrong = error.json(include_url=False, include_input=False)
-        raise web.HTTPUnprocessableEntity(text=wrong, content_type="application/json") from None
+        problem = json.dumps({"detail": _what_is_wrong(error)})
+        raise web.HTTPUnprocessableEntity(text=problem, content_type="application/json") from None
     except Unreachable as error:
         raise web.HTTPServiceUnavailable(text=str(error)) from error
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    """Say what of a request is not of the contract: the first faults, each with its place."""
+    wrong = error.errors(include_url=False, include_input=False, include_context=False)
+    sentences = []
+    for each in wrong[:FAULTS_SHOWN]:
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"]).removeprefix(".")
+        sentences.append(f"{place or 'the request'}: {each['msg'].removeprefix('Value error, ')}")
+    left = len(wrong) - len(sentences)
+    more = f"; and {left} more like these" if left else ""
+    return f"The request is not of the contract: {'; '.join(sentences)}{more}. Send what it says."
 
 
 def _json(body: BaseModel) -> web.Response:

@@ -74,26 +74,33 @@ async def test_without_a_token_somebody_else_looks_after_that(file: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
+    ("method", "path", "body", "said"),
     [
-        ("PUT", "operations/1", {**UPSERT, "kind": "explode"}),
-        ("PUT", "operations/1", {**UPSERT, "record": None}),
-        ("PUT", "operations/1", {**UPSERT, "uprn": 0}),
-        ("PUT", "operations/2", UPSERT),
-        ("POST", "operations", {"operations": []}),
-        ("POST", "operations", {"operations": [UPSERT] * 501}),
-        ("POST", "operations", []),
-        ("POST", "in-flight", {"address_ids": [1] * 1_001}),
-        ("POST", "lookup", {"uprns": [1] * 1_001, "op_ids": []}),
-        ("GET", "addresses?limit=5001", None),
-        ("GET", "addresses?after=x", None),
+        ("PUT", "operations/1", {**UPSERT, "kind": "explode"}, "kind: Input should be 'swap'"),
+        (
+            "PUT",
+            "operations/1",
+            {**UPSERT, "record": None},
+            "the request: a upsert needs uprn, address_id, record; record is not there",
+        ),
+        ("PUT", "operations/1", {**UPSERT, "uprn": 0}, "uprn: Input should be greater than or equal to 1"),
+        ("PUT", "operations/2", UPSERT, "operation"),
+        ("POST", "operations", {"operations": []}, "operations: List should have at least 1 item"),
+        ("POST", "operations", {"operations": [UPSERT] * 501}, "operations: List should have at most 500 items"),
+        ("POST", "operations", {"operations": [{}] * 2}, "operations[0].op_id: Field required"),
+        ("POST", "operations", {"operations": [{}] * 2}, "; and 5 more like these"),
+        ("POST", "operations", [], "the request: Input should be an object"),
+        ("POST", "in-flight", {"address_ids": [1] * 1_001}, "address_ids: List should have at most 1000 items"),
+        ("POST", "lookup", {"uprns": [1] * 1_001, "op_ids": []}, "uprns: List should have at most 1000 items"),
+        ("GET", "addresses?limit=5001", None, "5000"),
+        ("GET", "addresses?after=x", None, "after: Input should be a valid integer"),
     ],
 )
-async def test_what_it_cannot_read_is_refused(file: Path, method: str, path: str, body: object) -> None:
-    """Nothing is applied, and the answer says what was wrong."""
+async def test_what_it_cannot_read_is_refused(file: Path, method: str, path: str, body: object, said: str) -> None:
+    """Nothing is applied, and the answer says what was wrong in a sentence."""
     async with mounted(opens(file)) as session:
         async with session.request(method, path, json=body) as answer:
-            assert (answer.status, bool(await answer.text())) == (422, True)
+            assert (answer.status, said in await answer.text()) == (422, True), await answer.text()
         async with session.get("addresses") as answer:
             assert await answer.json() == {"addresses": []}
 
