@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.stack
+
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 KILLS = "deployment: Deployment"
 """An example with this needs fixtures of `tests/faults/`."""
@@ -13,7 +17,10 @@ _shown = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 for _example in _shown:
     if KILLS not in _example:
-        exec(_example)  # noqa: S102 - what the page shows is what is tested
+        # Names of its own: each example is a file of its own to its reader, with imports that others do not see.
+        _names: dict[str, object] = {}
+        exec(_example, _names)  # noqa: S102 - what the page shows is what is tested
+        globals().update({name: each for name, each in _names.items() if name.startswith("test_")})
 
 
 def test_the_page_shows_every_system() -> None:

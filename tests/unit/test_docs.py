@@ -13,7 +13,7 @@ from cli.__main__ import app
 from tests.support import settings_reference
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests" / "support" / "README.md"]
 FLOORS = "activities|api|cli|deploy|docs|domain|haulage|infra|sims|tests|workflows"
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
