@@ -8,12 +8,10 @@ from typing import Annotated
 
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
-from temporalio.client import WorkflowQueryFailedError
-from temporalio.service import RPCError, RPCStatusCode
 
 from api.models import Answer
 from domain.faults import Conflict, Denied, Exhausted, Fault, Forbidden, Gone, Invalid, Missing, SourceFault, bounded
-from infra import database
+from infra import outages
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -29,8 +27,6 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
     Exhausted: HTTPStatus.TOO_MANY_REQUESTS,
     SourceFault: HTTPStatus.BAD_GATEWAY,
 }
-
-_ENGINE_OUTAGES = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
 
 
 def _printable(text: str) -> str:
@@ -98,9 +94,8 @@ def of(error: Exception, request_id: str) -> Problem:
             return build(error.status, error.code, str(error), request_id, error.errors)
         case web.HTTPException():
             return _of_http(error, request_id)
-        case _ if is_outage(error):
-            sentence = "A part that this request needs does not answer right now. Try again in a moment."
-            return build(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", sentence, request_id)
+        case _ if outages.is_outage(error):
+            return build(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe(error), request_id)
         case _:
             sentence = f"Something failed on our side. Try again, and if it stays, tell us the request id {request_id}."
             return build(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
@@ -139,18 +134,6 @@ def shape(status: HTTPStatus) -> type[Problem]:
 def fault_status(kind: type[Fault]) -> HTTPStatus:
     """The status that a kind of fault answers with; a subclass answers as its parent."""
     return next(FAULT_STATUS[parent] for parent in kind.__mro__ if parent in FAULT_STATUS)
-
-
-def is_outage(error: Exception) -> bool:
-    """Whether a part of ours could not be reached, so that the same request may succeed in a moment."""
-    match error:
-        case RPCError():
-            return error.status in _ENGINE_OUTAGES
-        case WorkflowQueryFailedError():
-            # Ours do not fail: its workflow has news that it has not taken up yet.
-            return True
-        case _:
-            return isinstance(error, (ConnectionError, TimeoutError)) or database.is_outage(error)
 
 
 def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:

@@ -10,15 +10,13 @@ from datetime import datetime
 from typing import Any, cast
 
 import asyncpg
-from sqlalchemy import NullPool, event, func, select, text
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy import Dialect, NullPool, event, func, select, text
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.ext.asyncio import AsyncSession as PlainSession
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from infra import log
+from infra import log, outages
 from infra.settings import DatabaseSettings
 
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -31,33 +29,13 @@ PAYLOAD_MAX_BYTES = 7_999
 LISTENING = ""
 """What `listen` yields whenever it begins to hear: notifications before that moment are lost, so look for yourself."""
 
-CONNECTION_LOST = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-)
-OUTAGES = (*CONNECTION_LOST, asyncpg.InterfaceError, OSError, TimeoutError, OperationalError, InterfaceError)
-"""What is raised while PostgreSQL is away: the same may succeed later."""
-FAILURES = (OSError, SQLAlchemyError)
-"""What is raised when PostgreSQL does not serve, for whatever reason."""
+FAILURES = (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError)
+"""What is raised when PostgreSQL does not serve, for whatever reason; `infra.outages` knows whether it is away."""
 
 _RECONNECT_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 _SILENCE_SECONDS = 30.0
 
 _log = log.get(__name__)
-
-
-def is_outage(error: Exception) -> bool:
-    """Whether PostgreSQL could not be reached, so that the same may succeed in a moment."""
-    match error:
-        case DBAPIError():
-            return isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated
-        case asyncpg.InterfaceError():
-            # The driver's own word for a connection that has gone; one that is a ValueError is a mistake of ours.
-            return not isinstance(error, ValueError)
-        case _:
-            return isinstance(error, (PoolTimeoutError, *CONNECTION_LOST))
 
 
 class Session(AsyncSession):
@@ -143,7 +121,7 @@ class Database:
                     async for payload in _notifications(await _driver(connection), channel):
                         failures = 0
                         yield payload
-            except (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except FAILURES as error:
                 _log.warning("listener_disconnected", channel=channel, error=str(error))
             await asyncio.sleep(_RECONNECT_PAUSES_SECONDS[min(failures, len(_RECONNECT_PAUSES_SECONDS) - 1)])
             failures += 1
@@ -174,7 +152,7 @@ def _engine(settings: DatabaseSettings, **pool: Any) -> AsyncEngine:
         **pool,
     )
     event.listen(engine.sync_engine, "handle_error", lambda context: _forget_values(context.original_exception))
-    event.listen(engine.sync_engine, "handle_error", _as_outage, retval=True)
+    event.listen(engine.sync_engine, "do_connect", _connect)
     return engine
 
 
@@ -187,17 +165,12 @@ def _check_open(connection: Any, _record: object, _borrower: object) -> None:
         raise DisconnectionError
 
 
-def _as_outage(context: ExceptionContext) -> OperationalError | None:
-    """Report a server that starts or stops as an OperationalError, as other drivers do.
-
-    The dialect knows it as a plain DBAPIError, which callers take for a mistake in a statement.
-    """
-    original = context.original_exception
-    if not isinstance(original.__cause__, CONNECTION_LOST) or isinstance(context.sqlalchemy_exception, OUTAGES):
-        return None
-    return OperationalError(
-        context.statement, None, original, hide_parameters=True, connection_invalidated=context.is_disconnect
-    )
+def _connect(dialect: Dialect, _record: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Connect; say of a socket's error, which could be any part's, that it was PostgreSQL that could not be reached."""
+    try:
+        return dialect.connect(*arguments, **options)
+    except OSError as error:
+        raise outages.DatabaseUnreachable(str(error) or repr(error)) from error
 
 
 def _forget_values(error: BaseException | None) -> None:

@@ -18,8 +18,7 @@ from domain.transfers.gse import Agent, Place, TransferOrder
 from domain.transfers.request import Consignment
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
 from domain.transfers.states import End, Reason, State
-from infra import log
-from infra.database import OUTAGES
+from infra import log, outages
 from stores.transfers.shards import ShardLedger
 
 AGAIN_SECONDS = 2.0
@@ -254,8 +253,8 @@ class Shipping:
         while True:
             try:
                 return await self._ledger.write(changes, sendings)
-            except OUTAGES as error:
-                if time.time() >= self._voyage.deadline:
+            except Exception as error:
+                if not outages.is_outage(error) or time.time() >= self._voyage.deadline:
                     raise
                 _log.warning("gse_task_not_noted_yet", error=repr(error))
                 await asyncio.sleep(NOTE_AGAIN_SECONDS)

@@ -26,6 +26,8 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from infra.outages import ENGINE_AWAY, EngineSilent
+
 Reply = TypeVar("Reply")
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
@@ -33,17 +35,8 @@ ANSWER_TIMEOUT = timedelta(seconds=5)
 _COMPLETED = WaitPolicy(
     lifecycle_stage=UpdateWorkflowExecutionLifecycleStage.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_COMPLETED
 )
-_OUTAGES = (
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.UNKNOWN,
-    # A query that finds another one waiting, and what a worker answers that has lost the workflow.
-    RPCStatusCode.INVALID_ARGUMENT,
-    RPCStatusCode.FAILED_PRECONDITION,
-)
+# A query that finds another one waiting, and what a worker answers that has lost the workflow.
+_UNTAKEN = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION)
 
 
 class Over(Exception):
@@ -54,7 +47,7 @@ class Closing(Exception):
     """The workflow continues as new, or has as much to do as it can take: the same call may be made again at once."""
 
 
-class Unanswered(ConnectionError):
+class Unanswered(EngineSilent):
     """Nobody knows whether the call arrived; the same one may be made again in a moment."""
 
 
@@ -145,4 +138,4 @@ def _told(error: RPCError) -> Exception:
         return Over(str(error))
     if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
         return Closing(str(error))
-    return Unanswered(str(error)) if error.status in _OUTAGES else error
+    return Unanswered(str(error)) if error.status in (*ENGINE_AWAY, *_UNTAKEN) else error

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from api import problems
 from api.tasks.answers import Outcome, Outcomes
 from api.tasks.envelope import Code, code_of, failure
 from domain.faults import Fault
-from infra import log
+from infra import log, outages
 
 Item = TypeVar("Item")
 
-_UNAVAILABLE = "A part that this needs does not answer right now. Try again in a moment."
 _log = log.get(__name__)
 
 
@@ -33,7 +31,7 @@ async def _outcome(doing: Awaitable[str]) -> Outcome:
     except Fault as fault:
         return Outcome(**failure(code_of(fault.record.code), fault.record.sentence))
     except Exception as error:
-        if not problems.is_outage(error):
+        if not outages.is_outage(error):
             raise
         _log.warning("part_unavailable", error=repr(error))
-        return Outcome(**failure(Code.PROCESS, _UNAVAILABLE))
+        return Outcome(**failure(Code.PROCESS, outages.describe(error)))

@@ -36,7 +36,7 @@ from domain.transfers.joining import (
     Retry,
 )
 from domain.transfers.request import Consignment, File
-from infra import log
+from infra import log, outages
 from infra.pollers import SEEN_WITHIN, WORKFLOWS, describe_queue, list_workers
 from services.services import Services
 from workflows.transfers import handle as transfers_handle
@@ -50,16 +50,6 @@ WINDOWS_MAX = 40
 FULL_WINDOWS_MAX = 4
 """So many windows may have no room for a request; then it is refused."""
 
-_OUTAGES = (
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.UNKNOWN,
-)
-
 _log = log.get(__name__)
 
 
@@ -67,7 +57,7 @@ WINDOW_FULL = "window_full"
 NO_WORKERS = "no_workers"
 
 
-class NotJoined(ConnectionError):
+class NotJoined(outages.EngineSilent):
     """No group could be handed over in time; the caller may ask again."""
 
 
@@ -223,7 +213,7 @@ class Joins:
             try:
                 return await self._ask(lane, bucket, group, group_id)
             except (RPCError, UpdateLost) as error:
-                if isinstance(error, RPCError) and error.status not in _OUTAGES:
+                if not outages.is_outage(error):
                     raise
                 if isinstance(error, UpdateLost) and not await self._has_workers():
                     raise _without_workers() from error

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final
 
 from infra import log
+from infra.database import FAILURES
 from infra.limits.limiter import Limiter, Sharing
-from infra.limits.pool import OUTAGES, RENEWALS, Pool
+from infra.limits.pool import RENEWALS, Pool
 
 TTL_SECONDS: Final = 10.0
 """How long a killed process keeps its permits."""
@@ -41,7 +42,7 @@ class HostGate:
             await pool.close()
         try:
             await self._limiter.withdraw(self.holder)
-        except OUTAGES as error:
+        except FAILURES as error:
             log.get(__name__).warning("permits_left_to_expire", error=str(error))
 
     def permit(self, host: str) -> Permit:

@@ -8,19 +8,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import asyncpg
-from sqlalchemy.exc import SQLAlchemyError
-
 from domain.sharing import Share
 from infra import log
+from infra.database import FAILURES
 from infra.limits.limiter import Sharing
 
 RENEWALS: Final = 10
 """How often permits are renewed within the time that they live."""
 HUNGRY_RENEWALS: Final = 50
 """How often a process asks that got less than it could use."""
-
-OUTAGES = (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 _log = log.get(__name__)
 
@@ -114,7 +110,7 @@ class Pool:
         while True:
             try:
                 demand = await self._ask_again()
-            except OUTAGES as error:
+            except FAILURES as error:
                 _log.warning("permits_not_renewed", error=str(error))
                 await asyncio.sleep(self._ttl_seconds / RENEWALS)
                 continue

@@ -16,6 +16,7 @@ _REFUSALS = {
     "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
 }
+_AWAY = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"}
 
 
 class StoreFailure(Exception):
@@ -54,7 +55,7 @@ class StoreRefused(StoreFailure):
 
 
 class StoreUnreachable(StoreFailure):
-    """The store gave no answer that S3 knows."""
+    """The store gave no answer that S3 knows, or said that it cannot serve right now."""
 
 
 @contextmanager
@@ -103,6 +104,10 @@ def _meaning(code: str, error: S3Error, key: str) -> tuple[type[StoreFailure], s
             return StoreRefused, (
                 f"The object store refused access to {key!r} ({code}). Check HAULAGE_OBJECTS__ACCESS_KEY, "
                 "HAULAGE_OBJECTS__SECRET_KEY, what they allow, and the clock of this machine."
+            )
+        case _ if code in _AWAY:
+            return StoreUnreachable, (
+                f"The object store cannot serve {key!r} right now ({code}): {error.message}. Try again in a moment."
             )
         case _:
             return StoreFailure, f"The object store answered {code} for {key!r}: {error.message}"

@@ -10,11 +10,12 @@ from typing import Any
 import asyncpg
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlmodel import select
 
-from infra.database import LISTENING, PAYLOAD_MAX_BYTES, Database
+from infra import outages
+from infra.database import FAILURES, LISTENING, PAYLOAD_MAX_BYTES, Database
 from stores.tables.downloads import Download
 from stores.tables.projects import ApiKey, Project
 from tests.support.waiting import PATIENCE_SECONDS
@@ -191,6 +192,45 @@ async def test_a_statement_that_takes_too_long_is_stopped(database: Database) ->
         async with hasty.session() as session:
             await session.execute(text("SELECT pg_sleep(10)"))
     await hasty.close()
+
+
+async def test_a_database_that_takes_no_writes_is_away(database: Database) -> None:
+    """A primary that became a standby says so at the first write; SQLAlchemy wraps it as it wraps a mistake."""
+    async with database.session() as session:
+        await session.execute(text("SET TRANSACTION READ ONLY"))
+        with pytest.raises(DBAPIError, match="read-only") as caught:
+            await session.execute(text("DELETE FROM downloads"))
+        await session.rollback()
+
+    assert outages.find_part(caught.value) is outages.Part.DATABASE
+
+
+async def test_a_database_without_a_connection_left_is_away(database: Database) -> None:
+    """The server answers, and takes nobody in."""
+    async with database.session() as session:
+        await session.execute(text("CREATE ROLE crowded LOGIN PASSWORD 'crowded' CONNECTION LIMIT 0"))
+    url = make_url(database.settings.url.get_secret_value()).set(username="crowded", password="crowded")
+    crowded = Database(
+        database.settings.model_copy(update={"url": SecretStr(url.render_as_string(hide_password=False))})
+    )
+    try:
+        with pytest.raises(FAILURES, match="too many connections") as caught:
+            await crowded.ping()
+    finally:
+        await crowded.close()
+        async with database.session() as session:
+            await session.execute(text("DROP ROLE crowded"))
+
+    assert outages.find_part(caught.value) is outages.Part.DATABASE
+
+
+async def test_a_value_that_the_driver_cannot_send_is_no_outage(database: Database) -> None:
+    """SQLAlchemy gives it the name of a lost connection; to ask again would not help."""
+    with pytest.raises(DBAPIError, match="int32") as caught:
+        async with database.session() as session:
+            await session.execute(text("SELECT CAST(:number AS integer)"), {"number": 2**40})
+
+    assert not outages.is_outage(caught.value)
 
 
 async def test_connections_that_were_cut_are_replaced(database: Database) -> None:

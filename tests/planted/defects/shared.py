@@ -38,6 +38,14 @@ DEFECTS = (
         ("tests/unit/test_database_listening.py",),
     ),
     Defect(
+        "a-full-disk-is-taken-for-a-mistake",
+        "shared",
+        "infra/outages.py",
+        "            if isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):\n",
+        "            if isinstance(cause, asyncpg.InterfaceError):\n",
+        ("tests/unit/test_api_outages.py", "-k", "statement"),
+    ),
+    Defect(
         "a-private-address-is-let-through",
         "shared",
         "clients/http.py",
