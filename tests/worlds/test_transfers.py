@@ -27,7 +27,8 @@ COUNT = int(os.environ.get("WORLDS", "0"))
 FAMILIES = {
     "room": ("many_wishes",),
     "causes": ("fails_then_runs_for_ever", "fails_for_now", "upload_fails", "never_told", "runs_for_ever"),
-    "once": ("create_lost", "flaps", "asked_twice", "results_down", "results_hang", "task_forgotten", "upload_fails"),
+    "once": ("create_lost", "flaps", "asked_twice", "results_hang", "task_forgotten", "upload_fails"),
+    "polls": ("results_down",),
 }
 """Flaws that show the same promise; of each family so many more worlds are played."""
 OF_A_FAMILY, OF_A_FAMILY_IN_THE_SUITE = 20, 2

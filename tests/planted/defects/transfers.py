@@ -91,7 +91,7 @@ DEFECTS = (
         "activities/transfers/shipping.py",
         "            self._shipment.unheard(sending, str(error))  # it is down; the next poll asks again\n",
         "            self._shipment.strand(sending, time.time())\n",
-        ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and once"),
+        ("tests/worlds/test_transfers.py", "-m", "soak", "-k", "family and polls"),
     ),
     Defect(
         "what-was-given-up-at-the-deadline-failed",
