@@ -1,4 +1,4 @@
-"""Fixtures of the console's tests: one house and one Chromium a session, and pages that watch themselves.
+"""Fixtures of the console's tests: one house and one Chromium for all, and pages that watch themselves.
 
 They run one after the other in one process (`tests/support/scheduling.py`).
 """
@@ -28,7 +28,7 @@ def chromium() -> str:
     return CHROMIUM.require()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def console(chromium: str, stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Console]:
     """The started house: API, worker and stand-ins. All tests share it, and each has projects of its own."""
     folder = Path(tempfile.mkdtemp(prefix="haulage-console-"))
@@ -40,7 +40,7 @@ async def console(chromium: str, stack: Stack, template: str, namespaces: Namesp
         shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def browser(chromium: str) -> AsyncIterator[Browser]:
     """A Chromium without a window."""
     async with async_playwright() as playwright, launched(playwright, chromium) as browser:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadFileScheduling
 
-TOGETHER = ("tests/faults/", "tests/console/")
-"""Folders of one process each: their tests share the processes that they kill, or a browser and what it looks at."""
+_FAULTS_OF_DOWNLOADS = tuple(
+    f"tests/faults/test_{name}"
+    for name in ("download_kills", "download_memory", "many_downloads", "promises", "recovery", "webhook_kills")
+)
+TOGETHER: tuple[tuple[str, ...], ...] = (_FAULTS_OF_DOWNLOADS, ("tests/faults/",), ("tests/console/",))
+"""Paths of one process each: tests that share the processes which they kill, or a browser and what it looks at.
+
+Those that kill are two halves of about the same length, each with a stack and with processes of its own.
+"""
 LONGEST_FIRST = (
-    *TOGETHER,
+    *(path for paths in TOGETHER for path in paths),
     "tests/integration/test_order_promises.py",
     "tests/worlds/",
     "tests/fuzz/",
@@ -18,12 +25,16 @@ LONGEST_FIRST = (
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """Give files to processes as they come free, and some folders as one."""
+    """Give files to processes as they come free, and some as one."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return what stays together."""
-        together = (folder for folder in TOGETHER if nodeid.startswith(folder))
-        return next(together, nodeid.split("::", 1)[0])
+        return find_unit(nodeid)
+
+
+def find_unit(nodeid: str) -> str:
+    """Return the name of what one process runs: the test's file, or the first path of what it is together with."""
+    return next((paths[0] for paths in TOGETHER if nodeid.startswith(paths)), nodeid.split("::", 1)[0])
 
 
 def order(nodeid: str) -> int:
