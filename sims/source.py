@@ -75,6 +75,11 @@ class Source:
         """The address that an export is given: everything but page and page_size."""
         return f"{self.base}/rows?{urlencode(parameters)}"
 
+    def forget(self) -> None:
+        """Begin all counts anew."""
+        for counted in (self.counts, self.asked, self.callers):
+            counted.clear()
+
     def requests(self, *, tag: str = "", page_size: int) -> Mapping[int, int]:
         """How often each page was asked for."""
         return {page: count for (t, size, page), count in self.counts.items() if (t, size) == (tag, page_size)}

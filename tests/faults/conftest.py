@@ -7,8 +7,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dev.embedded import Stack
 from tests.support.deployment import Deployment, Deployments
 from tests.support.kills import RECORD, Killer, KillRecord
+from tests.support.stack import Namespaces
+
+
+@pytest.fixture(scope="package")
+async def deployments(stack: Stack, template: str, namespaces: Namespaces) -> AsyncIterator[Deployments]:
+    """API and worker processes over this process' stack, until no more test kills; ask for `deployment`."""
+    running = Deployments(stack, template)
+    with namespaces.keeping_engine():
+        yield running
+        await running.close()
 
 
 @pytest.fixture

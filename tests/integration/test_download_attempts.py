@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from infra.settings import Settings
 from tests.support.api import Reply
-from tests.support.downloads import Downloads, running_downloads
+from tests.support.downloads import Downloads
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 async def attempts(exports: Downloads, task_id: str, query: str = "") -> Reply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 
 from infra.settings import Settings
 from sims import rows as sample
-from tests.support.downloads import Downloads, running_downloads
+from tests.support.downloads import Downloads
 from tests.support.pages import asking
 
 pytestmark = pytest.mark.stack
@@ -21,10 +20,9 @@ SEED = 8
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -15,10 +14,9 @@ from domain.downloads import names
 from domain.downloads.request import Columns, DownloadOrder
 from domain.downloads.status import Outcome, Phase, State, Status
 from domain.downloads.steps import DownloadRun
-from infra.settings import Settings
 from sims import rows as sample
 from sims.source import is_gap
-from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads, to_csv_text
+from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from workflows.downloads.download import DownloadWorkflow
 
@@ -29,10 +27,9 @@ Handle = WorkflowHandle[DownloadWorkflow, Outcome]
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """Worker and source; the workflow is started and steered as the `temporal` command alone could."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 _numbers = itertools.count()
@@ -91,10 +88,12 @@ async def test_cancelling_really_stops(exports: Downloads, slice_seconds: float)
     assert dict(exports.source.requests(page_size=PAGE_SIZE)) == asked
 
 
-async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(
-    exports: Downloads, settings: Settings
-) -> None:
-    """An orderly stop hands ranges back; whoever goes on after the window looks at the source anew."""
+async def test_workers_that_were_stopped_for_longer_than_the_window_start_again(downloads: Downloads) -> None:
+    """An orderly stop hands ranges back; whoever goes on after the window looks at the source anew.
+
+    It stops its worker, so nothing of it is shared.
+    """
+    exports = downloads
     url = exports.source.url(rows=20_000, seed=SEED, delay_ms=20)
     _, handle = await start(exports, url, slice_seconds=0.5, resume_window_seconds=4)
     await eventually(lambda: len(exports.source.requests(page_size=PAGE_SIZE)) > 40)
@@ -119,8 +118,10 @@ async def processings(exports: Downloads, handle: Handle) -> int:
 
 async def test_a_total_of_nothing_with_rows_is_a_fault(exports: Downloads) -> None:
     """Rows are never dropped because of a wrong total."""
-    rows = await exports.services.objects.put("inline/rows.json", b'{"total": 0, "data": [{"a": 1}]}')
-    _, handle = await start(exports, "http://unused.example", inline_key=rows.key)
+    rows = await exports.services.objects.put(
+        f"inline/{exports.project_id}/rows.json", b'{"total": 0, "data": [{"a": 1}]}'
+    )
+    _, handle = await start(exports, "http://unused.example", inline_key=rows.key, resume_window_seconds=1)
 
     outcome = await handle.result()
 
@@ -130,7 +131,7 @@ async def test_a_total_of_nothing_with_rows_is_a_fault(exports: Downloads) -> No
 
 async def test_inline_rows_that_are_gone_are_said_to_be(exports: Downloads) -> None:
     """A retry a day later has nothing to go on from, and says so at once."""
-    _, handle = await start(exports, "http://unused.example", inline_key="inline/gone.json")
+    _, handle = await start(exports, "http://unused.example", inline_key="inline/gone.json", resume_window_seconds=1)
 
     outcome = await handle.result()
 
@@ -245,7 +246,8 @@ async def test_gaps_in_mid_stream_are_no_end_where_they_are_allowed(exports: Dow
 
 async def test_a_late_key_is_an_error_that_names_it(exports: Downloads) -> None:
     """A key that no row of the first page has is never dropped in silence."""
-    _, handle = await start(exports, exports.source.url(rows=1_000, seed=SEED, late_from=555))
+    url = exports.source.url(rows=1_000, seed=SEED, late_from=555)
+    _, handle = await start(exports, url, resume_window_seconds=1)
     outcome = await handle.result()
 
     assert outcome.fault is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,19 +11,17 @@ import pytest
 from api import idempotency
 from api.downloads.requests import NewDownload
 from domain.downloads.request import DownloadOrder
-from infra.settings import Settings
 from stores.tables.downloads import Download
-from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
+from tests.support.downloads import Downloads, expected_rows, parse_csv
 
 SEED = 8
 SECRET = "planted-secret-of-a-header"
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 async def create(exports: Downloads, **request: Any) -> tuple[int, str, str]:

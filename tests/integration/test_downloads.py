@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from infra.settings import Settings
-from tests.support.downloads import Downloads, expected_rows, parse_csv, running_downloads
+from tests.support.downloads import Downloads, expected_rows, parse_csv
 from tests.support.waiting import eventually
 
 SEED = 8  # a seed whose very first answer is right, as a broken first page is no passing fault
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 @pytest.mark.parametrize(

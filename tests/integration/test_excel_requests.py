@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -12,9 +11,8 @@ import openpyxl
 import pytest
 from openpyxl.worksheet.worksheet import Worksheet
 
-from infra.settings import Settings
 from sims import rows as sample
-from tests.support.downloads import Downloads, running_downloads
+from tests.support.downloads import Downloads
 
 pytestmark = pytest.mark.stack
 
@@ -55,10 +53,9 @@ KEYS = [
 
 
 @pytest.fixture
-async def exports(settings: Settings) -> AsyncIterator[Downloads]:
-    """API, worker and source."""
-    async with running_downloads(settings) as running:
-        yield running
+def exports(shared_downloads: Downloads) -> Downloads:
+    """API, worker and source of this file's tests; a project of the test's own."""
+    return shared_downloads
 
 
 async def sent(exports: Downloads, **request: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -19,6 +19,7 @@ from services.services import Services
 from sims import rows as sample
 from sims.source import Source, running_source
 from tests.support.api import ApiClient, running_api
+from tests.support.engine import terminate_all
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import RunningWorker, running_worker
 
@@ -36,6 +37,17 @@ class Downloads:
     project_id: str
     key: str
     worker: RunningWorker
+    others: set[str] = field(default_factory=set)
+    """Projects of other tests over the same parts."""
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[Downloads]:
+        """The same parts for one test, with a project of its own; what it leaves under way is ended."""
+        self.source.forget()
+        project_id, key = await self.api_client.make_project()
+        yield replace(self, project_id=project_id, key=key, others=set(self.others))
+        self.others.add(project_id)
+        await terminate_all(self.services.engine, f"HaulageProject = '{project_id}'")
 
     async def stop_worker(self) -> None:
         """Ask the worker to stop, as SIGTERM does, and wait until it has."""
@@ -86,9 +98,10 @@ class Downloads:
             return await answer.read()
 
     async def leftovers(self) -> list[str]:
-        """Everything that lies in the store, uploads that are still open included."""
+        """Everything that lies in the store and is not another test's, uploads that are still open included."""
         objects = [listed.key for listed in await self.services.objects.list("")]
-        return objects + [upload.key for upload in await self.services.objects.list_uploads("")]
+        keys = objects + [upload.key for upload in await self.services.objects.list_uploads("")]
+        return [key for key in keys if self.others.isdisjoint(key.split("/"))]
 
     async def is_empty(self) -> bool:
         """Whether nothing lies in the store."""

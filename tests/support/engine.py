@@ -1,11 +1,13 @@
-"""Looking into the engine from the fault tests."""
+"""Workflows, as the engine knows them."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 
 from tests.support.waiting import eventually
 
@@ -22,6 +24,13 @@ async def find_download(engine: Client, task_id: str) -> WorkflowHandle[Any, Any
     found = await eventually(look)
     assert found
     return found
+
+
+async def terminate_all(engine: Client, query: str) -> None:
+    """End the open workflows that a query of the engine's finds."""
+    async for execution in engine.list_workflows(f"{query} AND ExecutionStatus = 'Running'"):
+        with suppress(RPCError):  # it ended meanwhile
+            await engine.get_workflow_handle(execution.id, run_id=execution.run_id).terminate("its test is over")
 
 
 async def busy_processes(workflow: WorkflowHandle[Any, Any]) -> set[int]:

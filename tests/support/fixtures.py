@@ -8,7 +8,6 @@ its own on it. Systems and stand-ins run in the test process, unless the test ki
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
-from temporalio.client import Client
 
 from dev.embedded import Stack, embedded
 from infra.settings import Settings
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from tests.support.address_world import World
     from tests.support.addresses import Addresses
     from tests.support.api import ApiClient
-    from tests.support.deployment import Deployments
     from tests.support.downloads import Downloads
     from tests.support.gse import Gse
     from tests.support.orders import Orders
@@ -88,20 +85,10 @@ def namespaces(stack: Stack) -> parts.Namespaces:
 
 
 @pytest.fixture
-async def namespace(stack: Stack, namespaces: parts.Namespaces, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+async def namespace(stack: Stack, namespaces: parts.Namespaces) -> AsyncIterator[str]:
     """A Temporal namespace of the test's own; the `TEMPORAL_…` variables lead to it."""
-    from infra import temporal
-
-    async with namespaces.lend() as name:
-        address = stack.addresses["engine"]
-        monkeypatch.setenv("TEMPORAL_ADDRESS", address)
-        monkeypatch.setenv("TEMPORAL_NAMESPACE", name)
-        engine = await Client.connect(address, namespace=name)
-        await temporal.ensure_search_attributes(engine)
+    async with parts.entered_namespace(stack, namespaces) as name:
         yield name
-        # They would begin work for ever that nobody does any more, and the engine is shared.
-        async for each in await engine.list_schedules():
-            await engine.get_schedule_handle(each.id).delete()
 
 
 @pytest.fixture
@@ -132,20 +119,25 @@ async def world(stack: Stack, database_url: str) -> AsyncIterator[World]:
 @pytest.fixture
 def prefix() -> str:
     """The test's own place in the bucket."""
-    return f"{secrets.token_hex(6)}/"
+    return parts.new_prefix()
 
 
 @pytest.fixture
 def settings(stack: Stack, namespace: str, database_url: str, prefix: str, tmp_path: Path) -> Settings:
     """The whole tree, leading to the test's own namespace, database and key prefix."""
-    tree = stack.settings()
-    return tree.model_copy(
-        update={
-            "data_dir": tmp_path,
-            "database": tree.database.model_copy(update={"url": SecretStr(database_url)}),
-            "objects": tree.objects.model_copy(update={"prefix": prefix}),
-        }
-    )
+    return parts.own_settings(stack, database_url, prefix, tmp_path)
+
+
+@pytest.fixture(scope="module")
+async def shared_settings(
+    stack: Stack,
+    namespaces: parts.Namespaces,
+    databases: parts.Databases,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Settings]:
+    """As `settings`, but the same for all tests of a file: for tests that keep to a project of their own."""
+    async with parts.entered_namespace(stack, namespaces), databases.lend() as url:
+        yield parts.own_settings(stack, url, parts.new_prefix(), tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture
@@ -184,6 +176,15 @@ async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+async def shared_api_client(shared_settings: Settings) -> AsyncIterator[ApiClient]:
+    """As `api_client`, but the same for all tests of a file: they begin with `make_project()`."""
+    from tests.support.api import running_api
+
+    async with running_api(shared_settings) as client:
+        yield client
+
+
 @pytest.fixture
 async def worker(settings: Settings) -> AsyncIterator[RunningWorker]:
     """A worker of all task queues, in this process."""
@@ -200,6 +201,22 @@ async def downloads(settings: Settings, source: Source) -> AsyncIterator[Downloa
 
     async with running_downloads(settings, source=source) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+async def downloads_of_file(shared_settings: Settings) -> AsyncIterator[Downloads]:
+    """Behind `shared_downloads`: what its tests share."""
+    from tests.support.downloads import running_downloads
+
+    async with running_downloads(shared_settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def shared_downloads(downloads_of_file: Downloads) -> AsyncIterator[Downloads]:
+    """As `downloads`, but the same for all tests of a file, each with a project of its own."""
+    async with downloads_of_file.lend() as lent:
+        yield lent
 
 
 @pytest.fixture
@@ -236,6 +253,21 @@ async def tasks(settings: Settings) -> AsyncIterator[Tasks]:
 
     async with running_tasks(settings) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+async def tasks_of_file(shared_settings: Settings) -> AsyncIterator[Tasks]:
+    """Behind `shared_tasks`: what its tests share."""
+    from tests.support.tasks import running_tasks
+
+    async with running_tasks(shared_settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def shared_tasks(tasks_of_file: Tasks) -> Tasks:
+    """As `tasks`, but the same for all tests of a file, each with a project of its own."""
+    return await tasks_of_file.for_another_project()
 
 
 @pytest.fixture
@@ -300,14 +332,3 @@ async def pubsub() -> AsyncIterator[PubSubSim]:
 
     async with running_pubsub(Broker()) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-async def deployments(stack: Stack, template: str, namespaces: parts.Namespaces) -> AsyncIterator[Deployments]:
-    """API and worker processes over this process' stack; tests that kill ask for `deployment`."""
-    from tests.support.deployment import Deployments
-
-    running = Deployments(stack, template)
-    with namespaces.keeping_engine():
-        yield running
-        await running.close()

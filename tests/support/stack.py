@@ -6,14 +6,18 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import asyncpg
+import pytest
 from google.protobuf.duration_pb2 import Duration
+from pydantic import SecretStr
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
 from dev.embedded import Stack, engine
-from infra.settings import EmbeddedSettings
+from infra import temporal
+from infra.settings import EmbeddedSettings, Settings
 
 ANY_PORTS = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 RETENTION = timedelta(days=1)
@@ -164,6 +168,39 @@ class Namespaces:
         self._stack.kill(engine.NAME)
         await self._stack.ready(engine.NAME)
         self._registered = 0
+
+
+@asynccontextmanager
+async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterator[str]:
+    """Lend a namespace that is ready for use, and let the `TEMPORAL_…` variables lead to it until the block ends."""
+    address = stack.addresses[engine.NAME]
+    async with namespaces.lend() as name:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TEMPORAL_ADDRESS", address)
+            patch.setenv("TEMPORAL_NAMESPACE", name)
+            client = await Client.connect(address, namespace=name)
+            await temporal.ensure_search_attributes(client)
+            yield name
+            # They would begin work for ever that nobody does any more, and the engine is shared.
+            async for each in await client.list_schedules():
+                await client.get_schedule_handle(each.id).delete()
+
+
+def own_settings(stack: Stack, database_url: str, prefix: str, data_dir: Path) -> Settings:
+    """The whole tree of settings, leading to this database, key prefix and folder."""
+    tree = stack.settings()
+    return tree.model_copy(
+        update={
+            "data_dir": data_dir,
+            "database": tree.database.model_copy(update={"url": SecretStr(database_url)}),
+            "objects": tree.objects.model_copy(update={"prefix": prefix}),
+        }
+    )
+
+
+def new_prefix() -> str:
+    """A place in the bucket that nothing else has."""
+    return f"{secrets.token_hex(6)}/"
 
 
 async def register_namespace(client: Client) -> str:

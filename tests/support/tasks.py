@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from domain.tasks import ids, names
@@ -26,6 +26,11 @@ class Tasks:
     worker: RunningWorker
     project_id: str
     type: str = "video"
+
+    async def for_another_project(self) -> Tasks:
+        """The same parts, asked by another project."""
+        project_id, key = await self.api_client.make_project()
+        return replace(self, project_id=project_id, key=key)
 
     def lane_id(self, pos: int) -> str:
         """The id of the workflow that is a lane of the type."""
