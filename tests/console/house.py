@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from temporalio.client import Client
 
 from dev.embedded import Stack
 from dev.embedded.ports import claiming
-from infra import temporal
 from infra.settings import Settings
 from services.services import Services
 from sims.gse.disks import Disks
@@ -122,11 +120,8 @@ async def running(parts: Stack, template: str, folder: Path) -> AsyncIterator[Co
 
 
 async def _own_namespace(parts: Stack, patch: pytest.MonkeyPatch) -> None:
-    address = parts.addresses["engine"]
-    name = await stack.register_namespace(await Client.connect(address))
-    patch.setenv("TEMPORAL_ADDRESS", address)
-    patch.setenv("TEMPORAL_NAMESPACE", name)
-    await temporal.ensure_search_attributes(await Client.connect(address, namespace=name))
+    patch.setenv("TEMPORAL_ADDRESS", parts.addresses["engine"])
+    patch.setenv("TEMPORAL_NAMESPACE", await stack.register_namespace(parts))
 
 
 def _settings(parts: Stack, database_url: str, folder: Path, port: int) -> Settings:

@@ -184,7 +184,7 @@ async def running_deployment(
     async with AsyncExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="haulage-deployment-")))
         database_url = await held.enter_async_context(own_database(stack, template))
-        namespace = await register_namespace(await Client.connect(stack.addresses["engine"]))
+        namespace = await register_namespace(stack)
         platforms = await held.enter_async_context(running_platforms())
         disks = Disks(folder / "hosts", links=True)
         world = World(transfers.QUICK, disks)

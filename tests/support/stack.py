@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -21,6 +22,7 @@ from infra.settings import EmbeddedSettings, Settings
 
 ANY_PORTS = EmbeddedSettings(engine_port=0, ui_port=0, database_port=0, store_port=0)
 RETENTION = timedelta(days=1)
+NAMESPACES_AHEAD = 4
 NAMESPACES_MAX = 50
 """With 120 the idle engine takes 2 % of a core, and to register one costs it 25 ms; with none 0.2 % and 8 ms."""
 DELETED_MAX_BYTES = 256 * 1024
@@ -136,11 +138,13 @@ async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Recor
 class Namespaces:
     """Lend Temporal namespaces, each to one test, and begin the engine anew after some.
 
-    The engine looks through all of them every two seconds, and no test needs those of earlier ones.
+    The engine looks through all of them every two seconds. Schedules work in a namespace only when it has been seen, so
+    some are registered before they are needed; those of earlier tests are needed no more.
     """
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
+        self._ready: deque[str] = deque()
         self._registered = 0
         self._users = 0
 
@@ -149,9 +153,11 @@ class Namespaces:
         """Yield the name of a namespace of the borrower's own."""
         if self._registered >= NAMESPACES_MAX and not self._users:
             await self._renew_engine()
-        with self.keeping_engine():
+        while len(self._ready) <= NAMESPACES_AHEAD:
+            self._ready.append(await register_namespace(self._stack))
             self._registered += 1
-            yield await register_namespace(await Client.connect(self._stack.addresses[engine.NAME]))
+        with self.keeping_engine():
+            yield self._ready.popleft()
 
     @contextmanager
     def keeping_engine(self) -> Iterator[None]:
@@ -167,6 +173,7 @@ class Namespaces:
             path.unlink()
         self._stack.kill(engine.NAME)
         await self._stack.ready(engine.NAME)
+        self._ready.clear()
         self._registered = 0
 
 
@@ -178,10 +185,9 @@ async def entered_namespace(stack: Stack, namespaces: Namespaces) -> AsyncIterat
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TEMPORAL_ADDRESS", address)
             patch.setenv("TEMPORAL_NAMESPACE", name)
-            client = await Client.connect(address, namespace=name)
-            await temporal.ensure_search_attributes(client)
             yield name
             # They would begin work for ever that nobody does any more, and the engine is shared.
+            client = await Client.connect(address, namespace=name)
             async for each in await client.list_schedules():
                 await client.get_schedule_handle(each.id).delete()
 
@@ -203,11 +209,13 @@ def new_prefix() -> str:
     return f"{secrets.token_hex(6)}/"
 
 
-async def register_namespace(client: Client) -> str:
-    """A Temporal namespace of one test's own."""
+async def register_namespace(stack: Stack) -> str:
+    """Make a Temporal namespace that nothing else uses, with our search attributes."""
+    client = await Client.connect(stack.addresses[engine.NAME])
     name = f"test-{secrets.token_hex(6)}"
     retention = Duration()
     retention.FromTimedelta(RETENTION)
     request = RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=retention)
     await client.workflow_service.register_namespace(request)
+    await temporal.ensure_search_attributes(await Client.connect(stack.addresses[engine.NAME], namespace=name))
     return name
