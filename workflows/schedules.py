@@ -13,11 +13,10 @@ from temporalio.client import (
     SchedulePolicy,
     ScheduleSpec,
 )
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from domain import housekeeping
 from domain.housekeeping import HousekeepingOrder
-from infra import schedules, temporal
+from infra import schedules, starts
 from infra.settings import Settings
 from systems.protocol import Names
 from workflows.systems import import_schedules, list_names
@@ -43,7 +42,7 @@ def _housekeeping(names: Names) -> Schedule:
             HousekeepingOrder(activities=names.HOUSEKEEPING),
             id=housekeeping.schedule_id(names.SYSTEM),
             task_queue=names.QUEUE,
-            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary=f"housekeeping of {names.SYSTEM}",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=_EVERY)]),

@@ -8,7 +8,6 @@ from secrets import token_hex
 from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from api import moments, paging
 from api.models import Answer, Request
@@ -117,9 +116,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
         asked_at=datetime.now(UTC),
     )
     workflow_id = names.backfill_id(path.platform, window)
-    try:
-        await handle.start_backfill(call.services.engine, order)
-    except WorkflowAlreadyStartedError:
+    if not await handle.start_backfill(call.services.engine, order):
         return await _running(call, workflow_id)
     # The workflow does the same first of all: who has this answer finds the record, even if no worker runs.
     await backfills.enter(call.services.database, order, workflow_id)

@@ -20,13 +20,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
-from temporalio.common import (
-    QueryRejectCondition,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.addresses import names
@@ -35,8 +29,9 @@ from domain.addresses.drift import DriftOrder
 from domain.addresses.intake import IntakeOrder
 from domain.addresses.logical import PurgeOrder
 from domain.addresses.messages import Topic
-from infra import log, schedules, temporal
+from infra import log, schedules, starts
 from infra.settings import Settings
+from infra.starts import SameId, Start
 from services.services import Services
 
 LOOK_SECONDS: Final = 60.0
@@ -88,7 +83,7 @@ def _cycles(pause_seconds: float) -> Schedule:
             CycleOrder(),
             id=names.SCHEDULE,
             task_queue=names.QUEUE,
-            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary="changes of addresses",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=pause_seconds))]),
@@ -102,7 +97,7 @@ def _checks(hours: float) -> Schedule:
             names.CHECK_WORKFLOW,
             id=names.CHECKS,
             task_queue=names.QUEUE,
-            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
+            typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary="logical deletes of addresses",
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=hours))]),
@@ -126,16 +121,16 @@ async def keep_intakes(services: Services, stop: asyncio.Event) -> None:
 async def start_intakes(engine: Client) -> None:
     """Start the intake of each topic, unless it runs."""
     for topic in Topic:
-        await engine.start_workflow(
-            names.INTAKE_WORKFLOW,
-            IntakeOrder(topic=topic),
+        intake = Start(
+            workflow=names.INTAKE_WORKFLOW,
+            order=IntakeOrder(topic=topic),
             id=names.intake_id(topic),
-            task_queue=names.INTAKE_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)]),
-            static_summary=f"pull {topic}",
+            queue=names.INTAKE_QUEUE,
+            same_id=SameId.JOINED_WHILE_RUNNING,
+            attributes=starts.attributes(names.SYSTEM),
+            summary=f"pull {topic}",
         )
+        await starts.start(engine, intake)
 
 
 class Progress(StrEnum):
@@ -144,11 +139,6 @@ class Progress(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-
-
-def attributes() -> TypedSearchAttributes:
-    """What the Web UI finds it by."""
-    return TypedSearchAttributes([SearchAttributePair(temporal.ROOM, names.SYSTEM)])
 
 
 async def progress(engine: Client, workflow_id: str) -> Progress | None:
@@ -193,25 +183,27 @@ async def query_cycle(engine: Client, workflow_id: str, timeout: timedelta) -> C
 
 async def start_purge(engine: Client, purge_id: str, order: PurgeOrder) -> None:
     """Start to remove addresses from all modules."""
-    await engine.start_workflow(
-        names.PURGE_WORKFLOW,
-        order,
+    purge = Start(
+        workflow=names.PURGE_WORKFLOW,
+        order=order,
         id=names.purge_id(purge_id),
-        task_queue=names.QUEUE,
-        search_attributes=attributes(),
-        static_summary=f"purge {len(order.address_ids)} addresses",
+        queue=names.QUEUE,
+        same_id=SameId.REFUSED,
+        attributes=starts.attributes(names.SYSTEM),
+        summary=f"purge {len(order.address_ids)} addresses",
     )
+    await starts.start(engine, purge)
 
 
 async def start_drift(engine: Client, order: DriftOrder) -> None:
     """Start to compare the modules; who asks twice in a second gets one comparison."""
-    await engine.start_workflow(
-        names.DRIFT_WORKFLOW,
-        order,
+    comparison = Start(
+        workflow=names.DRIFT_WORKFLOW,
+        order=order,
         id=names.drift_id(order.report),
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=attributes(),
-        static_summary="compare modules",
+        queue=names.QUEUE,
+        same_id=SameId.JOINED_WHILE_RUNNING,
+        attributes=starts.attributes(names.SYSTEM),
+        summary="compare modules",
     )
+    await starts.start(engine, comparison)

@@ -7,20 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
-from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import State, Status
 from domain.downloads.steps import DownloadRun
-from infra import temporal
+from infra import starts
 from infra.settings import Settings
+from infra.starts import SameId, Start
 
 
 async def start(
@@ -32,28 +26,18 @@ async def start(
         asked: What callers are shown of the request while the run has no row.
         again: Whether an earlier run may have ended.
     """
-    attributes = [
-        SearchAttributePair(temporal.ROOM, names.SYSTEM),
-        SearchAttributePair(temporal.PROJECT, order.project_id),
-        SearchAttributePair(temporal.STATE, State.PENDING),
-    ]
-    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
-    try:
-        await engine.start_workflow(
-            names.DOWNLOAD_WORKFLOW,
-            DownloadRun(order=order),
-            id=names.workflow_id(order.project_id, order.task_id),
-            task_queue=names.QUEUE,
-            id_reuse_policy=reuse,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            task_timeout=task_timeout,
-            search_attributes=TypedSearchAttributes(attributes),
-            memo={names.NAME_MEMO: order.file_name, names.ASKED_MEMO: asked, names.STATUS_MEMO: Status()},
-            static_summary=f"export to {order.file_name}",
-        )
-    except WorkflowAlreadyStartedError:
-        return False
-    return True
+    run = Start(
+        workflow=names.DOWNLOAD_WORKFLOW,
+        order=DownloadRun(order=order),
+        id=names.workflow_id(order.project_id, order.task_id),
+        queue=names.QUEUE,
+        same_id=SameId.REFUSED_WHILE_RUNNING if again else SameId.REFUSED,
+        attributes=starts.attributes(names.SYSTEM, project_id=order.project_id, state=State.PENDING),
+        summary=f"export to {order.file_name}",
+        memo={names.NAME_MEMO: order.file_name, names.ASKED_MEMO: asked, names.STATUS_MEMO: Status()},
+        task_timeout=task_timeout,
+    )
+    return await starts.start(engine, run)
 
 
 def get(engine: Client, project_id: str, task_id: str) -> WorkflowHandle[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -16,19 +15,14 @@ from temporalio.client import (
     SchedulePolicy,
     ScheduleSpec,
 )
-from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.common import TypedSearchAttributes
 
 from domain.orders import names
 from domain.orders.backfills import BackfillOrder
 from domain.orders.steps import CycleOrder, ReportOrder, SliceOrder, WatchOrder
-from infra import schedules, temporal
+from infra import schedules, starts
 from infra.settings import Settings
+from infra.starts import SameId, Start
 
 CYCLE_SECONDS: Final = 60
 WATCH_SECONDS: Final = 20
@@ -77,62 +71,48 @@ def _cycles(platform: str, project_id: str) -> Schedule:
 
 def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes:
     """What the room's workflows are found by in the engine."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(temporal.ROOM, names.SYSTEM),
-            SearchAttributePair(temporal.PROJECT, project_id),
-            SearchAttributePair(temporal.STATE, state),
-        ]
+    return starts.attributes(names.SYSTEM, project_id=project_id, state=state)
+
+
+async def start_backfill(engine: Client, order: BackfillOrder) -> bool:
+    """Start to read the complete slices of a time again; False where this time is being read again."""
+    backfill = Start(
+        workflow=names.BACKFILL_WORKFLOW,
+        order=order,
+        id=names.backfill_id(order.platform, order.window),
+        queue=names.QUEUE,
+        same_id=SameId.REFUSED_WHILE_RUNNING,
+        attributes=attributes(order.project_id, "running"),
+        summary=f"read {order.window} again",
     )
-
-
-async def start_backfill(engine: Client, order: BackfillOrder) -> str:
-    """Start to read the complete slices of a time again; the id of the workflow.
-
-    Raises:
-        WorkflowAlreadyStartedError: This time is being read again.
-    """
-    workflow_id = names.backfill_id(order.platform, order.window)
-    await engine.start_workflow(
-        names.BACKFILL_WORKFLOW,
-        order,
-        id=workflow_id,
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        search_attributes=attributes(order.project_id, "running"),
-        static_summary=f"read {order.window} again",
-    )
-    return workflow_id
+    return await starts.start(engine, backfill)
 
 
 async def start_report(engine: Client, project_id: str, order: ReportOrder) -> str:
     """Start to compare a day, unless it is being compared; the id of the workflow."""
-    workflow_id = names.report_id(order.platform, order.day.isoformat())
-    await engine.start_workflow(
-        names.REPORT_WORKFLOW,
-        order,
-        id=workflow_id,
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        search_attributes=attributes(project_id),
-        static_summary=f"compare {order.day} of {order.platform}",
+    report = Start(
+        workflow=names.REPORT_WORKFLOW,
+        order=order,
+        id=names.report_id(order.platform, order.day.isoformat()),
+        queue=names.QUEUE,
+        same_id=SameId.JOINED_WHILE_RUNNING,
+        attributes=attributes(project_id),
+        summary=f"compare {order.day} of {order.platform}",
     )
-    return workflow_id
+    await starts.start(engine, report)
+    return report.id
 
 
 async def redo_slice(engine: Client, order: SliceOrder) -> None:
     """Start to read a slice again, unless it is being read again."""
     window = order.job.window
-    with suppress(WorkflowAlreadyStartedError):
-        await engine.start_workflow(
-            names.SLICE_WORKFLOW,
-            order,
-            id=names.slice_id(order.platform, window, names.REDO_SUFFIX),
-            task_queue=names.QUEUE,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=attributes(order.project_id, "running"),
-            static_summary=f"redo {window}",
-        )
+    redo = Start(
+        workflow=names.SLICE_WORKFLOW,
+        order=order,
+        id=names.slice_id(order.platform, window, names.REDO_SUFFIX),
+        queue=names.QUEUE,
+        same_id=SameId.REFUSED_WHILE_RUNNING,
+        attributes=attributes(order.project_id, "running"),
+        summary=f"redo {window}",
+    )
+    await starts.start(engine, redo)

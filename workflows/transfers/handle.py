@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from temporalio.client import Client, WithStartWorkflowOperation
+from temporalio.client import Client
 from temporalio.common import (
     QueryRejectCondition,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
 )
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from domain.transfers import names
 from domain.transfers.joining import JobOrder, JoinGroup, JoinReply
 from domain.transfers.states import State
 from domain.transfers.steps import JobStatus
-from infra import temporal
+from infra import starts
 from infra.settings import Settings
+from infra.starts import SameId, Start
 
 TASK_TIMEOUT: Final = timedelta(seconds=10)
 """Longer than elsewhere: who takes up a full job of a dead worker replays 1,500 groups, for 3 s of a processor."""
@@ -40,38 +36,39 @@ async def start_and_join(
     engine: Client, order: JobOrder, group: JoinGroup, group_id: str, timeout: timedelta
 ) -> JoinReply:
     """Hand a group over to a job, which is started unless it runs already; one that is over is not started again."""
-    start = WithStartWorkflowOperation[Any, Any](
-        names.JOB_WORKFLOW,
-        order,
+    job = Start(
+        workflow=names.JOB_WORKFLOW,
+        order=order,
         id=order.job_id,
-        task_queue=names.QUEUE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        queue=names.QUEUE,
+        same_id=SameId.JOINED_OR_REFUSED,
+        attributes=starts.attributes(names.SYSTEM, state=State.PENDING),
+        summary=f"{order.file.path} to many hosts",
         task_timeout=TASK_TIMEOUT,
-        search_attributes=_attributes(),
-        static_summary=f"{order.file.path} to many hosts"[:200],
     )
     reply: JoinReply = await engine.execute_update_with_start_workflow(
-        names.JOIN, group, start_workflow_operation=start, id=group_id, rpc_timeout=timeout, result_type=JoinReply
+        names.JOIN,
+        group,
+        start_workflow_operation=starts.with_start(job),
+        id=group_id,
+        rpc_timeout=timeout,
+        result_type=JoinReply,
     )
     return reply
 
 
 async def start_retry(engine: Client, order: JobOrder) -> bool:
     """Start a job of targets that failed; whether there was none of that name before."""
-    try:
-        await engine.start_workflow(
-            names.JOB_WORKFLOW,
-            order,
-            id=order.job_id,
-            task_queue=names.QUEUE,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            search_attributes=_attributes(),
-            static_summary=f"{order.file.path} to hosts again"[:200],
-        )
-    except WorkflowAlreadyStartedError:
-        return False
-    return True
+    job = Start(
+        workflow=names.JOB_WORKFLOW,
+        order=order,
+        id=order.job_id,
+        queue=names.QUEUE,
+        same_id=SameId.REFUSED,
+        attributes=starts.attributes(names.SYSTEM, state=State.PENDING),
+        summary=f"{order.file.path} to hosts again",
+    )
+    return await starts.start(engine, job)
 
 
 async def count_joined(engine: Client, job_id: str, project_id: str | None, timeout: timedelta | None = None) -> int:
@@ -91,12 +88,6 @@ async def count_joined(engine: Client, job_id: str, project_id: str | None, time
 async def close_to(engine: Client, job_id: str, project_id: str) -> None:
     """Let no more targets of a project into a job."""
     await engine.get_workflow_handle(job_id).signal(names.CLOSE_TO, project_id)
-
-
-def _attributes() -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [SearchAttributePair(temporal.ROOM, names.SYSTEM), SearchAttributePair(temporal.STATE, State.PENDING)]
-    )
 
 
 async def ensure_schedules(client: Client, settings: Settings) -> None:

@@ -5,45 +5,34 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.common import (
-    Priority,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import Priority, TypedSearchAttributes
 
 from domain.webhooks import names
 from domain.webhooks.deliveries import DeliveryState, WebhookOrder
-from infra import temporal
+from infra import starts
+from infra.starts import SameId, Start
 
 
 async def redeliver(engine: Client, order: WebhookOrder, task_timeout: timedelta) -> None:
     """Wake the delivery that waits for its next attempt, or start it anew."""
-    await engine.start_workflow(
-        names.DELIVERY_WORKFLOW,
-        order,
+    delivery = Start(
+        workflow=names.DELIVERY_WORKFLOW,
+        order=order,
         id=names.workflow_id(order.project_id, order.delivery_id),
-        task_queue=names.QUEUE,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        queue=names.QUEUE,
+        same_id=SameId.JOINED_WHILE_RUNNING,
+        attributes=search_attributes(order),
+        summary=f"tell {order.event.type} again",
+        signal=names.REDELIVER,
         task_timeout=task_timeout,
-        start_signal=names.REDELIVER,
-        search_attributes=search_attributes(order),
-        static_summary=f"tell {order.event.type} again",
         priority=priority(order),
     )
+    await starts.start(engine, delivery)
 
 
 def search_attributes(order: WebhookOrder) -> TypedSearchAttributes:
     """What a delivery is found by in the engine."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(temporal.ROOM, names.SYSTEM),
-            SearchAttributePair(temporal.PROJECT, order.project_id),
-            SearchAttributePair(temporal.STATE, DeliveryState.PENDING),
-        ]
-    )
+    return starts.attributes(names.SYSTEM, project_id=order.project_id, state=DeliveryState.PENDING)
 
 
 def priority(order: WebhookOrder) -> Priority:

@@ -38,6 +38,14 @@ DEFECTS = (
         ("tests/unit/test_database_listening.py",),
     ),
     Defect(
+        "a-second-start-runs-beside-the-first-s-end",
+        "shared",
+        "infra/starts.py",
+        "    JOINED_OR_REFUSED = (WorkflowIDReusePolicy.REJECT_DUPLICATE,",
+        "    JOINED_OR_REFUSED = (WorkflowIDReusePolicy.ALLOW_DUPLICATE,",
+        ("tests/integration/test_starts.py",),
+    ),
+    Defect(
         "a-full-disk-is-taken-for-a-mistake",
         "shared",
         "infra/outages.py",
