@@ -27,7 +27,7 @@ class Answered:
     """The first time."""
     at: float
     lost: int
-    """How often it was sent before without an answer."""
+    """How often it was sent before, and no answer was read."""
 
     @property
     def code(self) -> int:
@@ -71,21 +71,20 @@ class Asker:
             options: What is sent.
         """
         sent_at, lost = time.time(), 0
-        if loses and not await self.break_off(method, route, **options):
+        if loses:
+            await self.break_off(method, route, **options)
             lost += 1
         while (body := await self.ask(method, route, **options)) is None:
             lost += 1
             await asyncio.sleep(PAUSE_SECONDS)
         return Answered(body, sent_at, time.time(), lost)
 
-    async def break_off(self, method: str, route: str, **options: Any) -> bool:
-        """Send a request and hang up after some milliseconds; whether it was answered before."""
+    async def break_off(self, method: str, route: str, **options: Any) -> None:
+        """Send a request and hang up after some milliseconds; nobody reads an answer that came before."""
         asking = asyncio.create_task(self.ask(method, route, **options))
         await asyncio.wait([asking], timeout=self.random.choice((0.001, 0.004, 0.01, 0.02)))
-        is_done = asking.done()
         asking.cancel()
         await asyncio.wait([asking])
-        return is_done
 
 
 def _has_none(body: Json) -> bool:
