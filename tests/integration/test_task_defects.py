@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
 
-from infra.settings import Settings
-from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good, running_tasks
+from tests.support.tasks import FAILED, PENDING, RUNNING, SUCCESS, Tasks, good
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-async def queue(settings: Settings) -> AsyncIterator[Tasks]:
-    """An API, a worker, and a type of tasks."""
-    async with running_tasks(settings) as queue:
-        await queue.register()
-        yield queue
+async def queue(shared_tasks: Tasks) -> Tasks:
+    """API and worker of this file's tests; a project of the test's own with a type of tasks."""
+    await shared_tasks.register()
+    return shared_tasks
 
 
 async def test_priority_counts(queue: Tasks) -> None:

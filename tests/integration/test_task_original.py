@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 
 import pytest
 
-from infra.settings import Settings
 from tests.support.api import Reply
 from tests.support.original_worker import Attempt, OriginalClient
-from tests.support.tasks import Tasks, good, running_tasks
+from tests.support.tasks import Tasks, good
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -19,11 +17,10 @@ LATE = 8041
 
 
 @pytest.fixture
-async def queue(settings: Settings) -> AsyncIterator[Tasks]:
-    """A queue of the test's own."""
-    async with running_tasks(settings) as queue:
-        await queue.register(max_processing_time=30, max_retry_interval=0, max_retry_num=3)
-        yield queue
+async def queue(shared_tasks: Tasks) -> Tasks:
+    """API and worker of this file's tests; a project of the test's own with a type of tasks."""
+    await shared_tasks.register(max_processing_time=30, max_retry_interval=0, max_retry_num=3)
+    return shared_tasks
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 
 from api.tasks.answers import FollowedTask, HeldTask, TaskAnswer
 from api.tasks.resting import LOOKS
-from infra.settings import Settings
 from tests.support.api import running_api
-from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good, running_tasks
+from tests.support.tasks import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Json, Tasks, good
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.stack
@@ -23,11 +21,10 @@ LONG = "x" * 5_000
 
 
 @pytest.fixture
-async def queue(settings: Settings) -> AsyncIterator[Tasks]:
-    """An API, a worker, and a type of tasks."""
-    async with running_tasks(settings) as queue:
-        await queue.register()
-        yield queue
+async def queue(shared_tasks: Tasks) -> Tasks:
+    """API and worker of this file's tests; a project of the test's own with a type of tasks."""
+    await shared_tasks.register()
+    return shared_tasks
 
 
 async def test_a_task_goes_its_way(queue: Tasks) -> None:
@@ -293,10 +290,10 @@ async def test_a_type_may_demand_leases(queue: Tasks) -> None:
     assert (await queue.config())["lease_required"] is True
 
 
-async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks, settings: Settings) -> None:
+async def test_a_configuration_is_shown_with_a_task_at_once(queue: Tasks) -> None:
     """Also by another process than the one that changed it, and with a task in the archive."""
     task_id = await queue.create()
-    async with running_api(settings) as other:
+    async with running_api(queue.api_client.settings) as other:
 
         async def shown() -> int:
             reply = await other.ask("GET", "/v1/get_task", key=queue.key, params={"task_id": task_id})
@@ -510,8 +507,13 @@ async def test_two_projects_have_a_type_of_one_name(queue: Tasks) -> None:
     assert (await queue.counts())["task_count"] == (await neighbour.counts())["task_count"] == 1
 
 
-async def test_the_admin_finds_tasks_of_types_of_one_name(queue: Tasks) -> None:
-    """By their ids alone, also from the archive; where only the name is given, the project must be, too."""
+async def test_the_admin_finds_tasks_of_types_of_one_name(tasks: Tasks) -> None:
+    """By their ids alone, also from the archive; where only the name is given, the project must be, too.
+
+    It counts the projects that have the type, so nothing of it is shared.
+    """
+    queue = tasks
+    await queue.register()
     project_id, key = await queue.api_client.make_project("neighbour")
     neighbour = Tasks(queue.api_client, key, queue.worker, project_id)
     await neighbour.register()
