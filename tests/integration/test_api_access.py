@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +47,9 @@ class Estate:
 
 
 @pytest.fixture
-async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The whole API."""
-    async with running_api(settings) as api_client:
-        yield api_client
+def api_client(shared_api_client: ApiClient) -> ApiClient:
+    """The whole API, one for all tests of this file."""
+    return shared_api_client
 
 
 async def make_estate(api_client: ApiClient) -> Estate:

@@ -50,11 +50,11 @@ async def slow(_call: Call) -> Length:
     raise AssertionError("nobody sets that event")
 
 
-@pytest.fixture
-async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The toys, with limits short enough to meet."""
+@pytest.fixture(scope="module")
+async def api_client(shared_settings: Settings) -> AsyncIterator[ApiClient]:
+    """The toys, with limits short enough to meet, one API for all tests of this file."""
     async with running_api(
-        settings,
+        shared_settings,
         [toys],
         body_max_bytes=1_000,
         body_timeout_seconds=1.0,

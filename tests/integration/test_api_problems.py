@@ -103,10 +103,10 @@ async def wrap(_call: Call, body: Toy) -> Echo:
     return Echo(seen=body.model_dump())
 
 
-@pytest.fixture
-async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The toys."""
-    async with running_api(settings, [toys, enveloped]) as api_client:
+@pytest.fixture(scope="module")
+async def api_client(shared_settings: Settings) -> AsyncIterator[ApiClient]:
+    """The toys, one API for all tests of this file."""
+    async with running_api(shared_settings, [toys, enveloped]) as api_client:
         yield api_client
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from http.cookies import Morsel, SimpleCookie
 
 import aiohttp
@@ -22,10 +21,9 @@ OURS = {"Haulage-Console": "1"}
 
 
 @pytest.fixture
-async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The whole API."""
-    async with running_api(settings) as api_client:
-        yield api_client
+def api_client(shared_api_client: ApiClient) -> ApiClient:
+    """The whole API, one for all tests of this file."""
+    return shared_api_client
 
 
 def morsel(reply: Reply) -> Morsel[str]:

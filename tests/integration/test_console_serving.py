@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import AsyncIterator
 
 import pytest
 
 from api.console import files
 from api.console.room import CONTENT_SECURITY_POLICY
-from infra.settings import Settings
-from tests.support.api import ApiClient, running_api
+from tests.support.api import ApiClient
 
 pytestmark = pytest.mark.stack
 
@@ -19,10 +17,9 @@ DEEP = ["/console", "/console/", "/console/downloads", "/console/a/b%2Fc:d?state
 
 
 @pytest.fixture
-async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The whole API."""
-    async with running_api(settings) as api_client:
-        yield api_client
+def api_client(shared_api_client: ApiClient) -> ApiClient:
+    """The whole API, one for all tests of this file."""
+    return shared_api_client
 
 
 @pytest.mark.parametrize("path", DEEP)

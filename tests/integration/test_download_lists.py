@@ -48,7 +48,7 @@ def row(number: int, project_id: str, **changes: Any) -> Download:
 
 @pytest.fixture
 async def api_client(settings: Settings) -> AsyncIterator[ApiClient]:
-    """The whole API."""
+    """The whole API; each test fills tables of its own."""
     async with running_api(settings) as api_client:
         yield api_client
 
