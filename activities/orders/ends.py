@@ -51,7 +51,12 @@ class Sequenced:
 
 
 async def check_end(
-    connector: Connector, window: Window, copies: Mapping[str, Copy], largest_page: int, sequence: Sequenced
+    connector: Connector,
+    window: Window,
+    copies: Mapping[str, Copy],
+    largest_page: int,
+    sequence: Sequenced,
+    total: int | None = None,
 ) -> WindowEnd:
     """Say whether what a platform told of a window is all of it, with a request or two where that is in doubt.
 
@@ -61,12 +66,13 @@ async def check_end(
         copies: What was told of it.
         largest_page: How many orders the largest of its pages had.
         sequence: In which sequence they were told.
+        total: How many there are by the platform's own word; of no worth where it has told more.
     """
     capability = connector.capability
-    is_round = bool(copies) and len(copies) % ROUND_STEP == 0
-    if capability.paging.rows_max is not None or not (
-        is_round or (capability.total is None and _may_be_bound(len(copies), largest_page, capability.paging.size))
-    ):
+    rows, is_round = len(copies), bool(copies) and len(copies) % ROUND_STEP == 0
+    is_counted = total is not None and total >= rows
+    may_be_bound = not is_counted and _may_be_bound(rows, largest_page, capability.paging.size)
+    if capability.paging.rows_max is not None or not (is_round or may_be_bound):
         return WindowEnd.WHOLE
     edges = list(_list_edges(capability, window, copies, sequence))
     for edge in edges:

@@ -149,8 +149,9 @@ class Reading:
         await self._pass(await self._counted())
 
     async def _read_to_end(self) -> None:
-        told = await self._pass(await self._counted())
-        await self._check_end(told.sequence)
+        total = await self._counted()
+        told = await self._pass(total)
+        await self._check_end(told.sequence, total)
 
     async def _confirm(self) -> None:
         capability = self._connector.capability
@@ -162,12 +163,12 @@ class Reading:
             verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
         if verdict is Verdict.UNSTABLE:
             raise self._restless(passes.done)
-        await self._check_end(told.sequence)
+        await self._check_end(told.sequence, total)
 
-    async def _check_end(self, sequence: Sequenced) -> None:
+    async def _check_end(self, sequence: Sequenced, total: int | None) -> None:
         """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""
         harvest = self.harvest
-        end = await check_end(self._connector, self._window, harvest.copies, harvest.largest_page, sequence)
+        end = await check_end(self._connector, self._window, harvest.copies, harvest.largest_page, sequence, total)
         if end is WindowEnd.WHOLE:
             return
         if self._rows_max is not None:

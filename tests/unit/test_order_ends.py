@@ -14,6 +14,7 @@ from clients.platforms import TooManyRows
 from domain.orders.capability import Capability, QueryField
 from domain.orders.windows import Window
 from sims.platforms.dialects.plain import PLAIN
+from stores.orders.storing import Copy
 from tests.support.platforms import KINDS, RunningConnector, running_connector
 
 BOUND = 400
@@ -93,8 +94,22 @@ async def test_what_the_record_says_is_believed() -> None:
             window = here.window(3_900, until_seconds_ago=-300)
             copies = (await Reading(here.connector, window, None).confirmed()).copies
             asked = here.platform.calls["told"]
-            assert await check_end(here.connector, window, copies, SIZE, Sequenced()) is WindowEnd.WHOLE
+            assert await check_end(here.connector, window, copies, SIZE, Sequenced(), len(copies)) is WindowEnd.WHOLE
             assert here.platform.calls["told"] == asked
+
+
+@pytest.mark.parametrize(
+    ("total", "end"),
+    [(None, WindowEnd.CUT), (SIZE, WindowEnd.CUT), (BOUND, WindowEnd.WHOLE)],
+    ids=["none", "lie", "right"],
+)
+async def test_a_total_of_fewer_orders_than_were_told_is_not_believed(total: int | None, end: WindowEnd) -> None:
+    """As where it is that of a page."""
+    async with stopping(record("falls")) as (here, window):
+        pages = await here.read(window)
+        copies = {order.order_id: Copy(order, page.asked_at) for page in pages for order in page.orders}
+        assert len(copies) == BOUND
+        assert await check_end(here.connector, window, copies, SIZE, Sequenced(rises=False), total) is end
 
 
 @pytest.mark.parametrize(

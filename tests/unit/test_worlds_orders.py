@@ -270,3 +270,18 @@ def test_orders_that_come_later_may_wait_for_a_sweep_whose_fault_is_told(
     seen.slices = [replace(seen.slices[0], code=code, message="It is not as asked for."), *seen.slices[1:]]
     world = make_world(*flaws, detail="call", sweep="yes")
     assert judge_world(world, seen, make_truth()).ending is ending
+
+
+@pytest.mark.parametrize(
+    ("is_swept", "troubles", "is_silent"), [(False, True, False), (False, False, True), (True, True, True)]
+)
+def test_orders_that_come_later_wait_while_their_platform_is_in_trouble(
+    is_swept: bool, troubles: bool, is_silent: bool
+) -> None:
+    """A sweep is due and waits with all the rest: the platform's fault says why."""
+    seen = make_seen("too_late", "token_expires")
+    seen.stored = seen.stored[1:]
+    seen.slices = [replace(seen.slices[0], is_swept=is_swept), *seen.slices[1:]]
+    seen.troubles = {"platform_credentials": "The token has expired."} if troubles else {}
+    world = make_world("too_late", "token_expires", signing="token", sweep="yes")
+    assert (judge_world(world, seen, make_truth()).ending is Ending.SILENT) is is_silent

@@ -133,7 +133,10 @@ def _is_visible(world: World) -> bool:
     if world.has("unstable_ties") and not world.tells_total:
         return False
     led, silent = not world.is_so("paging", "number"), not world.tells_total
-    if world.has("rows_stop") and silent and not _shows_bound(world):
+    if world.has("rows_stop") and world.has("total_too_small"):
+        # It may count just as many as it tells.
+        return False
+    if world.has("rows_stop") and (silent or world.has("total_of_page", "total_capped")) and not _shows_bound(world):
         return False
     if world.has("says_it_ends") and silent and led:
         return False

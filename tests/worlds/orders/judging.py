@@ -40,6 +40,7 @@ class SeenSlice:
     state: str
     code: str = ""
     message: str = ""
+    is_swept: bool = True
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,11 @@ def _list_covered(seen: Seen, *, shows_later: bool) -> list[tuple[datetime, date
 
     Args:
         seen: What was seen of a world.
-        shows_later: Whether orders show up after their slice was read: where the sweep has failed, its fault says so.
+        shows_later: Whether orders show up after their slice was read: where the sweep has failed, its fault says so,
+            and where it waits with all the rest, the platform's.
     """
-    unswept = {each.name for each in seen.slices if shows_later and each.state == "done" and each.code}
+    done = [each for each in seen.slices if shows_later and each.state == "done"]
+    unswept = {each.name for each in done if each.code or (seen.troubles and not each.is_swept)}
     covered = [(each.start, each.end) for each in seen.slices if each.state == "done" and each.name not in unswept]
     last = seen.marks[-1] if seen.marks else {}
     starts_at, complete_to = last.get("starts_at"), last.get("complete_to")

@@ -352,7 +352,8 @@ class Play:
 def _seen_slice(told: Mapping[str, Any]) -> SeenSlice:
     fault = told["fault"] or {}
     start, end = (datetime.fromisoformat(told["window"][name]) for name in ("start", "end"))
-    return SeenSlice(told["slice"], start, end, told["state"], fault.get("code", ""), fault.get("message", ""))
+    code, message, is_swept = fault.get("code", ""), fault.get("message", ""), told["swept_at"] is not None
+    return SeenSlice(told["slice"], start, end, told["state"], code, message, is_swept)
 
 
 @dataclass
