@@ -13,8 +13,21 @@ from pydantic import Field, field_validator, model_validator
 
 from domain.orders.jsonpath import Path, Reader
 from domain.orders.moments import Moments
+from domain.orders.requests import (
+    LISTED_MAX,
+    ApiVersion,
+    Count,
+    Detail,
+    JsonPath,
+    Parameters,
+    RateLimit,
+    Record,
+    Renewal,
+    Seconds,
+    Text,
+    require_gaps,
+)
 from domain.orders.requests import VERSION as PATH_VERSION
-from domain.orders.requests import ApiVersion, Detail, JsonPath, RateLimit, Record, Renewal, Seconds, require_gaps
 
 ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
 ID, MODIFIED, VERSION = "id", "modified", "version"
@@ -47,14 +60,14 @@ class QueryField(StrEnum):
 class Query(Record):
     """How orders of a window are asked for."""
 
-    path: str = Field(description="below `base_url`; the same for each page")
-    parameters: dict[str, str] = Field(default={}, description="sent with each request")
+    path: Text = Field(description="below `base_url`; the same for each page")
+    parameters: Parameters = Field(default={}, description="sent with each request")
     field: QueryField = Field(
         default=QueryField.MODIFIED, description="which time of an order is compared with the window"
     )
-    start: str = Field(description="name of the parameter with the window's start")
-    end: str = Field(description="name of the parameter with the window's end")
-    shop: str = Field(default="", description="name of the parameter with the shop, where one is needed")
+    start: Text = Field(description="name of the parameter with the window's start")
+    end: Text = Field(description="name of the parameter with the window's end")
+    shop: Text = Field(default="", description="name of the parameter with the shop, where one is needed")
     start_inclusive: bool = Field(default=True, description="whether an order of the very start is told")
     end_inclusive: bool = Field(default=True, description="whether an order of the very end is told")
     moments: Moments = Field(default=Moments(), description="how both are written")
@@ -84,14 +97,14 @@ class Paging(Record):
         description="how a page leads to the next: by its `number`, by a `cursor` that is sent beside all other "
         "parameters, by a `token` that stands for the whole query, or by a `link` in the header Link"
     )
-    parameter: str = Field(default="", description="name of the parameter with the page's number, cursor or token")
-    first: int = Field(default=1, ge=0, description="number of the first page")
-    size_parameter: str = Field(description="name of the parameter with the rows of a page")
-    size: int = Field(ge=1, description="rows of a page that are asked for")
-    size_max: int = Field(ge=1, description="the most that may be asked for")
+    parameter: Text = Field(default="", description="name of the parameter with the page's number, cursor or token")
+    first: Count = Field(default=1, ge=0, description="number of the first page")
+    size_parameter: Text = Field(description="name of the parameter with the rows of a page")
+    size: Count = Field(ge=1, description="rows of a page that are asked for")
+    size_max: Count = Field(ge=1, description="the most that may be asked for")
     next: JsonPath | None = Field(default=None, description="where the next cursor or token is told")
     more: JsonPath | None = Field(default=None, description="where it is told whether there are more pages")
-    rows_max: int | None = Field(default=None, ge=1, description="rows of one query after which the platform stops")
+    rows_max: Count | None = Field(default=None, ge=1, description="rows of one query after which the platform stops")
     token_seconds: Seconds | None = Field(
         default=None, description="how long a cursor, token or link is good; a reading that waits longer begins again"
     )
@@ -110,11 +123,11 @@ class Paging(Record):
 class Total(Record):
     """How many rows a window holds, and how that is asked."""
 
-    path: str | None = Field(default=None, description="path of a call of its own; by default the query's")
-    parameters: dict[str, str] = Field(default={}, description="beside the query's, or instead of the same ones there")
+    path: Text | None = Field(default=None, description="path of a call of its own; by default the query's")
+    parameters: Parameters = Field(default={}, description="beside the query's, or instead of the same ones there")
     value: JsonPath | None = Field(default=None, description="where the answer tells it, if no header does")
-    header: str | None = Field(default=None, description="name of the header that tells it")
-    max: int | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
+    header: Text | None = Field(default=None, description="name of the header that tells it")
+    max: Count | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
 
     @model_validator(mode="after")
     def _once(self) -> Self:
@@ -126,8 +139,8 @@ class Total(Record):
 class Clock(Record):
     """Where the platform's time is read."""
 
-    path: str = Field(description="of any call whose answer tells the time, below `base_url`")
-    parameters: dict[str, str] = Field(default={}, description="sent with it")
+    path: Text = Field(description="of any call whose answer tells the time, below `base_url`")
+    parameters: Parameters = Field(default={}, description="sent with it")
     value: JsonPath | None = Field(default=None, description="by default the header Date of the answer is read")
     moments: Moments = Field(default=Moments(), description="how it is written")
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
@@ -164,13 +177,13 @@ class Access(Record):
         description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
         "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
     )
-    header: str = Field(default="", description="name of the header with the token")
-    prefix: str = Field(default="", description="stands before the token")
-    key_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
-    token_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
-    time_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
+    header: Text = Field(default="", description="name of the header with the token")
+    prefix: Text = Field(default="", description="stands before the token")
+    key_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
+    token_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
+    time_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
     moments: Moments = Field(default=Moments(), description="how that time is written")
-    sign_parameter: str = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
+    sign_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
     renewal: Renewal | None = Field(
         default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
     )
@@ -194,9 +207,11 @@ class ErrorRule(Record):
         description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
         "credentials"
     )
-    statuses: tuple[int, ...] = Field(default=(), description="of HTTP, any of which fits")
-    codes: tuple[str, ...] = Field(default=(), description="any of which fits, as `errors.code` tells it")
-    pattern: str = Field(default="", description="regular expression that the message holds")
+    statuses: tuple[Count, ...] = Field(default=(), max_length=LISTED_MAX, description="of HTTP, any of which fits")
+    codes: tuple[Text, ...] = Field(
+        default=(), max_length=LISTED_MAX, description="any of which fits, as `errors.code` tells it"
+    )
+    pattern: Text = Field(default="", description="regular expression that the message holds")
     retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
 
     @field_validator("pattern")
@@ -217,8 +232,8 @@ class Errors(Record):
 
     code: JsonPath | None = Field(default=None, description="where an answer tells the error's code; 0 is none")
     message: JsonPath | None = Field(default=None, description="where it tells the sentence about it")
-    wait_pattern: str = Field(default="", description="its first group in a message is how many seconds to wait")
-    rules: tuple[ErrorRule, ...] = Field(default=(), description="the first that fits counts")
+    wait_pattern: Text = Field(default="", description="its first group in a message is how many seconds to wait")
+    rules: tuple[ErrorRule, ...] = Field(default=(), max_length=LISTED_MAX, description="the first that fits counts")
 
     @field_validator("wait_pattern")
     @classmethod
@@ -232,7 +247,7 @@ class Errors(Record):
 class Capability(Record):
     """Everything that a connector has to know of a kind of platform."""
 
-    kind: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
+    kind: Text = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
     version: ApiVersion | None = Field(default=None, description="of the interface, if it has several")
     query: Query
     paging: Paging

@@ -23,7 +23,14 @@ def _readable(path: str) -> str:
     return path
 
 
-JsonPath = Annotated[str, AfterValidator(_readable), Field(examples=["$.data.orders"])]
+TEXT_MAX_CHARACTERS: Final = 2_000
+LISTED_MAX: Final = 100
+"""Parameters of a request, rules for errors, and codes of one."""
+
+Text = Annotated[str, Field(max_length=TEXT_MAX_CHARACTERS)]
+Parameters = Annotated[dict[str, Text], Field(max_length=LISTED_MAX)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+JsonPath = Annotated[str, AfterValidator(_readable), Field(max_length=TEXT_MAX_CHARACTERS, examples=["$.data.orders"])]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -37,22 +44,22 @@ class RateLimit(Record):
     """What all our workers together may ask of one account."""
 
     per_second: float = Field(gt=0, description="requests of all workers together")
-    burst: int = Field(default=1, ge=1, description="requests that may come at once after a pause")
-    per_day: int | None = Field(default=None, ge=1, description="requests within 24 hours, if they are limited")
+    burst: Count = Field(default=1, ge=1, description="requests that may come at once after a pause")
+    per_day: Count | None = Field(default=None, ge=1, description="requests within 24 hours, if they are limited")
 
 
 class Detail(Record):
     """A second call for each order, where the list tells only a part of it."""
 
-    path: str = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
-    parameters: dict[str, str] = Field(default={}, description="sent with it")
-    id_parameter: str = Field(default="", description="name of the parameter with the id, where the path has none")
+    path: Text = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
+    parameters: Parameters = Field(default={}, description="sent with it")
+    id_parameter: Text = Field(default="", description="name of the parameter with the id, where the path has none")
     row: JsonPath = Field(description="where the answer tells the order, or the part that goes `into` it")
-    into: str = Field(
+    into: Text = Field(
         default="", description="name of the listed order's field that takes it; by default it is the order, whole"
     )
     next: JsonPath | None = Field(default=None, description="where the token of the next page of a part is told")
-    next_parameter: str = Field(default="", description="name of the parameter with that token")
+    next_parameter: Text = Field(default="", description="name of the parameter with that token")
     rate: RateLimit | None = Field(
         default=None, description="where the platform counts these calls by themselves; by default with all others"
     )
@@ -85,9 +92,9 @@ class Detail(Record):
 class ApiVersion(Record):
     """Which version of its interface a platform is asked by; the setting `api_version` says another one."""
 
-    value: str = Field(pattern=VERSION_PATTERN, description="where nothing else is set")
-    parameter: str = Field(default="", description="name of the parameter with it")
-    header: str = Field(default="", description="name of the header with it; else it is {version} in the paths")
+    value: Text = Field(pattern=VERSION_PATTERN, description="where nothing else is set")
+    parameter: Text = Field(default="", description="name of the parameter with it")
+    header: Text = Field(default="", description="name of the header with it; else it is {version} in the paths")
 
 
 class ClientShown(StrEnum):
@@ -102,10 +109,10 @@ class ClientShown(StrEnum):
 class Renewal(Record):
     """Where access tokens are fetched with a refresh token: OAuth 2.0, as in Login with Amazon."""
 
-    url: str = Field(
+    url: Text = Field(
         pattern=r"^(https?://[^/?#\s]+)?/[^?#\s]*$", description="of the token end point; a path begins at `base_url`"
     )
-    parameters: dict[str, str] = Field(default={}, description="further fields of the form, such as a scope")
+    parameters: Parameters = Field(default={}, description="further fields of the form, such as a scope")
     client: ClientShown = Field(
         default=ClientShown.BODY,
         description="where client id and secret stand: in the `body`, or as `basic` authentication",
