@@ -198,7 +198,8 @@ def test_what_a_module_lost_must_be_told_by_the_comparison(found: frozenset[int]
     world = World(seed=0, uprns=3, rounds=(Round(said=CREATES, waits=True),), flaws=(flaw,))
     names = Names(world, 1)
     seen = make_seen(names)
-    seen.lost, seen.found, seen.fired = frozenset({1_001}), found, frozenset({"module_forgets"})
+    seen.lost, seen.forgotten, seen.found = frozenset({1_001, 1_002}), frozenset({1_001}), found
+    seen.fired = frozenset({"module_forgets"})
 
     assert judge_world(names, seen).ending is ending
 

@@ -48,8 +48,10 @@ class Play:
     weather: Weather | None = None
     lost: set[int] = field(default_factory=set)
     """UPRNs whose addresses a module lost, as no operation would."""
+    forgotten: set[int] = field(default_factory=set)
+    """Of these: those that it lacks when modules are compared; the others came again before."""
     found: set[int] = field(default_factory=set)
-    """Of these: those that the comparison of modules told."""
+    """Of these: those that the comparison told."""
     again: set[str] = field(default_factory=set)
     """Numbers of messages that were delivered again when others had come after them."""
     archived: set[str] = field(default_factory=set)
@@ -157,9 +159,10 @@ class Play:
         if busy & gone.keys():
             return
         module.forget([address_id])
+        self.forgotten |= set(gone)
         self.lost |= set(gone)
         _, different = await compare_modules(self.addresses)
-        self.found |= self.lost & different
+        self.found |= self.forgotten & different
         again = []
         for uprn, state in gone.items():
             said = {"uprn": uprn, "address_id": state.address_id, "record": dict(state.record)}
@@ -231,7 +234,7 @@ class Play:
         if self.curse is not None:
             tries = self.names.world.tries
             seen.hit = frozenset(int(op_id) for op_id, hits in self.curse.hits.items() if hits >= tries)
-        seen.lost, seen.found = frozenset(self.lost), frozenset(self.found)
+        seen.lost, seen.forgotten, seen.found = map(frozenset, (self.lost, self.forgotten, self.found))
         seen.kept = deletes.list_kept(self.names, self.oss)
         seen.listed = frozenset(await deletes.list_deletes(self.names, self.addresses))
         seen.retried = self.names.world.operator in (Operator.RETRY, Operator.CHAIN)

@@ -97,8 +97,10 @@ class Seen:
     """Addresses that the product lists as logically deleted."""
     lost: frozenset[int] = frozenset()
     """UPRNs whose addresses a module lost, as no operation would."""
+    forgotten: frozenset[int] = frozenset()
+    """Of these: those that it lacked when modules were compared."""
     found: frozenset[int] = frozenset()
-    """Of these: those that the comparison of modules told."""
+    """Of these: those that the comparison told."""
     late: str = ""
     """What had not come to rest in time."""
 
