@@ -94,9 +94,9 @@ class _Judging:
         poisons = sorted(each.number for part in self.names.rounds for each in part if each.is_quarantined)
         if poisons != sorted(self.seen.refused):
             yield f"{poisons} cannot be read, in quarantine is {self.seen.refused}"
-        forgotten, found = sorted(self.seen.forgotten), sorted(self.seen.found)
-        if self.names.world.has("module_forgets") and forgotten != found:
-            yield f"a module forgot {forgotten}, the comparison of modules tells {found}"
+        forgotten, compared = sorted(self.seen.forgotten), sorted(self.seen.found)
+        if self.names.world.has("module_forgets") and forgotten != compared:
+            yield f"a module forgot {forgotten}, the comparison of modules tells {compared}"
 
     def _check_told(self, each: Told) -> Iterator[str]:
         where = self._where[each.id]
