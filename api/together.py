@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import islice
 from typing import Generic, TypeVar
+
+from api.batching import Batcher, Request
 
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
@@ -27,45 +28,50 @@ class Together(Generic[Key, Answer]):
     def __init__(self, ask: Callable[[Key], Awaitable[Answer]], pause_seconds: float = 0.0) -> None:
         self._ask = ask
         self._pause_seconds = pause_seconds
-        self._waiting: dict[Key, list[asyncio.Future[Answer]]] = {}
-        self._serving: dict[Key, asyncio.Task[None]] = {}
+        self._questions: dict[Key, _Question[Key, Answer]] = {}
 
     async def ask(self, key: Key) -> Answer:
         """The answer to a question that has not been put yet."""
-        # A future for each: whoever stops waiting does not stop the question of the others.
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, []).append(answer)
-        if key not in self._serving:
-            self._serving[key] = asyncio.create_task(self._serve(key))
-        return await answer
-
-    async def _serve(self, key: Key) -> None:
-        waiting: list[asyncio.Future[Answer]] = []
-        try:
-            while waiting := self._waiting.pop(key, []):
-                await self._answer(key, waiting)
-                if self._pause_seconds and len(waiting) > 1:
-                    await asyncio.sleep(self._pause_seconds)
-        finally:
-            # Empty, unless this was cancelled in the middle of a question.
-            del self._serving[key]
-            for answer in (*waiting, *self._waiting.pop(key, [])):
-                answer.cancel()
-
-    async def _answer(self, key: Key, waiting: Sequence[asyncio.Future[Answer]]) -> None:
-        try:
-            found = await self._ask(key)
-        except Exception as error:  # noqa: BLE001 - everybody who asked is told, whatever it was
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_exception(error)
-        else:
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_result(found)
+        question = self._questions.get(key)
+        if question is None:
+            question = self._questions[key] = _Question(key, self._ask, self._pause_seconds, self._questions)
+        return await question.put(key)
 
 
-class Gathered(Generic[Key, Answer]):
+class _Question(Batcher[Key, Answer]):
+    """One question, and all who ask it."""
+
+    def __init__(
+        self,
+        key: Key,
+        ask: Callable[[Key], Awaitable[Answer]],
+        pause_seconds: float,
+        questions: dict[Key, _Question[Key, Answer]],
+    ) -> None:
+        super().__init__()
+        self._key = key
+        self._put = ask
+        self._pause_seconds = pause_seconds
+        self._questions = questions
+
+    def measure(self) -> Callable[[Request[Key, Answer]], bool]:
+        """See base class. One answer is for however many."""
+        return lambda _request: True
+
+    async def flush(self, batch: list[Request[Key, Answer]]) -> None:
+        """See base class."""
+        answer = await self._put(self._key)
+        for request in batch:
+            request.tell(answer)
+        if self._pause_seconds and len(batch) > 1:
+            await asyncio.sleep(self._pause_seconds)
+
+    def rest(self) -> None:
+        """See base class. A question that nobody asks is forgotten."""
+        self._questions.pop(self._key, None)
+
+
+class Gathered(Batcher[Key, Answer | None]):
     """Puts many small questions as one: who comes while one is under way is in the next.
 
     Args:
@@ -74,35 +80,26 @@ class Gathered(Generic[Key, Answer]):
     """
 
     def __init__(self, ask_all: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Answer]]], most: int) -> None:
+        super().__init__()
         self._ask_all = ask_all
         self._most = most
-        self._waiting: dict[Key, list[asyncio.Future[Answer | None]]] = {}
-        self._serving: asyncio.Task[None] | None = None
 
     async def ask(self, key: Key) -> Answer | None:
         """The answer to a question that has not been put yet."""
-        # A future for each: whoever stops waiting does not stop the question of the others.
-        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, []).append(answer)
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
-        return await answer
+        return await self.put(key)
 
-    async def _serve(self) -> None:
-        while self._waiting:
-            batch = dict(islice(self._waiting.items(), self._most))
-            for key in batch:
-                del self._waiting[key]
-            try:
-                found = await self._ask_all(list(batch))
-            except Exception as error:  # noqa: BLE001 - everybody who asked is told, whatever it was
-                for answer in (each for answers in batch.values() for each in answers if not each.done()):
-                    answer.set_exception(error)
-                    # Who asked may go before being told; then nobody else looks at it.
-                    answer.exception()
-            else:
-                for key, answers in batch.items():
-                    for answer in answers:
-                        if not answer.done():
-                            answer.set_result(found.get(key))
-        self._serving = None
+    def measure(self) -> Callable[[Request[Key, Answer | None]], bool]:
+        """See base class. Those who ask the same take one place."""
+        keys: set[Key] = set()
+
+        def has_room(request: Request[Key, Answer | None]) -> bool:
+            keys.add(request.what)
+            return len(keys) <= self._most
+
+        return has_room
+
+    async def flush(self, batch: list[Request[Key, Answer | None]]) -> None:
+        """See base class."""
+        found = await self._ask_all(list(dict.fromkeys(request.what for request in batch)))
+        for request in batch:
+            request.tell(found.get(request.what))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from api.batching import Batcher, Request
+from api.tasks.resting import LaneName
 from domain.tasks.messages import (
     GROUP_MAX_BYTES,
     GROUP_MAX_OPERATIONS,
@@ -44,104 +45,98 @@ _encode = msgspec.json.Encoder().encode
 _DECODERS = {kind: msgspec.json.Decoder(kind) for kind in (NewTask, Hold, Setting, Beat, Rules)}
 
 
-@dataclass(slots=True)
-class Wish:
-    """One operation of one request."""
+class Gathering(Batcher[Any, Any]):
+    """The requests for one lane: those that wait for the next group, and how the last ones went.
 
-    what: Any
-    weight: int
-    answer: asyncio.Future[Any]
+    Args:
+        hand_over: Hands a group over to the lane, and answers its requests.
+        spacing: How many seconds pass from one group of many to the next.
+        rest: Is told when nothing waits any more.
+    """
 
-
-class Gathering:
-    """The requests for one lane: those that wait for the next group, and how the last ones went."""
-
-    def __init__(self, type_: str, pos: int) -> None:
-        self.type = type_
-        self.pos = pos
-        self.waiting: deque[Wish] = deque()
-        self.weight = 0
-        self.ready = asyncio.Event()
+    def __init__(
+        self,
+        name: LaneName,
+        hand_over: Callable[[Gathering, list[Request[Any, Any]]], Awaitable[None]],
+        spacing: Callable[[Gathering], float],
+        rest: Callable[[LaneName], None],
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.type, self.pos = name
+        self._hand_over = hand_over
+        self._spacing = spacing
+        self._rest = rest
         self.asked_at = self.answered_at = 0.0
         self.taken = self.come = 0
         self.is_full = False
         self.rules: Rules | None = None
         self.version = 0
-        self.serving: asyncio.Task[None] | None = None
 
-    def put(self, wish: Wish) -> None:
-        """It waits for the next group."""
-        self.waiting.append(wish)
+    def put(self, what: Any, weight: int = 1) -> asyncio.Future[Any]:
+        """See base class."""
         self.come += 1
-        self._grow(wish)
+        return super().put(what, weight)
 
-    def put_back(self, wishes: list[Wish]) -> None:
-        """Those that the last answer had no room for are the first in the next."""
-        self.waiting.extendleft(reversed(wishes))
-        for wish in wishes:
-            self._grow(wish)
+    def measure(self) -> Callable[[Request[Any, Any]], bool]:
+        """See base class. A group is no more than one message carries."""
+        count, room = 0, GROUP_MAX_BYTES - FRAME_BYTES
 
-    def take(self) -> list[Wish]:
-        """The next group: in order, and no more than one message carries. Who has gone is left out."""
-        group: list[Wish] = []
-        room = GROUP_MAX_BYTES - FRAME_BYTES
-        while self.waiting and len(group) < GROUP_MAX_OPERATIONS and self.waiting[0].weight <= room:
-            wish = self.waiting.popleft()
-            self.weight -= wish.weight
-            if not wish.answer.done():
-                room -= wish.weight
-                group.append(wish)
+        def has_room(request: Request[Any, Any]) -> bool:
+            nonlocal count, room
+            count, room = count + 1, room - request.weight
+            return count <= GROUP_MAX_OPERATIONS and room >= 0
+
+        return has_room
+
+    def take(self) -> list[Request[Any, Any]]:
+        """See base class."""
+        self.come = 0
+        group = super().take()
         self.taken = len(group)
         self.asked_at = time.monotonic()
-        self._begin_anew()
+        self.clear_ready()
         return group
 
     def fill(self) -> None:
-        """It takes no more tasks: those that wait to be created need not ask."""
+        """Note that the lane takes no more tasks: those that wait to be created need not ask."""
         self.is_full = True
         waiting, self.waiting, self.weight = self.waiting, deque(), 0
-        for wish in waiting:
-            if not is_new(wish.what):
-                self.waiting.append(wish)
-                self.weight += wish.weight
-            elif not wish.answer.done():
-                wish.answer.set_result(Code.FULL)
+        for request in waiting:
+            if not is_new(request.what):
+                self.waiting.append(request)
+                self.weight += request.weight
+            else:
+                request.tell(Code.FULL)
 
-    def answered(self) -> None:
-        """The group has its answers, and those who got them may come again."""
-        self.answered_at = time.monotonic()
-        self._begin_anew()
-
-    async def gather(self, spacing: float) -> None:
+    async def gather(self) -> None:
         """Let requests come together: longer where many came last time, but not longer than until all are back."""
+        spacing = self._spacing(self)
         if time.monotonic() - self.answered_at > LULL_SECONDS:
             self.taken = 0
         if self.taken < MANY:
             due = self.asked_at + spacing * self.taken / MANY
-            await self._wait(max(PAUSE_SECONDS, due - time.monotonic()))
+            await self.wait_until_ready(max(PAUSE_SECONDS, due - time.monotonic()))
             return
         left = max(PAUSE_SECONDS, self.answered_at + RETURN_SECONDS - time.monotonic())
-        if await self._wait(until_beat(time.time(), left, spacing, self.pos * BEAT_SECONDS)):
+        if await self.wait_until_ready(until_beat(time.time(), left, spacing, self.pos * BEAT_SECONDS)):
             await asyncio.sleep(until_beat(time.time(), 0.0, BEAT_SECONDS))
 
-    async def _wait(self, seconds: float) -> bool:
-        """Whether there is no need to wait any longer."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await self.ready.wait()
-        return False
+    async def flush(self, batch: list[Request[Any, Any]]) -> None:
+        """See base class. Those who get their answers may come again."""
+        try:
+            await self._hand_over(self, batch)
+        finally:
+            self.answered_at = time.monotonic()
+            self.come = 0
+            self.clear_ready()
 
-    def _grow(self, wish: Wish) -> None:
-        self.weight += wish.weight
-        if self._is_ready():
-            self.ready.set()
+    def rest(self) -> None:
+        """See base class."""
+        self._rest(self.name)
 
-    def _begin_anew(self) -> None:
-        self.come = 0
-        if not self._is_ready():
-            self.ready.clear()
-
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """See base class. A group that is full leaves, and one that all whom the last answered have joined."""
         is_full = len(self.waiting) >= GROUP_MAX_OPERATIONS or self.weight >= GROUP_MAX_BYTES - FRAME_BYTES
         return is_full or self.come >= self.taken > 1
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,9 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from temporalio.client import Client
 
+from api.batching import Patience, Request
 from api.tasks import calls, figures
 from api.tasks.calls import Closing, Unanswered
-from api.tasks.grouping import Gathering, Wish, checked, is_new
+from api.tasks.grouping import Gathering, checked, is_new
 from api.tasks.resting import LaneName, Mark, Resting
 from domain.tasks import ids, names
 from domain.tasks.messages import (
@@ -40,6 +40,7 @@ from domain.tasks.messages import (
     Task,
 )
 from infra import log
+from infra.outages import EngineSilent
 
 SPACING_SECONDS = 0.03
 """From one group of many to the next of a lane: each costs engine and worker 8 ms, however large it is."""
@@ -50,20 +51,16 @@ SPACING_MAX_SECONDS = 0.2
 """The same while many lanes are asked at once."""
 LANES_AT_ONCE = 2
 """So many lanes are asked without the others being thought of; those that rest cost little."""
-CLOSING_SECONDS = 0.01
-AGAIN_SECONDS = 0.05
-AGAIN_MAX_SECONDS = 0.2
-PATIENCE_SECONDS = 30.0
-"""How long a message is sent again and again before its callers are told to come later."""
 LANES_KEPT = 1_000
 
 Learn: TypeAlias = Callable[[str, int, Head], None]
 Reply = TypeVar("Reply")
+Requests: TypeAlias = list[Request[Any, Any]]
 
 _log = log.get(__name__)
 
 
-class NotTaken(ConnectionError):
+class NotTaken(EngineSilent):
     """No lane answered in time; the caller may ask again."""
 
 
@@ -139,31 +136,15 @@ class Lanes:
     def _ask(self, name: LaneName, what: Any, rules: Rules | None = None) -> asyncio.Future[Any]:
         lane = self._lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Gathering(*name)
+            lane = self._lanes[name] = Gathering(name, self._hand_over, self._spacing, self._rest)
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        wish = Wish(what, checked(what), asyncio.get_running_loop().create_future())
-        lane.put(wish)
-        if lane.serving is None:
-            self._serving.add(name)
-            lane.serving = asyncio.create_task(self._serve(lane))
-        return wish.answer
+        answer = lane.put(what, checked(what))
+        self._serving.add(name)
+        return answer
 
-    async def _serve(self, lane: Gathering) -> None:
-        while lane.waiting:
-            await lane.gather(self._spacing(lane))
-            group = lane.take()
-            if not group:
-                continue
-            try:
-                await self._hand_over(lane, group)
-            except Exception as error:  # noqa: BLE001 - every caller is told, whatever it was
-                for wish in group:
-                    if not wish.answer.done():
-                        wish.answer.set_exception(error)
-            lane.answered()
-        lane.serving = None
-        self._serving.discard((lane.type, lane.pos))
+    def _rest(self, name: LaneName) -> None:
+        self._serving.discard(name)
         if len(self._lanes) > LANES_KEPT:
             self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
 
@@ -172,19 +153,19 @@ class Lanes:
         spacing = SPACING_SECONDS * (CROWD_FACTOR if lane.taken >= CROWD else 1)
         return min(spacing * max(1.0, awake / LANES_AT_ONCE), SPACING_MAX_SECONDS)
 
-    async def _hand_over(self, lane: Gathering, wishes: list[Wish]) -> None:
-        figures.GROUPS.labels(*ids.split_type(lane.type)).observe(len(wishes))
-        by_kind: dict[type, list[Wish]] = defaultdict(list)
-        for wish in wishes:
-            by_kind[type(wish.what)].append(wish)
+    async def _hand_over(self, lane: Gathering, requests: Requests) -> None:
+        figures.GROUPS.labels(*ids.split_type(lane.type)).observe(len(requests))
+        by_kind: dict[type, Requests] = defaultdict(list)
+        for request in requests:
+            by_kind[type(request.what)].append(request)
         if by_kind.keys() == {Reading}:
-            await self._look(lane, wishes)
+            await self._look(lane, requests)
         else:
             await self._act(lane, by_kind)
 
-    async def _look(self, lane: Gathering, readings: list[Wish]) -> None:
+    async def _look(self, lane: Gathering, readings: Requests) -> None:
         name = (lane.type, lane.pos)
-        keys = [wish.what.key for wish in readings]
+        keys = [request.what.key for request in readings]
         tasks = await self._resting.tasks(name)
         if tasks is not None:
             _answer(readings, [tasks.get(key) for key in keys])
@@ -194,8 +175,8 @@ class Lanes:
         self._resting.note(name, seen.head.number)
         lane.put_back(_answer(readings, seen.tasks))
 
-    async def _act(self, lane: Gathering, by_kind: dict[type, list[Wish]]) -> None:
-        changes = {kind: [wish.what for wish in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
+    async def _act(self, lane: Gathering, by_kind: dict[type, Requests]) -> None:
+        changes = {kind: [request.what for request in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
         group = Group(
             sender=self._sender,
             number=next(self._numbers),
@@ -203,8 +184,8 @@ class Lanes:
             holds=changes[Hold],
             sets=changes[Setting],
             beats=changes[Beat],
-            cancels=[wish.what.key for wish in by_kind[Cancelling]],
-            reads=[wish.what.key for wish in by_kind[Reading]],
+            cancels=[request.what.key for request in by_kind[Cancelling]],
+            reads=[request.what.key for request in by_kind[Reading]],
             rules=lane.rules,
         )
         reply = await self._patiently(lambda: self._update(lane, group))
@@ -236,25 +217,19 @@ class Lanes:
 
     async def _patiently(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
         """What the lane says, asked until it says something."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        pause = CLOSING_SECONDS
+        patience = Patience("a lane", NotTaken)
         while True:
             try:
                 return await ask()
             except Closing as error:
-                hindrance: Exception = error
+                await patience.wait(error, soon=True)
             except Unanswered as error:
-                hindrance, pause = error, max(pause, AGAIN_SECONDS)
                 _log.warning("lane_asked_again", error=str(error))
-            if time.monotonic() >= until:
-                raise NotTaken(f"a lane did not answer in {PATIENCE_SECONDS:g} s: {hindrance}") from hindrance
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, AGAIN_MAX_SECONDS)
+                await patience.wait(error)
 
 
-def _answer(wishes: list[Wish], answers: Sequence[object]) -> list[Wish]:
+def _answer(requests: Requests, answers: Sequence[object]) -> Requests:
     """Give each its answer; those that there was no room for are left."""
-    for wish, answer in zip(wishes, answers, strict=False):
-        if not wish.answer.done():
-            wish.answer.set_result(answer)
-    return wishes[len(answers) :]
+    for request, answer in zip(requests, answers, strict=False):
+        request.tell(answer)
+    return requests[len(answers) :]

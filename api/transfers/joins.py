@@ -7,11 +7,9 @@ into the next one alone.
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
@@ -20,6 +18,7 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.batching import Batcher, Patience, Request
 from api.problems import Refusal
 from domain.faults import Exhausted
 from domain.transfers import ids, joining, names
@@ -42,9 +41,6 @@ from services.services import Services
 from workflows.transfers import handle as transfers_handle
 
 ANSWER_TIMEOUT = timedelta(seconds=5)
-PATIENCE_SECONDS = 30.0
-"""How long a group is handed over again and again before its callers are told to come later."""
-AGAIN_SECONDS = 0.05
 WINDOWS_MAX = 40
 """So many windows ahead a group may be sent on; if all are closed, a clock is wrong."""
 FULL_WINDOWS_MAX = 4
@@ -61,54 +57,63 @@ class NotJoined(outages.EngineSilent):
     """No group could be handed over in time; the caller may ask again."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """One request: what it wants, and the number of the window that it gets into."""
+class _Lane(Batcher[Lot, int]):
+    """The requests for one file; each is answered with the number of the window that it gets into.
 
-    lot: Lot
-    bucket: asyncio.Future[int]
+    Args:
+        pause: How long requests wait for each other before the next group leaves.
+        hand_over: Hands a group over, and answers its requests.
+        rest: Is told when nothing waits any more.
+    """
 
+    def __init__(
+        self,
+        file: File,
+        pause: Callable[[_Lane], float],
+        hand_over: Callable[[_Lane, list[Request[Lot, int]]], Awaitable[None]],
+        rest: Callable[[_Lane], None],
+    ) -> None:
+        super().__init__()
+        self.file = file
+        self._pause = pause
+        self._hand_over = hand_over
+        self._rest = rest
+        # The first window that is not known to be closed, or to take no more groups.
+        self.bucket = 0
+        # How many groups that window has taken, as it said last; 0 where it was not asked yet.
+        self.groups = 0
+        # How many requests were in the last group.
+        self.crowd = 0
 
-@dataclass(slots=True)
-class _Lane:
-    """The requests for one file."""
-
-    file: File
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    full: asyncio.Event = field(default_factory=asyncio.Event)
-    targets: int = 0
-    bucket: int = 0
-    """The first window that is not known to be closed, or to take no more groups."""
-    groups: int = 0
-    """How many groups that window has taken, as it said last; 0 where it was not asked yet."""
-    crowd: int = 0
-    """How many requests were in the last group."""
-    serving: asyncio.Task[None] | None = None
-
-    def put(self, waiting: _Waiting) -> None:
-        self.waiting.append(waiting)
-        self.targets += len(waiting.lot.targets)
-        if self.targets >= GROUP_TARGETS_MAX:
-            self.full.set()
-
-    def take(self) -> list[_Waiting]:
-        """The next group: in order, and not more than one message carries."""
-        group: list[_Waiting] = []
+    def measure(self) -> Callable[[Request[Lot, int]], bool]:
+        """See base class. A group is not more than one message carries."""
         consignments: set[Consignment] = set()
-        room = GROUP_TARGETS_MAX
-        while self.waiting and (not group or len(self.waiting[0].lot.targets) <= room):
-            consignments.add(self.waiting[0].lot.consignment)
-            if len(consignments) > CONSIGNMENTS_MAX:
-                break
-            waiting = self.waiting.popleft()
-            self.targets -= len(waiting.lot.targets)
-            room -= len(waiting.lot.targets)
-            if not waiting.bucket.done():
-                group.append(waiting)
-        if self.targets < GROUP_TARGETS_MAX:
-            self.full.clear()
-        self.crowd = len(group)
-        return group
+        targets = 0
+
+        def has_room(request: Request[Lot, int]) -> bool:
+            nonlocal targets
+            targets += request.weight
+            consignments.add(request.what.consignment)
+            return targets <= GROUP_TARGETS_MAX and len(consignments) <= CONSIGNMENTS_MAX
+
+        return has_room
+
+    def is_ready(self) -> bool:
+        """See base class."""
+        return self.weight >= GROUP_TARGETS_MAX
+
+    async def gather(self) -> None:
+        """See base class."""
+        await self.wait_until_ready(self._pause(self))
+
+    async def flush(self, batch: list[Request[Lot, int]]) -> None:
+        """See base class."""
+        self.crowd = len(batch)
+        await self._hand_over(self, batch)
+
+    def rest(self) -> None:
+        """See base class."""
+        self._rest(self)
 
 
 class Joins:
@@ -129,60 +134,40 @@ class Joins:
         """
         lane = self._lanes.get(file)
         if lane is None:
-            lane = self._lanes[file] = _Lane(file)
-        waiting = _Waiting(lot, asyncio.get_running_loop().create_future())
-        lane.put(waiting)
-        if lane.serving is None:
-            lane.serving = asyncio.create_task(self._serve(lane))
-        return await waiting.bucket
+            lane = self._lanes[file] = _Lane(file, self._pause_seconds, self._join_all, self._rest)
+        return await lane.put(lot, len(lot.targets))
 
-    async def _serve(self, lane: _Lane) -> None:
-        while lane.waiting:
-            await self._gather(lane)
-            group = lane.take()
-            lots = _grouped(group)
-            try:
-                buckets = await self._hand_over(lane, list(lots.values()))
-            except Exception as error:  # noqa: BLE001 - every caller is told, whatever it was
-                for waiting in group:
-                    if not waiting.bucket.done():
-                        waiting.bucket.set_exception(error)
-            else:
-                found = dict(zip(lots, buckets, strict=True))
-                for waiting in group:
-                    self._tell(waiting, found[waiting.lot.consignment])
+    def _rest(self, lane: _Lane) -> None:
         del self._lanes[lane.file]
 
-    async def _gather(self, lane: _Lane) -> None:
-        """Let requests come together, at a pace that the groups a window takes last as long as it does."""
+    def _pause_seconds(self, lane: _Lane) -> float:
+        """How long requests come together, so that the groups that a window takes last as long as it does."""
         left = ids.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
-        pause = joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
-        try:
-            async with asyncio.timeout(pause):
-                await lane.full.wait()
-        except TimeoutError:
-            return
+        return joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
 
-    def _tell(self, waiting: _Waiting, bucket: int | None) -> None:
-        if waiting.bucket.done():
-            return
-        if bucket is None:
-            waiting.bucket.set_exception(_full(self._settings.window_seconds))
-        else:
-            waiting.bucket.set_result(bucket)
+    async def _join_all(self, lane: _Lane, requests: list[Request[Lot, int]]) -> None:
+        """Hand a group over; tell each request its window, or that none near has room for it."""
+        lots = _grouped([request.what for request in requests])
+        found = dict(zip(lots, await self._hand_over(lane, list(lots.values())), strict=True))
+        for request in requests:
+            bucket = found[request.what.consignment]
+            if bucket is None:
+                request.fail(_full(self._settings.window_seconds))
+            else:
+                request.tell(bucket)
 
     async def _hand_over(self, lane: _Lane, lots: list[Lot]) -> list[int | None]:
         """Hand lots over to the first windows that take them; returns the window of each, None where none near did."""
         buckets: list[int | None] = [None] * len(lots)
         left = list(range(len(lots)))
-        until = time.monotonic() + PATIENCE_SECONDS
+        patience = Patience("the job of a file", NotJoined)
         group_id = uuid.uuid4().hex
         if (now := self._bucket_now()) > lane.bucket:
             lane.bucket, lane.groups = now, 0
         bucket, closed, full = lane.bucket, 0, 0
         while left and full < FULL_WINDOWS_MAX:
             group = JoinGroup(lots=[lots[place] for place in left])
-            reply = await self._answer(lane, bucket, group, group_id, until)
+            reply = await self._answer(lane, bucket, group, group_id, patience)
             if reply is None or not reply.is_open:
                 closed += 1
                 if closed == WINDOWS_MAX:
@@ -206,7 +191,7 @@ class Joins:
             lane.groups = reply.groups
 
     async def _answer(
-        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, until: float
+        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, patience: Patience
     ) -> JoinReply | None:
         """What the job says, asked until it says something; None if it is over."""
         while True:
@@ -217,10 +202,8 @@ class Joins:
                     raise
                 if isinstance(error, UpdateLost) and not await self._has_workers():
                     raise _without_workers() from error
-                if time.monotonic() >= until:
-                    raise NotJoined(f"a group could not be handed over: {error}") from error
                 _log.warning("join_repeated", error=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+                await patience.wait(error)
 
     async def _has_workers(self) -> bool:
         """Whether a worker has asked for jobs of late; one that is being replaced is waited for."""
@@ -290,13 +273,12 @@ def _full(window_seconds: int) -> Exhausted:
     )
 
 
-def _grouped(group: list[_Waiting]) -> dict[Consignment, Lot]:
+def _grouped(wanted: list[Lot]) -> dict[Consignment, Lot]:
     """The requests of a group, with those that want the same put together."""
     lots: dict[Consignment, Lot] = {}
-    for waiting in group:
-        wanted = waiting.lot
-        lot = lots.get(wanted.consignment)
+    for each in wanted:
+        lot = lots.get(each.consignment)
         if lot is None:
-            lot = lots[wanted.consignment] = Lot(consignment=wanted.consignment, file_name=wanted.file_name, targets=[])
-        lot.targets.extend(wanted.targets)
+            lot = lots[each.consignment] = Lot(consignment=each.consignment, file_name=each.file_name, targets=[])
+        lot.targets.extend(each.targets)
     return lots

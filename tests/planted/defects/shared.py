@@ -46,6 +46,14 @@ DEFECTS = (
         ("tests/integration/test_starts.py",),
     ),
     Defect(
+        "a-batch-that-is-cancelled-leaves-its-callers-waiting",
+        "shared",
+        "api/batching.py",
+        "                request.answer.cancel()\n",
+        "                request.answer.done()\n",
+        ("tests/unit/test_api_batching.py", "-k", "cancelled"),
+    ),
+    Defect(
         "a-full-disk-is-taken-for-a-mistake",
         "shared",
         "infra/outages.py",
