@@ -93,7 +93,9 @@ async def test_a_worker_that_hangs_changes_nothing_when_it_wakes(log: AddressLog
     # Whoever woke up has said what it had to say once it applies something else.
     async def is_awake() -> bool:
         await _publish_each(log, said, [_record(free, "afterwards")])
-        return await _find_busy_worker(log) == worker
+        busy = await eventually(lambda: _find_busy_worker(log), PATIENCE_SECONDS)
+        await log.settle()  # one message at a time: each takes its time
+        return busy == worker
 
     await eventually(is_awake, PATIENCE_SECONDS)
     after = await log.settle()
