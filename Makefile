@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?=
+# Tests wait more than they compute: three for each of two cores keep both busy.
+PROCESSES ?= 6
 PYTEST = $(BIN)/python -m pytest --dist loadfile --durations 20 $(if $(SEED),--randomly-seed $(SEED) --hypothesis-seed $(SEED))
 export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
@@ -31,8 +33,8 @@ demo: $(READY) ## export 200,000 rows through all parts and check the file row b
 up: $(READY) ## start everything and stay: API, workers, engine, database, object store
 	$(BIN)/haulage up
 
-test: $(READY) ## the whole test suite; SEED=… repeats a run
-	$(PYTEST) --numprocesses 4
+test: $(READY) ## the whole test suite; SEED=… repeats a run, PROCESSES=4 needs less memory
+	$(PYTEST) --numprocesses $(PROCESSES)
 
 test-fast: $(READY) ## unit tests and recorded histories, without any part
 	$(PYTEST) --numprocesses 2 tests/unit tests/replay
