@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import Gauge
 from temporalio.client import WorkflowFailureError
+from temporalio.common import RetryPolicy
 
 from activities.orders import steps
 from domain.orders import names
@@ -21,6 +22,8 @@ from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderPlatform
 from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
+from workflows.orders import cycle
+from workflows.step_options import CLOCK_READING
 
 pytestmark = pytest.mark.stack
 
@@ -55,20 +58,21 @@ async def test_a_pause_holds_within_one_claim(settings: Settings) -> None:
     """A cycle that has months before it claims nothing more; resumed, it goes on where it was."""
     slow = Scenario(orders=300, span_seconds=SPAN_SECONDS, faults=Faults(slow_ms=100))
     async with running_orders(settings, slices_ahead=8) as orders:
-        await begun(orders, slow, interval=30, overlap=0, threads=2)
+        await begun(orders, slow, interval=60, overlap=0, threads=2)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/resume")
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
-        await orders.until_slices(20)
+        await orders.until_slices(10)
 
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/pause", json={"note": "the shop moves"})
         status = await orders.status()
-        cycle = orders.engine.get_workflow_handle(status["workflow_id"])
-        await asyncio.wait_for(cycle.result(), 60)
+        run = orders.engine.get_workflow_handle(status["workflow_id"])
+        await asyncio.wait_for(run.result(), 60)
         claimed = len(await orders.slices())
         refused = await orders.ask("POST", f"/v1/platforms/{NUMBER}/trigger")
-        assert claimed < 80, "the pause came too late to show anything"
+        assert claimed < 40, "the pause came too late to show anything"
         assert (refused.status, refused.body["code"]) == (409, "platform_paused")
 
+        orders.platforms.by_number[NUMBER].set(slow.model_copy(update={"faults": Faults()}))
         await orders.fetch()  # by hand: who starts a cycle wants it
         assert len(await orders.slices()) > claimed
         await eventually(orders.is_complete)
@@ -79,6 +83,8 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cycle fails and says why, once that lasts somebody is told, and slices that need no clock are read."""
+    soon = RetryPolicy(initial_interval=timedelta(milliseconds=50), maximum_attempts=3)
+    monkeypatch.setattr(cycle, "CLOCK_READING", {**CLOCK_READING, "retry_policy": soon})
     async with running_orders(settings) as orders:
         broken = Scenario(orders=90, span_seconds=SPAN_SECONDS, faults=Faults(errors=1))
         await begun(orders, broken, interval=1_500, retries=0)
