@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from temporalio import activity
 
+from activities.removal import remove_in_batches
 from domain.addresses import names
 from infra import log
 from services.services import Services
@@ -30,10 +32,4 @@ class AddressHousekeeping:
             log.get(__name__).info("addresses_purged", **purged)
 
     async def _purge(self, table: str) -> int:
-        purged = 0
-        while True:
-            batch = await archiving.purge(self._database, table, self._kept, BATCH)
-            activity.heartbeat()
-            purged += batch
-            if batch < BATCH:
-                return purged
+        return await remove_in_batches(partial(archiving.purge, self._database, table, self._kept), BATCH)

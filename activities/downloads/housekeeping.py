@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.removal import remove_in_batches
 from domain.downloads import names
 from domain.downloads.housekeeping import Swept
 from domain.downloads.request import DownloadOrder
@@ -34,13 +35,10 @@ class DownloadHousekeeping:
     @activity.defn(name=names.EXPIRE)
     async def expire(self) -> int:
         """Remove files whose time is over, and say so in the catalogue, a batch at a time; tell how many."""
-        expired = 0
-        while batch := await self._expire_batch():
-            expired += batch
-        return expired
+        return await remove_in_batches(self._expire_batch, BATCH)
 
-    async def _expire_batch(self) -> int:
-        rows = await catalogue.list_expired(self._database, BATCH)
+    async def _expire_batch(self, limit: int) -> int:
+        rows = await catalogue.list_expired(self._database, limit)
         for row in rows:
             await catalogue.remove(self._database, self._objects, DownloadOrder.model_validate(row.request))
             activity.heartbeat()

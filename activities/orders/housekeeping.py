@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from temporalio import activity
 
+from activities.removal import remove_in_batches
 from domain.orders import names
 from infra import log
 from infra.limits import Limiter
@@ -30,10 +32,8 @@ class OrderHousekeeping:
     async def purge(self) -> None:
         """Remove what is kept for a time and is past it."""
         await Limiter(self._database).sweep()
-        copies, kept = 0, timedelta(days=self._settings.copies_kept_days)
-        while batch := await storing.purge_copies(self._database, kept, BATCH):
-            activity.heartbeat()
-            copies += batch
+        kept = timedelta(days=self._settings.copies_kept_days)
+        copies = await remove_in_batches(partial(storing.purge_copies, self._database, kept), BATCH)
         pages = await self._purge_objects(names.RAW, self._settings.raw_kept_days)
         pages += await self._purge_objects(names.STAGING, STAGED_DAYS)
         if copies or pages:

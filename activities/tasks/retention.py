@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from activities.removal import LONGEST_SECONDS
 from activities.tasks.whereabouts import Whereabouts
 from domain.tasks.messages import FINAL
 from infra.database import Database
@@ -17,8 +18,6 @@ from stores.tasks import retention
 from stores.tasks.retention import StoredText
 
 BATCH: Final = 1_000
-LONGEST_SECONDS: Final = 180.0
-"""Of one time; the next one takes the rest."""
 UNSETTLED: Final = timedelta(days=1)
 """So long after it was written a text has become its task's, or never will."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
 
+from activities.removal import remove_in_batches
 from domain.transfers import names
 from infra import log
 from services.services import Services
@@ -27,10 +29,7 @@ class TransferHousekeeping:
     @activity.defn(name=names.PURGE)
     async def purge(self) -> int:
         """Remove jobs whose time is over, some at a time; tell how many."""
-        purged = 0
-        while batch := await ledger.purge(self._database, BATCH):
-            purged += batch
-            activity.heartbeat()
+        purged = await remove_in_batches(partial(ledger.purge, self._database), BATCH)
         await ledger.forget(self._database, JOBS_KNOWN)
         await ledger.purge_cancels(self._database, CANCELS_KEPT)
         if purged:

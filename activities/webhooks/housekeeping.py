@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from temporalio import activity
 
+from activities.removal import remove_in_batches
 from domain.webhooks import names
 from infra import log
 from services.services import Services
@@ -25,10 +27,7 @@ class WebhookHousekeeping:
     async def purge(self) -> int:
         """Remove what ended long ago, with its attempts, a batch at a time; tell how many deliveries that were."""
         before = datetime.now(UTC) - self._kept
-        purged = 0
-        while batch := await ledger.purge(self._database, before, BATCH):
-            purged += batch
-            activity.heartbeat()
+        purged = await remove_in_batches(partial(ledger.purge, self._database, before), BATCH)
         if purged:
             log.get(__name__).info("deliveries_purged", deliveries=purged)
         return purged
