@@ -20,6 +20,7 @@ import pytest
 import api.downloads as downloads_api
 from api.downloads.allowance import Party
 from api.downloads.attempts import HowMany
+from api.downloads.callbacks import DeliveryPath
 from api.downloads.creating import Once, Patience
 from api.downloads.delivery import LinkPath, LinkQuery
 from api.downloads.excel import SheetRequest
@@ -29,6 +30,7 @@ from api.downloads.requests import NewDownload
 from api.downloads.room import TaskPath
 from api.downloads.streams import Reconnection
 from api.models import Request
+from api.paging import PageQuery
 from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.downloads import Downloads, running_downloads
@@ -123,9 +125,10 @@ ELSEWHERE: dict[type[Request], str] = {
     Patience: "tests/integration/test_download_streams.py::test_waiting_gets_the_file_itself",
     Once: "tests/integration/test_download_requests.py::test_the_same_key_and_body_are_the_same_download",
     Reconnection: "tests/integration/test_download_streams.py::test_events_go_on_where_a_browser_left",
+    PageQuery: "tests/integration/test_webhooks.py::test_deliveries_come_a_page_at_a_time",
 }
-"""Headers have tests of their own."""
-NAMES: set[type[Request]] = {TaskPath, LinkPath}
+"""Headers, and pages of deliveries, have tests of their own."""
+NAMES: set[type[Request]] = {TaskPath, LinkPath, DeliveryPath}
 """They only name what a request is about."""
 ASKED: set[type[Request]] = {Wanted, Party, HowMany, LinkQuery}
 """Queries: `test_every_field_of_a_question_makes_a_difference` has their fields."""
