@@ -64,7 +64,7 @@ class Account:
             return refuse_with(401, "expired", "the token is not valid")
         flaw = self.world.flaw("token_expires", "token_rotates")
         self._uses += 1
-        if flaw is None or self.is_healed or self._uses <= 3 + flaw.dial % 5:
+        if flaw is None or self.is_healed or self._uses <= 6 + flaw.dial % 5:
             return None
         if flaw.name == "token_expires":
             self.fired.add(flaw.name)
