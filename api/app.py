@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import re
 import signal
 from collections import defaultdict
@@ -48,7 +47,7 @@ def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Applicatio
         middlewares=[middleware.door(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
     )
-    app[docs.DOCUMENT] = json.dumps(openapi.document(rooms)).encode()
+    app[docs.DOCUMENT] = openapi.encode(rooms)
     app.on_response_prepare.append(middleware.dress)
     gate = app[GATE] = Gate(services.database, settings, services.sealer)
     app[PUSHERS] = Pushers(services.http, settings.addresses.push)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Literal
@@ -100,6 +101,11 @@ _WITH_BODY: dict[str, HTTPStatus] = {
 _OUTSIDE = {HTTPStatus.UNAUTHORIZED, _ALWAYS["malformed_request"]}
 _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
+
+
+def encode(rooms: Iterable[Routes]) -> bytes:
+    """Return the document of these rooms as it is sent."""
+    return json.dumps(document(rooms)).encode()
 
 
 def document(rooms: Iterable[Routes]) -> Json:

@@ -106,15 +106,15 @@ async def running_api(
         yield ApiClient(address, settings, session)
 
 
-_document = cache(openapi.document)
+_encode = cache(openapi.encode)
 
 
 def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
     """The application. Its document takes a tenth of a second, and is the same for each of hundreds of doors."""
 
-    def document(rooms: Iterable[Routes]) -> dict[str, Any]:
-        return _document(tuple(rooms))
+    def encode(rooms: Iterable[Routes]) -> bytes:
+        return _encode(tuple(rooms))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openapi, "document", document)
+        patch.setattr(openapi, "encode", encode)
         return app.build(held, rooms)
