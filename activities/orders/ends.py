@@ -57,6 +57,8 @@ async def check_end(
     largest_page: int,
     sequence: Sequenced,
     total: int | None = None,
+    *,
+    is_doubted: bool = False,
 ) -> WindowEnd:
     """Say whether what a platform told of a window is all of it, with a request or two where that is in doubt.
 
@@ -67,19 +69,20 @@ async def check_end(
         largest_page: How many orders the largest of its pages had.
         sequence: In which sequence they were told.
         total: How many there are by the platform's own word; of no worth where it has told more.
+        is_doubted: Whether it looks, for another reason, as if more were kept back.
     """
     capability = connector.capability
     rows, is_round = len(copies), bool(copies) and len(copies) % ROUND_STEP == 0
     is_counted = total is not None and total >= rows
     may_be_bound = not is_counted and _may_be_bound(rows, largest_page, capability.paging.size)
-    if capability.paging.rows_max is not None or not (is_round or may_be_bound):
+    if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
         return WindowEnd.WHOLE
     edges = list(_list_edges(capability, window, copies, sequence))
     for edge in edges:
         page = await connector.first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
             return WindowEnd.CUT
-    return WindowEnd.UNKNOWN if is_round and not edges else WindowEnd.WHOLE
+    return WindowEnd.UNKNOWN if (is_round or is_doubted) and not edges else WindowEnd.WHOLE
 
 
 def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:

@@ -10,7 +10,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from activities.orders.ends import Sequenced, WindowEnd, check_end
-from clients.platforms import Asked, Connector, Page, PlatformFailure, PlatformLied, TooManyRows, ZoneDiffers
+from clients.platforms import (
+    Asked,
+    Connector,
+    Page,
+    PagesAlike,
+    PlatformFailure,
+    PlatformLied,
+    TooManyRows,
+    ZoneDiffers,
+)
 from domain.orders.capability import Order, QueryField
 from domain.orders.confirming import Pass, Passes, Verdict
 from domain.orders.windows import Window, floor
@@ -88,6 +97,8 @@ class _PassRecord:
     told_again: int = 0
     is_unsorted: bool = False
     sequence: Sequenced = field(default_factory=Sequenced)
+    doubt: PagesAlike | None = None
+    """What it is, unless the one full page that all pages told is all there is."""
 
 
 class TooLarge(Exception):
@@ -151,7 +162,7 @@ class Reading:
     async def _read_to_end(self) -> None:
         total = await self._counted()
         told = await self._pass(total)
-        await self._check_end(told.sequence, total)
+        await self._check_end(told, total)
 
     async def _confirm(self) -> None:
         capability = self._connector.capability
@@ -163,14 +174,24 @@ class Reading:
             verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
         if verdict is Verdict.UNSTABLE:
             raise self._restless(passes.done)
-        await self._check_end(told.sequence, total)
+        await self._check_end(told, total)
 
-    async def _check_end(self, sequence: Sequenced, total: int | None) -> None:
+    async def _check_end(self, told: _PassRecord, total: int | None) -> None:
         """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""
-        harvest = self.harvest
-        end = await check_end(self._connector, self._window, harvest.copies, harvest.largest_page, sequence, total)
+        harvest, is_doubted = self.harvest, told.doubt is not None
+        end = await check_end(
+            self._connector,
+            self._window,
+            harvest.copies,
+            harvest.largest_page,
+            told.sequence,
+            total,
+            is_doubted=is_doubted,
+        )
         if end is WindowEnd.WHOLE:
             return
+        if told.doubt is not None:
+            raise told.doubt
         if self._rows_max is not None:
             raise TooLarge
         if end is WindowEnd.CUT:
@@ -276,6 +297,8 @@ class Reading:
             if self._rows_max is None:
                 raise
             raise TooLarge from None
+        except PagesAlike as alike:
+            told.doubt = alike
         return told
 
     def _restless(self, done: list[Pass]) -> PlatformLied:

@@ -2,6 +2,7 @@
 
 from clients.platforms.connector import Connector, Span
 from clients.platforms.failures import (
+    PagesAlike,
     PlatformBusy,
     PlatformFailure,
     PlatformLied,
@@ -22,6 +23,7 @@ __all__ = [
     "Connector",
     "Pace",
     "Page",
+    "PagesAlike",
     "Permits",
     "PlatformBusy",
     "PlatformFailure",

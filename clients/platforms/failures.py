@@ -53,6 +53,10 @@ class PlatformLied(PlatformFailure):
     """
 
 
+class PagesAlike(PlatformLied):
+    """Every page of a window told the same full page of orders: it is all there is, or the page is not heeded."""
+
+
 class ZoneDiffers(PlatformLied):
     """The filter of a platform goes by other times than its record says: windows hold other orders than asked for."""
 

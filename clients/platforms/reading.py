@@ -38,6 +38,8 @@ class Page:
     """Orders without a time: kept as the oldest that was asked for, so that any dated copy replaces them."""
     told_again: int = 0
     """Orders that another page on the way back had told: rows have moved."""
+    is_told_twice: bool = False
+    """Whether it was read on the way to the last page, too: its rows count once."""
     is_unsorted: bool = False
     """Whether the way to the last page and the way back told orders in different sequences. Of the last one read."""
 

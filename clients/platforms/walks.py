@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from clients.platforms.failures import PlatformLied
+from clients.platforms.failures import PagesAlike, PlatformLied
 from clients.platforms.reading import Page
 from domain.orders.capability import Paging
 
@@ -18,6 +18,13 @@ EMPTY_PAGES_MAX: Final = 100
 REPEATS_MAX: Final = 2
 """So many pages may repeat the one before: when a whole page of rows leaves the window, the next holds the same."""
 
+_NOT_HEEDED: Final = (
+    (
+        "Page after page tells the very same orders: the platform does not heed the page that is asked for, or says "
+        "for ever that there are more."
+    ),
+    "Mend the name of that parameter, or the path `more`, in its record.",
+)
 _LINK = re.compile(r"<([^>]*)>\s*;([^,]*)")
 
 
@@ -44,8 +51,13 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
     We begin where the row after the last one would stand, and look further up as long as more may follow: a total may
     be too small. Where nobody tells one, the end is looked for from the first page, and the way back is compared with
     the way there.
+
+    Raises:
+        PagesAlike: At the end, where all pages told one and the same full page, and no total says that this is all.
+        PlatformLied: The pages cannot be those of one window.
     """
-    watch, place, number = _Watch(), 0, _beginning(paging, total)
+    beginning = _beginning(paging, total)
+    watch, place, number = _Watch(), 0, beginning
     comparison = _Comparison(paging.first) if total is None else None
     while True:
         step = await read(place, number)
@@ -65,10 +77,13 @@ async def numbered(read: Numbered, paging: Paging, total: int | None) -> AsyncIt
         comparison.turn(number, step)
     for each in range(number - 1, paging.first - 1, -1):
         step = watch.passed(await read(place, each))
-        yield step.page if comparison is None else comparison.come_back(each, step)
+        page = step.page if comparison is None else comparison.come_back(each, step)
+        yield replace(page, is_told_twice=each >= beginning)
         place += 1
-    if watch.is_stuck and (watch.rows >= paging.size if total is None else watch.rows < total):
-        raise _not_heeded()
+    if watch.is_stuck and total is None and watch.rows >= paging.size:
+        raise PagesAlike(*_NOT_HEEDED)
+    if watch.is_stuck and total is not None and watch.rows < total:
+        raise PlatformLied(*_NOT_HEEDED)
 
 
 async def led(read: Led, what: str = "token") -> AsyncIterator[Page]:
@@ -118,14 +133,6 @@ def _goes_on(step: Step, paging: Paging, total: int | None) -> bool:
     if step.has_more or rows >= paging.size:
         return True
     return rows > 0 and step.has_more is None and total is None
-
-
-def _not_heeded() -> PlatformLied:
-    return PlatformLied(
-        "Page after page tells the very same orders: the platform does not heed the page that is asked for, or says "
-        "for ever that there are more.",
-        "Mend the name of that parameter, or the path `more`, in its record.",
-    )
 
 
 class _Comparison:
@@ -205,7 +212,7 @@ class _Watch:
         self._ids = ids
         self._pages += 1
         if self._same > REPEATS_MAX:
-            raise _not_heeded()
+            raise PlatformLied(*_NOT_HEEDED)
         if self._empty > EMPTY_PAGES_MAX:
             raise PlatformLied(
                 f"{self._empty} pages without an order followed each other, and the platform says that there are more.",

@@ -46,12 +46,20 @@ def _misleads_by_total(world: World, flaw: Flaw) -> bool:
     return world.tells_total and (flaw.dial % 2 == 1 or world.is_so("paging", "number"))
 
 
+def _may_hold_one_full_page(world: World, _: Flaw) -> bool:
+    """Whether a window of one full page may look like a platform that does not heed the page, and nothing tells."""
+    is_sorted = world.is_so("sort", "newest_first", "oldest_first") and world.is_so("field", "modified")
+    is_told = is_sorted and not world.has("undated", "future", "list_older", "filter_ignored")
+    return world.is_so("paging", "number") and not world.tells_total and world.is_so("more", "no") and not is_told
+
+
 # Codes that slices may fail with for a flaw that stays, and when.
 CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "crowd": ({ROWS_MAX}, _always),
     "page_cap": ({FAILED}, _is_numbered_by_total),
     "short_pages": ({FAILED}, _misleads_by_total),
     "page_ignored": ({FAILED}, _always),
+    "clamped": ({FAILED}, _may_hold_one_full_page),
     "token_repeats": ({FAILED}, _always),
     "token_ends": ({REFUSED, FAILED}, _always),
     "next_for_ever": ({FAILED}, _always),
