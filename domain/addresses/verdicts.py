@@ -41,6 +41,8 @@ class Verdict:
     """Why it is not done, if it is not."""
     counts: bool = False
     """Whether this was a try that failed. To wait is none, nor is to ask a module that is away."""
+    counts_anew: bool = False
+    """Whether a swap's earlier tries only lacked a side that all modules have by now: they are counted no more."""
     stale: bool = False
     """Whether a module had something younger of its address already: a createUpdate or delete is needless then."""
     overtaken: bool = False
@@ -68,7 +70,12 @@ def judge(operation: Operation, before: Reason, answers: Mapping[Module, Operati
             verdict.acks[module] = "Y"
             _note_addresses(verdict, operation, module, answer)
     if verdict.traces:
-        verdict.reason = _reason(before, {module: answers[module] for module in verdict.traces})
+        reason = _reason(before, {module: answers[module] for module in verdict.traces})
+        if reason and before.missing and not reason.missing:
+            # One that is away may be the one that missed a side: whether it has come is not known yet.
+            reason = reason if all_answer else reason.model_copy(update={"missing": before.missing})
+            verdict.counts_anew = all_answer
+        verdict.reason = reason
     return verdict
 
 

@@ -32,6 +32,7 @@ _OWNED: Final = (
     "(log.cycle_id = $13 AND (log.proc_flag = 'P' OR (log.proc_flag = 'N' AND log.next_attempt_at IS NULL)))"
 )
 _FAILS: Final = f"($14 AND {_OWNED} AND NOT {_DONE})"
+_TRIED: Final = "CASE WHEN told.counts_anew THEN 0 ELSE log.retry_times END"
 # What a worker that woke up late says of a message that is done counts only where it says that it was applied.
 _KEPT: Final = "(log.{0}_ack = 'Y' OR told.{0} IS NULL OR (log.proc_flag = 'Y' AND told.{0} <> 'Y'))"
 _MODULE: Final = f"""
@@ -45,23 +46,25 @@ _SETTLE: Final = f"""
         proc_flag = CASE WHEN {_DONE} THEN 'Y' WHEN {_FAILS} THEN 'N' ELSE log.proc_flag END,
         proc_update_date = CASE WHEN log.proc_flag IS DISTINCT FROM 'Y' AND ({_DONE} OR {_FAILS})
             THEN now() ELSE log.proc_update_date END,
-        retry_times = CASE WHEN {_FAILS} AND log.retry_times < $20 THEN least(log.retry_times + told.tries, $20)
+        retry_times = CASE WHEN {_FAILS} AND {_TRIED} < $20 THEN least({_TRIED} + told.tries, $20)
             ELSE log.retry_times END,
         next_attempt_at = CASE WHEN {_DONE} THEN NULL
             WHEN {_FAILS} AND told.tries = 0 THEN now() + $17 * interval '1 second'
-            WHEN {_FAILS} THEN now() + least($15 * power(2, least(log.retry_times, 30)), $16) * interval '1 second'
+            WHEN {_FAILS} THEN now() + least($15 * power(2, least({_TRIED}, 30)), $16) * interval '1 second'
             ELSE log.next_attempt_at END,
         superseded_by = CASE WHEN log.proc_flag = 'Y' THEN log.superseded_by
             ELSE coalesce(told.stale_by, log.superseded_by) END,
         reason = CASE WHEN log.proc_flag = 'Y' THEN log.reason WHEN told.why IS NOT NULL THEN told.why
-            WHEN {_DONE} THEN NULL ELSE log.reason END,
+            WHEN {_DONE} OR {_OWNED} THEN NULL ELSE log.reason END,
         wait_reason = CASE WHEN log.proc_flag = 'Y' THEN log.wait_reason
             WHEN told.stale THEN {UNHEARD.format("told.reason::jsonb")}
             WHEN {_DONE} THEN NULL ELSE told.reason::jsonb END
     FROM unnest(
         $1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-        $10::text[], $11::boolean[], $12::bigint[], $18::int[], $19::text[]
-    ) AS told (id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by, tries, why)
+        $10::text[], $11::boolean[], $12::bigint[], $18::int[], $19::text[], $21::boolean[]
+    ) AS told (
+        id, ed, im, wfm, od, ed_trace, im_trace, wfm_trace, od_trace, reason, stale, stale_by, tries, why, counts_anew
+    )
     WHERE log.id = told.id
     RETURNING log.id, log.uprn_1, log.uprn_2, log.proc_flag, log.retry_times
     """  # noqa: S608 - constants of ours
@@ -206,6 +209,7 @@ async def _acknowledge(
         [settings.retries if each.overtaken else int(each.counts) for each in verdicts],
         [reasons.get(each.id) for each in verdicts],
         settings.retries,
+        [each.counts_anew for each in verdicts],
     )
 
 
@@ -288,7 +292,10 @@ async def _blame(
     """Say of swaps that are given up who deleted the address that they miss."""
     given_up = {row["id"] for row in failed if row["retry_times"] >= settings.retries}
     lacking = [
-        (each.id, uprn) for each in verdicts if each.id in given_up and each.reason for uprn in each.reason.missing
+        (each.id, uprn)
+        for each in verdicts
+        if each.id in given_up and each.reason and each.reason.kind is Kind.MISSING
+        for uprn in each.reason.missing
     ]
     if lacking:
         await connection.execute(_BLAME, *map(list, zip(*lacking, strict=True)), Topic.DELETE)

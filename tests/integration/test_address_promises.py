@@ -178,7 +178,10 @@ class Promises(RuleBasedStateMachine):
         for id_, row in rows.items():
             was = before.get(id_, {"retry_times": 0, "proc_flag": None})
             if id_ in cycle.took and row["proc_flag"] == "N":
-                self.check_count(row, row["retry_times"] - was["retry_times"], may_be_away=may_be_away)
+                lacked_before = bool((was.get("wait_reason") or {}).get("missing"))
+                has_sides = lacked_before and not row["wait_reason"].get("missing")
+                tried = 0 if has_sides else was["retry_times"]
+                self.check_count(row, row["retry_times"] - tried, may_be_away=may_be_away)
             elif row["retry_times"] < was["retry_times"]:
                 assert was["wait_reason"]["kind"] == "missing", "only an address that has appeared is worth a try more"
             else:
@@ -187,7 +190,7 @@ class Promises(RuleBasedStateMachine):
                 assert id_ not in cycle.took, "A8: who is given up is not loaded"
 
     def check_count(self, row: dict[str, Any], more: int, *, may_be_away: bool) -> None:
-        """A8: one more for each failed cycle; to wait, or to find a module away, is no failure."""
+        """A8: one more for each failed cycle since it had both sides; to wait, or to find a module away, is none."""
         match row["wait_reason"]["kind"]:
             case "behind":
                 assert more == 0, row

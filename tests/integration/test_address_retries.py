@@ -17,7 +17,7 @@ from sims.oss.module import State
 from stores.addresses import loading, steering
 from stores.addresses.searching import Filter
 from stores.addresses.steering import By
-from tests.support.address_said import create, swap
+from tests.support.address_said import create, delete, swap
 from tests.support.address_world import Fault, Modules, World, by_number, tuned
 from tests.support.addresses import running_addresses
 from tests.support.waiting import eventually
@@ -118,6 +118,52 @@ async def test_what_was_given_up_is_tried_again_when_its_address_appears(world: 
     assert (await by_number(world))["s"]["proc_flag"] == "Y"
     live = world.modules.books[Module.ED].live
     assert {uprn: address_id for uprn, (address_id, _) in live.items()} == {1: 1_002, 2: 1_001, 3: 1_003}
+
+
+async def test_tries_for_want_of_a_side_are_not_counted_once_it_came(world: World) -> None:
+    """A swap that was given up is not given up again on its first failure; what queues behind it goes on, too."""
+    tuned(world, retry_pause_seconds=0)
+    await world.publish([create("a", 1), create("b", 2)])
+    await settled(world)
+    await world.publish([delete("gone", 2)])
+    await settled(world)
+    await world.publish([swap("s", 1, 2)])
+    await settled(world)
+    row = (await by_number(world))["s"]
+    assert (row["retry_times"], row["reason"]) == (world.settings.retries, "The address was deleted by message gone.")
+
+    await world.publish([create("again", 2)])
+    await world.cycle()
+    world.modules.broken = {(Module.OD, 1)}
+    await world.cycle()
+    row = (await by_number(world))["s"]
+    assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", 1)
+    # It said who deleted the address, which is there again.
+    assert row["reason"] is None
+
+    world.modules.broken = set()
+    await world.publish([swap("t", 1, 2)])
+    await settled(world)
+
+    rows = await by_number(world)
+    assert {row["proc_flag"] for row in rows.values()} == {"Y"}
+    assert [book.live[1][0] for book in world.modules.books.values()] == [1_001] * len(Module)
+
+
+async def test_a_swap_whose_side_came_is_given_up_after_as_many_failures_as_others(world: World) -> None:
+    """Its tries are counted from its first failure on, and they come to an end."""
+    tuned(world, retry_pause_seconds=0)
+    await world.publish([create("a", 1), swap("s", 1, 2)])
+    await settled(world)
+    world.modules.broken = {(Module.OD, 1)}
+    await world.publish([create("b", 2)])
+    await world.cycle()
+    cycles = len(world.cycles)
+    await settled(world)
+
+    row = (await by_number(world))["s"]
+    assert (row["wait_reason"]["kind"], row["retry_times"]) == ("failed", world.settings.retries)
+    assert [bool(each.plan.loaded) for each in world.cycles[cycles:]] == [True] * world.settings.retries + [False]
 
 
 async def test_what_was_given_up_is_tried_again_however_its_address_came(world: World) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from domain.addresses.operations import Away, Module, OperationResult, Outcome
 from domain.addresses.verdicts import judge
-from domain.addresses.waiting import Reason
-from tests.support.module_tables import upsert
+from domain.addresses.waiting import Kind, Reason
+from tests.support.module_tables import swap, upsert
 
 OPERATION = upsert(1, 1, 11)
 FAILED = OperationResult(op_id="1", outcome=Outcome.FAILED, error="It broke.")
@@ -43,3 +43,27 @@ def test_a_failure_counts_once_all_modules_could_be_asked() -> None:
     assert verdict.reason is not None
     assert verdict.reason.unsure == [Module.ED, Module.OD]
     assert judge(OPERATION, Reason(), {Module.ED: FAILED}).counts
+
+
+MISSING = OperationResult(op_id="1", outcome=Outcome.MISSING, missing=[2])
+REFUSED = OperationResult(op_id="1", outcome=Outcome.REFUSED, error="It cannot be.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "lacked", "counts_anew", "missing"),
+    [
+        pytest.param(MISSING, [2], False, [2], id="the-side-is-still-missing"),
+        pytest.param(FAILED, [2], True, [], id="the-side-came-and-it-failed"),
+        pytest.param(REFUSED, [2], True, [], id="the-side-came-and-it-was-refused"),
+        pytest.param(AWAY, [2], False, [2], id="the-module-may-still-lack-it"),
+        pytest.param(FAILED, [], False, [], id="it-has-failed-before"),
+    ],
+)
+def test_tries_that_lacked_a_side_are_not_counted_once_it_came(
+    answer: OperationResult, lacked: list[int], counts_anew: bool, missing: list[int]
+) -> None:
+    """A swap that waited long would be given up on its first failure, and hold up what comes behind it."""
+    verdict = judge(swap(1, 1, 2), Reason(kind=Kind.MISSING, missing=lacked), {Module.OD: answer})
+
+    assert verdict.reason is not None
+    assert (verdict.counts_anew, verdict.reason.missing) == (counts_anew, missing)
