@@ -41,13 +41,14 @@ async def loaded(folder: Path, environment: Mapping[str, str], ready: str, *comm
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    events = []
+    told = b""
     async for line in process.stderr:
-        events.append(json.loads(line)["event"])
-        if events[-1] == ready:
+        told += line
+        if line.startswith(b"{") and json.loads(line)["event"] == ready:
             process.terminate()
-    assert await process.wait() == 0
-    assert ready in events
+    assert await process.wait() == 0, told.decode()
+    assert b"Traceback" not in told, told.decode()
+    assert f'"event":"{ready}"'.encode() in told.replace(b'": "', b'":"'), told.decode()
     return {name.partition(".")[0] for name in notes.read_text().split()}
 
 

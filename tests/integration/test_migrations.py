@@ -19,6 +19,7 @@ from infra.settings import DatabaseSettings
 from infra.table_base import Row
 from stores import migrate
 from stores.tables.downloads import STATES
+from tests.support.stack import Databases
 
 TABLES = {
     "addr_audit",
@@ -260,6 +261,22 @@ async def test_a_newer_database_is_refused_with_another_remedy(database: Databas
         await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(migrate.WrongRevision, match=r"at revision 9999, .* a newer version migrated it"):
         await migrate.require_head(database)
+
+
+async def test_a_database_at_another_revision_is_not_lent_again(databases: Databases) -> None:
+    """The next test would find itself behind or ahead of its own tree."""
+    change = "UPDATE alembic_version SET version_num = '9999'"
+    addresses = []
+    for statement in (change, "SELECT 1"):
+        async with databases.lend() as url:
+            addresses.append(url)
+            database = Database(DatabaseSettings(url=SecretStr(url)))
+            await migrate.require_head(database)
+            async with database.session() as session:
+                await session.execute(text(statement))
+                await session.commit()
+            await database.close()
+    assert len(set(addresses)) == 2
 
 
 async def test_a_drafted_migration_builds_what_the_tables_say(

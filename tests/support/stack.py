@@ -55,7 +55,7 @@ class Databases:
         self._template = template
         self._held = AsyncExitStack()
         self._free: list[str] = []
-        self._shape = ""
+        self._shape = self._revision = ""
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[str]:
@@ -76,6 +76,7 @@ class Databases:
         if not self._shape:
             async with _connected(url) as connection:
                 self._shape = await connection.fetchval(_SHAPE)
+                self._revision = await connection.fetchval(_REVISION)
         return url
 
     async def _empty(self, url: str) -> bool:
@@ -83,6 +84,8 @@ class Databases:
         async with _connected(url) as connection:
             await connection.execute(_END_OTHER_SESSIONS)
             if await connection.fetchval(_SHAPE) != self._shape:
+                return False
+            if await connection.fetchval(_REVISION) != self._revision:
                 return False
             written = await connection.fetch(_WRITTEN)
             if large := [name for name, size in written if size > DELETED_MAX_BYTES]:
@@ -108,6 +111,7 @@ _SHAPE = """
         SELECT concat_ws(',', oid, conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE oid >= 16384
     ) AS parts(part)
 """
+_REVISION = "SELECT string_agg(version_num, ',') FROM alembic_version"
 _WRITTEN = """
     SELECT oid::regclass::text, pg_relation_size(oid) FROM pg_class
     WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'alembic_version'
