@@ -236,8 +236,10 @@ class _First:
             return None
         rows = set(await parse_beside(row_texts, first.text))
         if rows.issuperset(smaller):
-            # The source filters what it has paged: these rows were on the first page, too.
-            return None
+            # The source filters what it has paged: these rows were on the first page, too. Or a cache told that page.
+            smaller = await self._source.read(1, first.rows, row_texts, self._tries)
+            if rows.issuperset(smaller):
+                return None
         following = await self._source.read(1, self._size, row_texts, self._tries)
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None

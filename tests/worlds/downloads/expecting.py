@@ -93,7 +93,7 @@ CAUSES: Mapping[str, tuple[set[str], Meets]] = {
     "clamped": ({REPEATS, ENDLESS}, _has_rows_and_no_total),
     "page_ignored": (
         {REPEATS, WRONG_SIZE, BAD_TOTAL, ENDLESS},
-        lambda facts: facts.world.rows > (facts.world.page_size if facts.has_total else 0),
+        lambda facts: facts.world.rows > (facts.smallest_page if facts.has_total else 0),
     ),
     "all_at_once": ({REPEATS, WRONG_SIZE, ENDLESS}, _has_rows_and_no_total),
     "error_past_the_end": (
