@@ -78,11 +78,14 @@ async def check_end(
     if not is_doubted and (capability.paging.rows_max is not None or not (is_round or may_be_bound)):
         return WindowEnd.WHOLE
     edges = list(_list_edges(capability, window, copies, sequence))
+    is_shown = bool(edges)
     for edge in edges:
         page = await connector.first_page(edge)
         if any(order.order_id not in copies for order in page.orders):
             return WindowEnd.CUT
-    return WindowEnd.UNKNOWN if (is_round or is_doubted) and not edges else WindowEnd.WHOLE
+        # A full page of orders that were told may hide others behind it: many are of one second.
+        is_shown = is_shown and len(page.orders) < largest_page
+    return WindowEnd.UNKNOWN if (is_round or is_doubted) and not is_shown else WindowEnd.WHOLE
 
 
 def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:

@@ -162,3 +162,14 @@ async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
 
 async def _listed(here: RunningConnector, window: Window) -> list[Any]:
     return [order for page in await here.read(window) for order in page.orders]
+
+
+@pytest.mark.parametrize(("size", "end"), [(10, WindowEnd.UNKNOWN), (50, WindowEnd.WHOLE)])
+async def test_a_full_page_at_the_end_shows_nothing(size: int, end: WindowEnd) -> None:
+    """Behind orders of one second others may be hidden, which a page that is not full would have told."""
+    async with running_connector(record("falls", size), orders=30, span_seconds=1) as here:
+        window = here.window(3_900, until_seconds_ago=-300)
+        copies = (await Reading(here.connector, window, None).confirmed()).copies
+        assert len(copies) == 30
+        sequence = Sequenced(rises=False)
+        assert await check_end(here.connector, window, copies, size, sequence, is_doubted=True) is end
