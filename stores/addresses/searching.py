@@ -15,9 +15,11 @@ from domain.addresses.states import State
 from domain.addresses.waiting import Kind, Reason
 from infra.database import Database
 from stores.addresses.loading import OWNED
+from stores.shared.keyset import SqlKeyset
 from stores.tables.addresses import AddressMessage, ArchivedMessage
 
 Position: TypeAlias = tuple[datetime, int]
+_PLACE: Final = SqlKeyset(("createdat", "id"))
 
 LOG: Final = AddressMessage.__tablename__
 HISTORY: Final = ArchivedMessage.__tablename__
@@ -198,8 +200,8 @@ def statement(wanted: Search) -> tuple[str, Sequence[object]]:
     narrowed(wanted.filter, where)
     _add_state(wanted, where)
     if wanted.after is not None:
-        where.add("(createdat, id) < ({}, {})", *wanted.after)
-    limit, order = where.bound(wanted.limit), "ORDER BY createdat DESC, id DESC"
+        where.add(_PLACE.format_behind("{}", "{}"), *wanted.after)
+    limit, order = where.bound(wanted.limit), _PLACE.order_by
     if gate is None:
         text = f"SELECT {_LISTED}, {archived} FROM {table} WHERE {where.text} {order} LIMIT {limit}"  # noqa: S608 - names of ours
         return text, where.values

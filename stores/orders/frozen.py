@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Text, bindparam, text
 
 from infra.database import Database
+from stores.shared.keyset import SqlKeyset
 
 _FROZEN: Final = """
 FROM (
@@ -28,12 +29,13 @@ SELECT shop, order_id, json_build_object(
     'order', raw::json
 )::text AS row
 """
-_END: Final = "ORDER BY shop, order_id LIMIT :size OFFSET :skipped"
+_PLACE: Final = SqlKeyset(("shop", "order_id"), is_descending=False)
+_END: Final = f"{_PLACE.order_by} LIMIT :size OFFSET :skipped"
 _BOUND: Final = (bindparam("revision", type_=BigInteger), bindparam("platform", type_=Text))
 _COUNT: Final = text(f"SELECT count(*) {_FROZEN.format(behind='')}").bindparams(*_BOUND)
 _PAGE: Final = text(_ROW + _FROZEN.format(behind="") + _END).bindparams(*_BOUND)
 _PAGE_BEHIND: Final = text(
-    _ROW + _FROZEN.format(behind="AND (shop, order_id) > (:last_shop, :last_order_id)") + _END
+    _ROW + _FROZEN.format(behind=f"AND {_PLACE.format_behind(':last_shop', ':last_order_id')}") + _END
 ).bindparams(*_BOUND)
 
 

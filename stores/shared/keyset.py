@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement
@@ -10,6 +11,29 @@ from sqlmodel import col, tuple_
 from sqlmodel.sql.expression import SelectOfScalar
 
 Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlKeyset:
+    """The order of a list in a statement that is written as text, and the condition that belongs to that order.
+
+    Args:
+        columns: The columns that name a row's place; together they are unique.
+        is_descending: Whether the newest, or largest, comes first.
+    """
+
+    columns: tuple[str, ...]
+    is_descending: bool = True
+
+    @property
+    def order_by(self) -> str:
+        """The ORDER BY clause."""
+        return "ORDER BY " + ", ".join(f"{each} DESC" if self.is_descending else each for each in self.columns)
+
+    def format_behind(self, *place: str) -> str:
+        """The condition that a row comes behind a place, given the parameter of each column."""
+        comparison = "<" if self.is_descending else ">"
+        return f"({', '.join(self.columns)}) {comparison} ({', '.join(place)})"
 
 
 def is_behind(place: Sequence[Any], after: tuple[object, ...]) -> ColumnElement[bool]:

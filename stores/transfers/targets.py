@@ -14,6 +14,7 @@ import asyncpg
 
 from domain.transfers.states import Reason, State
 from infra.database import Database
+from stores.shared.keyset import SqlKeyset
 from stores.tables.transfers import ALL_TARGETS
 
 ProjectTarget: TypeAlias = tuple[str, int, str]
@@ -43,7 +44,8 @@ FIND = """
         WHERE j.job_id = n.job_id LIMIT 1
     ) found
 """
-_LIST = """
+_PLACE = SqlKeyset(("t.key",), is_descending=False)
+_LIST = f"""
     SELECT t.key, t.agent_id, t.container_id, t.state, t.code, t.reason, t.message, t.progress, t.speed, t.joined_at,
         t.ended_at, s.signature, s.target_user, s.folder, s.file_name, sent.*,
         t.ended_at IS NULL AND EXISTS (
@@ -57,12 +59,12 @@ _LIST = """
             to_timestamp((each ->> 'uploaded_at')::float8) AS uploaded_at
         FROM jsonb_array_elements(s.sendings) AS each WHERE (each ->> 'number')::int = t.sending
     ) sent ON true
-    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND t.key > $3
+    WHERE t.job = $1 AND ($2::text IS NULL OR s.project_id = $2) AND {_PLACE.format_behind("$3")}
         AND ($4::text IS NULL OR t.state = $4)
         AND ($5::text IS NULL OR t.reason = $5) AND ($6::int IS NULL OR t.code = $6)
         AND ($7::text IS NULL OR t.agent_id = $7)
-    ORDER BY t.key LIMIT $8
-"""
+    {_PLACE.order_by} LIMIT $8
+"""  # noqa: S608 - names of ours
 _FAILED = """
     FROM transfer_targets t JOIN transfer_shards s ON s.job = t.job AND s.number = t.shard
     WHERE t.job = $1 AND s.project_id = $2 AND t.state IN ('Failed', 'Timeout') AND NOT t.is_retried
