@@ -178,16 +178,14 @@ class Reading:
 
     async def _check_end(self, told: _PassRecord, total: int | None) -> None:
         """See whether the platform has stopped at a bound of its own; a smaller window may hold less than that."""
-        harvest, is_doubted = self.harvest, told.doubt is not None
-        end = await check_end(
-            self._connector,
-            self._window,
-            harvest.copies,
-            harvest.largest_page,
-            told.sequence,
-            total,
-            is_doubted=is_doubted,
-        )
+        end = await self._find_end(told, total)
+        least_seconds = self._connector.capability.query.window_min_seconds
+        if end is WindowEnd.CUT and self._rows_max is None and self._window.halves(least_seconds) is None:
+            # An order that shows up only now, between the last page and the look behind it, looks like one that is
+            # kept back. A bound keeps it back again; nothing smaller can be asked for, so the window would fail.
+            total = self.harvest.total = await self._counted()
+            told = await self._pass(total)
+            end = await self._find_end(told, total)
         if end is WindowEnd.WHOLE:
             return
         if told.doubt is not None:
@@ -196,12 +194,23 @@ class Reading:
             raise TooLarge
         if end is WindowEnd.CUT:
             raise TooManyRows(
-                f"The platform ended after {len(harvest.copies):,} orders of the window without a word, and told "
+                f"The platform ended after {len(self.harvest.copies):,} orders of the window without a word, and told "
                 "others when it was asked for a part of it.",
                 "Say in its record after how many rows it stops (`paging.rows_max`), or declare its `total`.",
-                rows=len(harvest.copies),
+                rows=len(self.harvest.copies),
             )
-        harvest.may_be_cut = True
+        self.harvest.may_be_cut = True
+
+    async def _find_end(self, told: _PassRecord, total: int | None) -> WindowEnd:
+        return await check_end(
+            self._connector,
+            self._window,
+            self.harvest.copies,
+            self.harvest.largest_page,
+            told.sequence,
+            total,
+            is_doubted=told.doubt is not None,
+        )
 
     async def whole(self, copies: list[Copy]) -> list[Copy]:
         """The same orders, each told whole where the list tells only parts.

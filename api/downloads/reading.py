@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from api import auth, paging
+from api import auth, moments, paging
 from api.downloads import answers
 from api.downloads.answers import DownloadAnswer, ListedDownload
 from api.downloads.pending import pending
@@ -43,6 +43,11 @@ class Wanted(PageQuery):
     def _one_state(self) -> Self:
         if self.state and self.status and self.state is not self.status:
             raise ValueError(f"it asks for state {self.state} and status {self.status}; send one of them.")
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
         return self
 
 

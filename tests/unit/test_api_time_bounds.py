@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from api import sentences
 from api.addresses import messages
 from api.addresses import steering as address_steering
+from api.downloads import reading
 from api.models import Request
 from api.orders import browsing, slices, source, steering
 
@@ -27,6 +28,7 @@ BOUNDED: list[tuple[type[Request], str, str, dict[str, Any]]] = [
         "modified_before",
         {"platform": "shop-1", "mark": "1-1", "page": "0", "page_size": "1"},
     ),
+    (reading.Wanted, "created_after", "created_before", {}),
     (messages.Wanted, "created_after", "created_before", {}),
     (address_steering.Asked, "created_after", "created_before", {}),
     (address_steering.Many, "created_after", "created_before", {"who": "Ada", "reason": "mended"}),

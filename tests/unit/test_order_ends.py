@@ -10,9 +10,10 @@ import pytest
 
 from activities.orders.ends import Sequenced, WindowEnd, check_end
 from activities.orders.reading import Reading, TooLarge
-from clients.platforms import TooManyRows
+from clients.platforms import Page, TooManyRows
 from domain.orders.capability import Capability, QueryField
-from domain.orders.windows import Window
+from domain.orders.windows import SECOND, Window
+from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from stores.orders.storing import Copy
 from tests.support.platforms import KINDS, RunningConnector, running_connector
@@ -65,6 +66,31 @@ async def test_one_that_cannot_be_split_fails_and_says_what_helps(sort: str) -> 
     async with stopping(known.model_copy(update={"query": query})) as (here, window):
         with pytest.raises(TooManyRows, match=r"ended after 400 orders of the window .*`paging\.rows_max`"):
             await Reading(here.connector, window, None).confirmed()
+
+
+@pytest.mark.parametrize("sort", SORTED)
+@pytest.mark.parametrize("read", [Reading.confirmed, Reading.once_to_end], ids=["redo", "sweep"])
+async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
+    sort: str, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window cannot be split, so it is read once more: then the order is told like all others."""
+    known = record(sort)
+    query = known.query.model_copy(update={"window_min_seconds": 2_000})
+    async with running_connector(known.model_copy(update={"query": query}), orders=200, span_seconds=3_300) as here:
+        window = here.window(3_600, until_seconds_ago=-300)
+        ask, market, added = here.connector.first_page, here.platform.market, list[int]()
+
+        async def ask_when_another_shows_up(edge: Window) -> Page:
+            if not added:
+                first_told = edge.start if sort == "rises" else edge.end - SECOND
+                added.append(market.create(int(first_told.timestamp()) * MICRO))
+            return await ask(edge)
+
+        monkeypatch.setattr(here.connector, "first_page", ask_when_another_shows_up)
+        harvest = await read(Reading(here.connector, window, None))
+        assert (len(added), harvest.passes) == (1, 2)
+        assert harvest.copies.keys() == here.truth(window).keys()
+        assert len(harvest.copies) == 201
 
 
 @pytest.mark.parametrize("sort", SORTED)
