@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
 from activities.downloads.source import Source, parse_beside, says_nothing_is_there
 from activities.downloads.staged import GatheredRows
 from domain.downloads import repeats, sinks
-from domain.downloads.asking import Tries, is_timeout
+from domain.downloads.asking import TIMEOUTS_MAX, Tries, is_timeout
 from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent, smaller_page_size
 from domain.downloads.request import DownloadOrder, FileType
@@ -21,6 +21,8 @@ from domain.downloads.steps import Probe
 from domain.faults import SourceFault
 from excel.template import checking
 from excel.template.drawing import TableDrawing
+
+T = TypeVar("T")
 
 PAGE_GOAL_BYTES = 4 * 1024 * 1024
 """Heavier pages are asked for in smaller ones, so that many fetchers can have some in memory."""
@@ -90,7 +92,7 @@ class _First:
 
     One row tells the total and what surrounds the rows, the first page the columns and what a row weighs. Where that
     page is not as full as it should be, one or two more show why: because the source caps its pages, because it filters
-    them, or because there is no more.
+    them, or because there is no more. Where one of them takes too long, all are asked anew with fewer rows.
     """
 
     def __init__(
@@ -104,6 +106,16 @@ class _First:
 
     async def seen(self) -> tuple[FirstLook, Extent]:
         """The first page with what was told around it, and the extent."""
+        while True:
+            try:
+                return await self._seen()
+            except SourceFault as fault:
+                smaller = smaller_page_size(self._size)
+                if not self._heeds_size or not is_timeout(fault) or smaller is None:
+                    raise
+                self._size = smaller
+
+    async def _seen(self) -> tuple[FirstLook, Extent]:
         if self._order.inline_key is not None:
             # Rows that came with the request are one page, whatever their number.
             first = await self._look(0, self._size)
@@ -134,27 +146,19 @@ class _First:
 
     async def _both(self) -> tuple[FirstLook, FirstLook]:
         """One row and the first page. Where both are all rows, the text of one of them is enough."""
+        self._heeds_size = False
         around = replace(await self._look(0, 1), text=b"")
         # Many rows where one was asked for: it heeds no size. Some sources give one row more than they are asked for.
         self._heeds_size = around.rows <= 2
-        return around, await self._look_at_first_page()
-
-    async def _look_at_first_page(self) -> FirstLook:
-        """The first page, with fewer rows than were asked for where so many take too long."""
-        if not self._heeds_size:
-            return await self._look(0, self._size)
-        while True:
-            try:
-                # Once is enough: fewer rows are the better question, and nothing is staged yet that has another size.
-                return await self._source.read(0, self._size, first_look, self._tries, timeouts_max=1)
-            except SourceFault as fault:
-                smaller = smaller_page_size(self._size)
-                if not is_timeout(fault) or smaller is None:
-                    raise
-                self._size = smaller
+        return around, await self._look(0, self._size)
 
     async def _look(self, page: int, page_size: int) -> FirstLook:
-        return await self._source.read(page, page_size, first_look, self._tries)
+        return await self._read(page, page_size, first_look)
+
+    async def _read(self, page: int, page_size: int, parse: Callable[[bytes], T]) -> T:
+        # Once is enough: fewer rows are the better question, and nothing is staged yet that has another size.
+        timeouts_max = 1 if self._heeds_size else TIMEOUTS_MAX
+        return await self._source.read(page, page_size, parse, self._tries, timeouts_max)
 
     def _extent(self, first: FirstLook, **differences: Any) -> Extent:
         extent = Extent(
@@ -199,13 +203,13 @@ class _First:
             return before
 
         try:
-            before = await self._source.read(-1, self._size, require_none_or_these, self._tries)
+            before = await self._read(-1, self._size, require_none_or_these)
         except SourceFault as fault:
             if says_nothing_is_there(fault):
                 return
             raise
         # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
-        if before and before != await self._source.read(0, self._size, row_texts, self._tries):
+        if before and before != await self._read(0, self._size, row_texts):
             raise _rows_before(len(before))
 
     async def _require_no_page_behind(self) -> None:
@@ -220,7 +224,7 @@ class _First:
                 )
 
         try:
-            await self._source.read(1, self._size, require_none, self._tries)
+            await self._read(1, self._size, require_none)
         except SourceFault as fault:
             if not says_nothing_is_there(fault):
                 raise
@@ -231,16 +235,16 @@ class _First:
         Then pages of the size that it gives are asked for: else it would have more pages than its total says, or, where
         it reckons with the size that was asked for, would leave out what lies between.
         """
-        smaller = await self._source.read(1, first.rows, row_texts, self._tries)
+        smaller = await self._read(1, first.rows, row_texts)
         if not smaller:
             return None
         rows = set(await parse_beside(row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters what it has paged: these rows were on the first page, too. Or a cache told that page.
-            smaller = await self._source.read(1, first.rows, row_texts, self._tries)
+            smaller = await self._read(1, first.rows, row_texts)
             if rows.issuperset(smaller):
                 return None
-        following = await self._source.read(1, self._size, row_texts, self._tries)
+        following = await self._read(1, self._size, row_texts)
         if rows.union(following).issuperset(smaller) and following != smaller:
             return None
         return self._extent(first, page_size=first.rows)
