@@ -13,7 +13,7 @@ export SIZE
 # Where compiled modules are not kept, every process that is started compiles all of ours anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-fast fuzz worlds compat planted check fmt bench soak lock clean
+.PHONY: help demo up test test-fast fuzz worlds compat planted check shape words fmt bench soak lock clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,19 @@ compat: $(READY) ## build flowSvr's own Go SDK and have its workers do 2,000 tas
 planted: $(READY) ## plant defects in copies of the tree, one at a time: a test must notice each; before a release
 	$(BIN)/python -m tests.planted
 
-check: $(READY) ## the static checks: ruff, mypy, import rules
+check: $(READY) ## the static checks: ruff, mypy, import rules, shape and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m checks.shape
+	$(BIN)/python -m checks.words
+
+shape: $(READY) ## count files, lines and small modules of the server; --list of checks.shape names them
+	$(BIN)/python -m checks.shape
+
+words: $(READY) ## count words and names that only we would understand; --list of checks.words names them
+	$(BIN)/python -m checks.words
 
 fmt: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
