@@ -1,4 +1,4 @@
-"""Worker processes: the table of queues of all systems, and serving those that a process is told to."""
+"""Worker processes: the queues of all systems, and serving those that a process is told to serve."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from infra import memory
 from infra.settings import EngineSettings
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
-from workflows.systems import Work, import_works
+from workflows.systems import SystemQueues, import_queues
 from workflows.webhooks import queues as webhooks
 
-WORKS: Final[Sequence[Work]] = (*import_works().values(), webhooks)
+SYSTEM_QUEUES: Final[Sequence[SystemQueues]] = (*import_queues().values(), webhooks)
 """The queues of every system, and those of the webhooks that they share."""
 
 
-def table(services: Services) -> list[TaskQueue]:
-    """All queues that exist at all times."""
-    return [queue for work in WORKS for queue in work.build_queues(services)]
+def build_queues(services: Services) -> list[TaskQueue]:
+    """Build every queue that exists at all times."""
+    return [queue for system in SYSTEM_QUEUES for queue in system.build_queues(services)]
 
 
-def workflows() -> list[type]:
-    """All workflows, for the replayer."""
-    return [HousekeepingWorkflow, *(workflow for work in WORKS for workflow in work.WORKFLOWS)]
+def list_workflows() -> list[type]:
+    """Return every workflow class."""
+    return [HousekeepingWorkflow, *(workflow for system in SYSTEM_QUEUES for workflow in system.WORKFLOWS)]
 
 
-def names() -> tuple[str, ...]:
-    """The task queues that a worker can be told to serve."""
-    return tuple(name for work in WORKS for name in work.NAMES)
+def list_queue_names() -> tuple[str, ...]:
+    """Return the task queues that a worker can be told to serve."""
+    return tuple(name for system in SYSTEM_QUEUES for name in system.NAMES)
 
 
 def is_known(name: str) -> bool:
-    """Whether a worker can be told to serve this queue."""
-    return any(work.can_serve(name) for work in WORKS)
+    """Return whether a worker can be told to serve this queue."""
+    return any(system.can_serve(name) for system in SYSTEM_QUEUES)
 
 
-def build(client: Client, engine: EngineSettings, queue: TaskQueue) -> Worker:
-    """A Temporal worker for one line of the table."""
+def build_worker(client: Client, engine: EngineSettings, queue: TaskQueue) -> Worker:
+    """Build the Temporal worker of one queue."""
     return Worker(
         client,
         task_queue=queue.name,
@@ -62,12 +62,12 @@ def build(client: Client, engine: EngineSettings, queue: TaskQueue) -> Worker:
 
 
 async def serve(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
-    """Serve the named queues until told to stop; what runs may finish within the graceful time."""
-    chosen = [queue for queue in table(services) if queue.is_among(queues)]
-    workers = [build(services.engine, services.settings.engine, queue) for queue in chosen]
+    """Serve the named queues until `stop` is set; activities may then finish within the graceful time."""
+    chosen = [queue for queue in build_queues(services) if queue.is_among(queues)]
+    workers = [build_worker(services.engine, services.settings.engine, queue) for queue in chosen]
     async with asyncio.TaskGroup() as group:
-        for work in WORKS:
-            group.create_task(work.run_background(services, queues, stop))
+        for system in SYSTEM_QUEUES:
+            group.create_task(system.run_background(services, queues, stop))
         for worker in workers:
             group.create_task(worker.run())
         group.create_task(memory.give_back(stop))

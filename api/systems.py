@@ -1,4 +1,4 @@
-"""The systems as the API asks them."""
+"""The modules of every system that the API imports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from systems import protocol
-from systems.modules import import_modules
-from systems.names import System
+from systems.names import System, import_modules
 
-Api: TypeAlias = protocol.Api[Services, Settings, Routes, Workloads]
-WorkloadSource: TypeAlias = protocol.WorkloadSource[Services, Settings, Workloads]
+SystemApi: TypeAlias = protocol.SystemApi[Services, Settings, Routes, Workloads]
+SystemOverview: TypeAlias = protocol.SystemOverview[Services, Settings, Workloads]
 
 
-def import_apis() -> Mapping[System, Api]:
-    """The API package of every system, in the order of the list."""
-    return cast("Mapping[System, Api]", import_modules("api.{}"))
+def import_apis() -> Mapping[System, SystemApi]:
+    """Import the API package of every system, in the order of the list."""
+    return cast("Mapping[System, SystemApi]", import_modules("api.{}"))

@@ -75,9 +75,9 @@ def worker(
 def migrate_() -> None:
     """Bring the database to this version's revision, and register what workflows are searched by."""
     from services import installation
-    from workflows import schedules
+    from workflows import systems
 
-    process.run(installation.prepare(_serving(), schedules.ensure))
+    process.run(installation.prepare(_serving(), systems.ensure_schedules))
 
 
 @app.command()

@@ -76,7 +76,7 @@ async def _serve_as_one(arguments: Sequence[str], port_variable: str, first_port
 
 
 def _chosen(queues: Sequence[str]) -> list[str]:
-    known = worker.names()
+    known = worker.list_queue_names()
     unknown = sorted(queue for queue in set(queues) if not worker.is_known(queue))
     if unknown:
         raise Invalid(

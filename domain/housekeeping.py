@@ -1,4 +1,4 @@
-"""Housekeeping: each system removes on its own queue what nobody may ask for any more."""
+"""Housekeeping: each system removes on its own queue what is past its retention."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 WORKFLOW: Final = "HousekeepingWorkflow"
 
 
-class HousekeepingOrder(BaseModel):
-    """What is to be removed."""
+class HousekeepingInput(BaseModel):
+    """The activities that a run of housekeeping calls."""
 
     model_config = ConfigDict(frozen=True)
 
     activities: tuple[str, ...]
-    """By their names, run one after the other."""
+    """Their registered names; they run one after the other."""
 
 
-class HousekeepingReport(BaseModel):
-    """What was removed."""
+class HousekeepingResult(BaseModel):
+    """What a run of housekeeping removed."""
 
     removed: dict[str, JsonValue]
-    """The figures of each activity, by its name."""
+    """The result of each activity, by its name."""
 
 
 def schedule_id(system: str) -> str:
-    """The id of a system's schedule; its runs are named after it."""
+    """Return the id of a system's housekeeping schedule; the ids of its runs begin with it."""
     return f"{system}-housekeeping"

@@ -1,17 +1,16 @@
 """What every system offers, by the module that offers it.
 
-`Offer` is all of it. No process loads all layers of a system, so each asks the module of its own layer:
-`tests/unit/test_systems.py` puts them together for every system and has mypy compare them with `Offer`.
+`SystemModules` is all of it. No process loads all layers of a system, so each imports the module of its own layer:
+`tests/unit/test_systems.py` puts them together for every system and has mypy compare them with `SystemModules`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
-
-from systems.queues import TaskQueue
+from typing import Any, Protocol, TypeVar
 
 Client_contra = TypeVar("Client_contra", contravariant=True)
 Services_contra = TypeVar("Services_contra", contravariant=True)
@@ -20,12 +19,32 @@ Routes_co = TypeVar("Routes_co", covariant=True)
 Workloads_co = TypeVar("Workloads_co", covariant=True)
 
 
-class Names(Protocol):
-    """`domain/<system>/names.py`: what the system is known by outside its own packages."""
+@dataclass(frozen=True)
+class TaskQueue:
+    """A task queue of the engine with the workflows and activities that a worker serves on it."""
+
+    name: str
+    workflows: Sequence[type]
+    activities: Sequence[Callable[..., Any]]
+    slots: int
+    """Activities that run at a time."""
+    polls: int = 5
+    eager: int = 3
+    """Activities that one workflow task may start in its own process without asking the engine for them."""
+    served_with: str = ""
+    """The queue whose workers serve this one as well; a worker cannot be told to serve this one by name."""
+
+    def is_among(self, names: Sequence[str]) -> bool:
+        """Return whether a worker of the named queues serves this one."""
+        return (self.served_with or self.name) in names
+
+
+class SystemNames(Protocol):
+    """`domain/<system>/names.py`: the names of the system outside its own packages."""
 
     @property
     def SYSTEM(self) -> str:  # noqa: N802 - a module's constant
-        """Its name, as the search attribute of its workflows has it."""
+        """The value of the search attribute of its workflows."""
 
     @property
     def QUEUE(self) -> str:  # noqa: N802 - a module's constant
@@ -37,17 +56,17 @@ class Names(Protocol):
 
     @property
     def HOUSEKEEPING(self) -> tuple[str, ...]:  # noqa: N802 - a module's constant
-        """The activities that remove what is past its time, in this order; a worker of `QUEUE` serves them."""
+        """The activities that remove what is past its retention, in this order; a worker of `QUEUE` serves them."""
 
 
-class Schedules(Protocol[Client_contra, Settings_contra]):
+class SystemSchedules(Protocol[Client_contra, Settings_contra]):
     """`workflows/<system>/handle.py`: the schedules of the system beside its housekeeping."""
 
     async def ensure_schedules(self, client: Client_contra, settings: Settings_contra) -> None:
-        """Make them, or mend those that exist; a paused one stays paused."""
+        """Create the schedules, or update those that exist; a paused one stays paused."""
 
 
-class Work(Protocol[Services_contra]):
+class SystemQueues(Protocol[Services_contra]):
     """`workflows/<system>/queues.py`: what workers do for the system."""
 
     @property
@@ -59,17 +78,17 @@ class Work(Protocol[Services_contra]):
         """All its workflows."""
 
     def can_serve(self, queue: str) -> bool:
-        """Whether a worker can be told to serve this queue."""
+        """Return whether a worker can be told to serve this queue."""
 
     def build_queues(self, services: Services_contra) -> list[TaskQueue]:
-        """What each queue serves, over these clients."""
+        """Build the queues whose activities work with these clients."""
 
     async def run_background(self, services: Services_contra, queues: Sequence[str], stop: asyncio.Event) -> None:
-        """Do what is done beside the queues, in a worker of these queues, until told to stop."""
+        """Run what a worker of these queues does beside them, until `stop` is set."""
 
 
-class WorkloadSource(Protocol[Services_contra, Settings_contra, Workloads_co]):
-    """`api/<system>/workload.py`: what the overview shows of the system."""
+class SystemOverview(Protocol[Services_contra, Settings_contra, Workloads_co]):
+    """`api/<system>/overview.py`: what the overview shows of the system."""
 
     @property
     def UNIT(self) -> str:  # noqa: N802 - a module's constant
@@ -80,13 +99,13 @@ class WorkloadSource(Protocol[Services_contra, Settings_contra, Workloads_co]):
         """Whether its work belongs to projects; otherwise only the admin key sees it."""
 
     def failed_since(self, settings: Settings_contra, now: datetime) -> datetime | None:
-        """Since when failures are counted; None where they stay until somebody sees to them."""
+        """Return since when failures are counted; None where they count until an operator resolves them."""
 
     def make_counter(self, services: Services_contra) -> Callable[[], Awaitable[Workloads_co]]:
-        """What counts the work of every project, over these clients."""
+        """Return a function that counts the work of every project."""
 
 
-class Api(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
+class SystemApi(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
     """`api/<system>/__init__.py`: what the API serves of the system."""
 
     @property
@@ -94,29 +113,29 @@ class Api(Protocol[Services_contra, Settings_contra, Routes_co, Workloads_co]):
         """Its routes, all declared when the package is imported."""
 
     @property
-    def workload(self) -> WorkloadSource[Services_contra, Settings_contra, Workloads_co]:
+    def overview(self) -> SystemOverview[Services_contra, Settings_contra, Workloads_co]:
         """What the overview shows of it."""
 
 
-class Offer(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
-    """All that a system offers. A process asks only the modules of the layers that it loads."""
+class SystemModules(Protocol[Client_contra, Services_contra, Settings_contra, Routes_co, Workloads_co]):
+    """All modules of a system that other packages use. A process imports only those of the layers that it loads."""
 
     @property
-    def names(self) -> Names:
-        """What it is known by."""
+    def names(self) -> SystemNames:
+        """`domain/<system>/names.py`."""
 
     @property
-    def api(self) -> Api[Services_contra, Settings_contra, Routes_co, Workloads_co]:
-        """What the API serves of it."""
+    def api(self) -> SystemApi[Services_contra, Settings_contra, Routes_co, Workloads_co]:
+        """`api/<system>/__init__.py`."""
 
     @property
-    def workload(self) -> WorkloadSource[Services_contra, Settings_contra, Workloads_co]:
-        """What the overview shows of it; also in `api`, where mypy does not look into a module of a module."""
+    def overview(self) -> SystemOverview[Services_contra, Settings_contra, Workloads_co]:
+        """`api/<system>/overview.py`; also in `api`, where mypy does not look into a module of a module."""
 
     @property
-    def work(self) -> Work[Services_contra]:
-        """What workers do for it."""
+    def queues(self) -> SystemQueues[Services_contra]:
+        """`workflows/<system>/queues.py`."""
 
     @property
-    def schedules(self) -> Schedules[Client_contra, Settings_contra]:
-        """What makes its schedules."""
+    def schedules(self) -> SystemSchedules[Client_contra, Settings_contra]:
+        """`workflows/<system>/handle.py`."""

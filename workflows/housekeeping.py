@@ -8,29 +8,26 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import JsonValue
 
     from domain import housekeeping
-    from domain.housekeeping import HousekeepingOrder, HousekeepingReport
-    from workflows.step_options import HOUSEKEEPING
+    from domain.housekeeping import HousekeepingInput, HousekeepingResult
+    from workflows.activity_calls import HOUSEKEEPING
 
 
 @workflow.defn(name=housekeeping.WORKFLOW)
 class HousekeepingWorkflow:
-    """Removes what is past its time."""
+    """Remove what is past its retention."""
 
     def __init__(self) -> None:
         self._removed: dict[str, JsonValue] = {}
 
     @workflow.run
-    async def run(self, order: HousekeepingOrder) -> HousekeepingReport:
-        """Run one activity after the other."""
-        for name in order.activities:
-            # By name: a workflow of all systems knows the activities of none.
-            self._removed[name] = await workflow.execute_activity(
-                name,
-                **HOUSEKEEPING,
-            )
-        return HousekeepingReport(removed=self._removed)
+    async def run(self, input_: HousekeepingInput) -> HousekeepingResult:
+        """Call one activity after the other."""
+        for name in input_.activities:
+            # By name: this workflow serves all systems and imports the activities of none.
+            self._removed[name] = await workflow.execute_activity(name, **HOUSEKEEPING)
+        return HousekeepingResult(removed=self._removed)
 
     @workflow.query(name="status")
-    def status(self) -> HousekeepingReport:
-        """What was removed so far."""
-        return HousekeepingReport(removed=self._removed)
+    def status(self) -> HousekeepingResult:
+        """Return what has been removed so far."""
+        return HousekeepingResult(removed=self._removed)

@@ -1,34 +1,73 @@
-"""The systems as workers and schedules ask them."""
+"""The modules of every system that workers import, and the schedules of an installation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TypeAlias, cast
 
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+)
 
+from domain import housekeeping
+from domain.housekeeping import HousekeepingInput
 from domain.webhooks import names as webhooks_names
+from infra import schedules, starts
 from infra.settings import Settings
 from services.services import Services
 from systems import protocol
-from systems.modules import import_modules
-from systems.names import System
-from systems.protocol import Names
+from systems.names import System, import_modules
+from systems.protocol import SystemNames
 
-Work: TypeAlias = protocol.Work[Services]
-Schedules: TypeAlias = protocol.Schedules[Client, Settings]
+SystemQueues: TypeAlias = protocol.SystemQueues[Services]
+SystemSchedules: TypeAlias = protocol.SystemSchedules[Client, Settings]
 
-
-def list_names() -> list[Names]:
-    """The names of every system, and of the webhooks that they share."""
-    return [*cast("Mapping[System, Names]", import_modules("domain.{}.names")).values(), webhooks_names]
+_HOUSEKEEPING_INTERVAL = timedelta(minutes=10)
+_FORMER_HOUSEKEEPING = "housekeeping"
+"""The one schedule that earlier versions had for all systems, on the queue of downloads."""
 
 
-def import_works() -> Mapping[System, Work]:
-    """The queues of every system, in the order of the list."""
-    return cast("Mapping[System, Work]", import_modules("workflows.{}.queues"))
+def list_names() -> list[SystemNames]:
+    """Return the names of every system, and of the webhooks that they share."""
+    return [*cast("Mapping[System, SystemNames]", import_modules("domain.{}.names")).values(), webhooks_names]
 
 
-def import_schedules() -> Mapping[System, Schedules]:
-    """What makes the schedules of every system."""
-    return cast("Mapping[System, Schedules]", import_modules("workflows.{}.handle"))
+def import_queues() -> Mapping[System, SystemQueues]:
+    """Import the queues of every system, in the order of the list."""
+    return cast("Mapping[System, SystemQueues]", import_modules("workflows.{}.queues"))
+
+
+def import_schedules() -> Mapping[System, SystemSchedules]:
+    """Import what makes the schedules of every system."""
+    return cast("Mapping[System, SystemSchedules]", import_modules("workflows.{}.handle"))
+
+
+async def ensure_schedules(client: Client, settings: Settings) -> None:
+    """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
+    await schedules.remove(client, _FORMER_HOUSEKEEPING)
+    for names in list_names():
+        await schedules.ensure(client, housekeeping.schedule_id(names.SYSTEM), _build_housekeeping(names))
+    for system in import_schedules().values():
+        await system.ensure_schedules(client, settings)
+
+
+def _build_housekeeping(names: SystemNames) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            housekeeping.WORKFLOW,
+            HousekeepingInput(activities=names.HOUSEKEEPING),
+            id=housekeeping.schedule_id(names.SYSTEM),
+            task_queue=names.QUEUE,
+            typed_search_attributes=starts.attributes(names.SYSTEM),
+            static_summary=f"housekeeping of {names.SYSTEM}",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=_HOUSEKEEPING_INTERVAL)]),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=_HOUSEKEEPING_INTERVAL),
+    )

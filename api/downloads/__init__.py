@@ -7,11 +7,11 @@ from api.downloads import (
     callbacks,
     creating,
     delivery,
+    overview,
     preview,
     reading,
     steering,
     streams,
-    workload,
 )
 from api.downloads.room import routes
 
@@ -21,10 +21,10 @@ __all__ = [
     "callbacks",
     "creating",
     "delivery",
+    "overview",
     "preview",
     "reading",
     "routes",
     "steering",
     "streams",
-    "workload",
 ]

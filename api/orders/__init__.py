@@ -6,6 +6,7 @@ from api.orders import (
     browsing,
     callbacks,
     configuring,
+    overview,
     platforms,
     reports,
     schedules,
@@ -13,7 +14,6 @@ from api.orders import (
     source,
     steering,
     timeline,
-    workload,
 )
 from api.orders.room import routes
 
@@ -22,6 +22,7 @@ __all__ = [
     "browsing",
     "callbacks",
     "configuring",
+    "overview",
     "platforms",
     "reports",
     "routes",
@@ -30,5 +31,4 @@ __all__ = [
     "source",
     "steering",
     "timeline",
-    "workload",
 ]

@@ -12,7 +12,7 @@ from typing import Final
 from api.cached_read import CachedRead
 from api.overview import engine
 from api.overview.answers import Concern, Overview, Part, Queue, RoomFigures
-from api.systems import Api
+from api.systems import SystemApi
 from domain.workload import Trouble, Workload, Workloads, add_up
 from infra import log
 from services.services import Services
@@ -31,11 +31,11 @@ class Board:
         apis: The systems that are shown, in this order.
     """
 
-    def __init__(self, services: Services, apis: Mapping[System, Api]) -> None:
+    def __init__(self, services: Services, apis: Mapping[System, SystemApi]) -> None:
         self._services = services
         self._parts = CachedRead(self._ask_parts)
         self._queues = CachedRead(self._ask_queues, ENGINE_SECONDS)
-        self._sources = {system: api.workload for system, api in apis.items()}
+        self._sources = {system: api.overview for system, api in apis.items()}
         self._workloads = {
             system: CachedRead(source.make_counter(services)) for system, source in self._sources.items()
         }

@@ -11,11 +11,10 @@ from api.overview.answers import Queue
 from domain.webhooks import names as webhooks
 from infra import pollers, temporal
 from services.services import Services
-from systems.modules import import_modules
-from systems.names import System
-from systems.protocol import Names
+from systems.names import System, import_modules
+from systems.protocol import SystemNames
 
-_NAMES: Final = cast("Mapping[System, Names]", import_modules("domain.{}.names"))
+_NAMES: Final = cast("Mapping[System, SystemNames]", import_modules("domain.{}.names"))
 QUEUES: Final[Mapping[str, System]] = {
     **{queue: system for system, names in _NAMES.items() for queue in names.QUEUES},
     # Most callbacks are those of downloads.

@@ -100,6 +100,6 @@ async def _server_of(engine: Client, caller: Caller, deployment: Deployment, typ
 
 
 async def _is_readable(lane: WorkflowHandle[Any, Any]) -> bool:
-    replayer = Replayer(workflows=worker.workflows(), plugins=[temporal.plugin()])
+    replayer = Replayer(workflows=worker.list_workflows(), plugins=[temporal.plugin()])
     result = await replayer.replay_workflow(await lane.fetch_history(), raise_on_replay_failure=False)
     return result.replay_failure is None

@@ -20,7 +20,7 @@ from sims.oss.scenario import Action, Rule, Scenario
 from sims.oss.server import running_oss
 from tests.support.addresses import SIGNED, Addresses, running_addresses
 from tests.support.waiting import eventually
-from workflows import schedules
+from workflows import systems
 
 pytestmark = pytest.mark.stack
 
@@ -185,7 +185,7 @@ async def test_the_schedules_follow(house: Addresses) -> None:
         timedelta(hours=5),
     )
 
-    await installation.prepare(house.api_client.settings, schedules.ensure)
+    await installation.prepare(house.api_client.settings, systems.ensure_schedules)
 
     assert await interval(names.SCHEDULE) == timedelta(seconds=77)
 

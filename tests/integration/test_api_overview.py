@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.downloads import workload
+from api.downloads import overview
 from domain import projects
 from domain.tasks.ids import make_type
 from infra.database import Database
@@ -219,7 +219,7 @@ async def test_the_engine_s_index_is_asked_seldom_however_many_look(
         asked.append(1)
         raise ConnectionError("no index")
 
-    monkeypatch.setattr(workload, "list_pending", list_pending)
+    monkeypatch.setattr(overview, "list_pending", list_pending)
     seen = await asyncio.gather(*(api_client.as_admin("GET", "/v1/overview") for _ in range(50)))
     assert {each.status for each in seen} == {200}
     assert len(asked) == 1

@@ -23,7 +23,7 @@ from tests.support.downloads import FINAL
 from tests.support.tasks import good
 from tests.support.waiting import eventually
 from tests.support.worker import running_worker
-from workflows import schedules
+from workflows import systems
 
 pytestmark = pytest.mark.stack
 
@@ -96,7 +96,7 @@ async def test_what_clients_and_parents_start_leads_back(api_client: ApiClient, 
 
     await eventually(is_over)
     history = await engine.get_workflow_handle(download_id).fetch_history()
-    await Replayer(workflows=worker.workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
+    await Replayer(workflows=worker.list_workflows(), plugins=[temporal.plugin()]).replay_workflow(history)
 
 
 async def test_what_operators_start_leads_back(api_client: ApiClient, receiver: Receiver) -> None:
@@ -132,7 +132,7 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
         **{housekeeping.schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }
     for engine, known in ((silent, False), (telling, True)):
-        await schedules.ensure(engine, api_client.settings)
+        await systems.ensure_schedules(engine, api_client.settings)
         for name, page in pages.items():
             assert await told_by(silent, name) == (linked(page) if known else None)
     for name in pages:

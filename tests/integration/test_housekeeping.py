@@ -18,7 +18,7 @@ from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
 from tests.support.housekeeping import keep_house
 from tests.support.waiting import eventually
-from workflows import schedules
+from workflows import systems
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ async def test_what_nobody_comes_back_to_is_swept(exports: Downloads, monkeypatc
 async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
-    await schedules.ensure(engine, exports.services.settings)
+    await systems.ensure_schedules(engine, exports.services.settings)
     handle: ScheduleHandle = engine.get_schedule_handle(schedule_id(downloads_names.SYSTEM))
     await handle.pause()
 
-    await schedules.ensure(engine, exports.services.settings)
+    await systems.ensure_schedules(engine, exports.services.settings)
     found = (await handle.describe()).schedule
 
     assert found.state.paused

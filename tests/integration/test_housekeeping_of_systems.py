@@ -11,7 +11,7 @@ from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
 
 import worker
 from domain import housekeeping
-from domain.housekeeping import HousekeepingReport
+from domain.housekeeping import HousekeepingResult
 from domain.tasks import names as tasks
 from domain.tasks.messages import Refs, Status, Task
 from infra import temporal
@@ -19,11 +19,11 @@ from infra.database import Database
 from infra.settings import Settings
 from services import services
 from stores.tasks import archive
-from systems.protocol import Names
+from systems.protocol import SystemNames
 from tests.support.lanes import TYPE, add_type, new_key
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.worker import running_worker
-from workflows import schedules
+from workflows import systems
 from workflows.systems import list_names
 
 pytestmark = pytest.mark.stack
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.stack
 KEPT_DAYS = 30
 
 
-async def trigger(engine: Client, names: Names) -> HousekeepingReport:
+async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
     """Have the schedule of a system start its housekeeping now, and wait for the end of that run."""
     handle = engine.get_schedule_handle(housekeeping.schedule_id(names.SYSTEM))
     await handle.trigger()
@@ -41,28 +41,28 @@ async def trigger(engine: Client, names: Names) -> HousekeepingReport:
         assert isinstance(action, ScheduleActionExecutionStartWorkflow)
         return action.workflow_id
 
-    run = engine.get_workflow_handle(await eventually(started), result_type=HousekeepingReport)
+    run = engine.get_workflow_handle(await eventually(started), result_type=HousekeepingResult)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        report: HousekeepingReport = await run.result()
+        report: HousekeepingResult = await run.result()
     return report
 
 
 async def test_every_queue_is_in_the_table_once_and_every_workflow_is_served(settings: Settings) -> None:
     """What a system offers is what its workers serve."""
     async with services.connect(settings) as held:
-        table = worker.table(held)
+        table = worker.build_queues(held)
 
     names = [queue.name for queue in table]
     assert len(names) == len(set(names))
     assert {queue for each in list_names() for queue in each.QUEUES} <= set(names)
-    assert {workflow for queue in table for workflow in queue.workflows} == set(worker.workflows())
+    assert {workflow for queue in table for workflow in queue.workflows} == set(worker.list_workflows())
 
 
 @pytest.mark.parametrize("names", [pytest.param(each, id=each.SYSTEM) for each in list_names()])
-async def test_a_worker_of_one_system_keeps_its_house(settings: Settings, names: Names) -> None:
+async def test_a_worker_of_one_system_keeps_its_house(settings: Settings, names: SystemNames) -> None:
     """It serves that system's queue and no other, and every activity of the system's housekeeping has run."""
     engine = await temporal.connect()
-    await schedules.ensure(engine, settings)
+    await systems.ensure_schedules(engine, settings)
     async with running_worker(settings, [names.QUEUE]):
         report = await trigger(engine, names)
 
@@ -73,7 +73,7 @@ async def test_a_site_of_tasks_alone_purges_tasks(settings: Settings, database: 
     """An archived task whose time is over goes, a younger one stays; nobody serves another queue."""
     keeping = settings.tasks.model_copy(update={"archive_kept_days": KEPT_DAYS})
     engine = await temporal.connect()
-    await schedules.ensure(engine, settings)
+    await systems.ensure_schedules(engine, settings)
     await add_type(database)
     old, young = (make_archived_task(days) for days in (KEPT_DAYS + 1, KEPT_DAYS - 1))
     async with database.session() as session:
@@ -97,11 +97,11 @@ def make_archived_task(days: float) -> Task:
 async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> None:
     """An earlier version had one, on the queue of downloads: it goes, and each system has its own."""
     engine = await temporal.connect()
-    await schedules.ensure(engine, settings)
+    await systems.ensure_schedules(engine, settings)
     known = engine.get_schedule_handle(housekeeping.schedule_id(tasks.SYSTEM))
     await engine.create_schedule("housekeeping", (await known.describe()).schedule)
 
-    await schedules.ensure(engine, settings)
+    await systems.ensure_schedules(engine, settings)
 
     async def listed() -> set[str]:
         found = {each.id async for each in await engine.list_schedules()}

@@ -22,8 +22,8 @@ from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderPlatform
 from tests.support.orders import NUMBER, Orders, count_findings, gauge, running_orders, since
 from tests.support.waiting import eventually
+from workflows.activity_calls import CLOCK_READING
 from workflows.orders import cycle
-from workflows.step_options import CLOCK_READING
 
 pytestmark = pytest.mark.stack
 

@@ -306,7 +306,7 @@ async def test_pages_lie_in_the_store_as_they_were_told(settings: Settings) -> N
 
 async def test_orders_are_exported_as_they_were_at_a_mark(settings: Settings) -> None:
     """By the download center, from our own address, whatever is fetched meanwhile."""
-    async with running_orders(settings, queues=worker.names()) as orders:
+    async with running_orders(settings, queues=worker.list_queue_names()) as orders:
         starttime = await begun(orders, Scenario(orders=250, span_seconds=SPAN_SECONDS, speed=0))
         await orders.fetch()
         mark = (await orders.api_client.ask("GET", "/v1/orders/mark?platform=shop-1", key=orders.key)).body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from domain.housekeeping import HousekeepingOrder
+from domain.housekeeping import HousekeepingInput
 from infra import starts, temporal
 from infra.starts import SUMMARY_MAX_BYTES, SameId, Start
 
@@ -24,7 +24,7 @@ def a_start(same_id: SameId, *, summary: str = "first", signal: str | None = Non
     """A start that no worker takes up, so that its workflow runs until the test ends it."""
     return Start(
         workflow="Nobody",
-        order=HousekeepingOrder(activities=["sweep"]),
+        order=HousekeepingInput(activities=["sweep"]),
         id="the-one",
         queue=QUEUE,
         same_id=same_id,

@@ -35,7 +35,7 @@ async def test_recorded_histories_replay(path: Path) -> None:
     history = WorkflowHistory.from_json(path.stem, path.read_text())
 
     plugin = temporal.plugin(sandboxed=True)
-    await Replayer(workflows=worker.workflows(), plugins=[plugin]).replay_workflow(history)
+    await Replayer(workflows=worker.list_workflows(), plugins=[plugin]).replay_workflow(history)
 
 
 def test_every_workflow_has_a_history() -> None:

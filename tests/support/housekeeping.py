@@ -6,18 +6,18 @@ from itertools import count
 
 from temporalio.client import Client
 
-from domain.housekeeping import HousekeepingOrder, HousekeepingReport
-from systems.protocol import Names
+from domain.housekeeping import HousekeepingInput, HousekeepingResult
+from systems.protocol import SystemNames
 from workflows.housekeeping import HousekeepingWorkflow
 
 _RUNS = count()
 
 
-async def keep_house(engine: Client, names: Names) -> HousekeepingReport:
+async def keep_house(engine: Client, names: SystemNames) -> HousekeepingResult:
     """Remove what is past its time in one system; a worker of its queue has to run."""
     return await engine.execute_workflow(
         HousekeepingWorkflow.run,
-        HousekeepingOrder(activities=names.HOUSEKEEPING),
+        HousekeepingInput(activities=names.HOUSEKEEPING),
         id=f"{names.SYSTEM}-housekeeping-now-{next(_RUNS)}",
         task_queue=names.QUEUE,
     )

@@ -172,8 +172,8 @@ async def running_lanes(settings: Settings, **rules: Any) -> AsyncIterator[Lanes
 @asynccontextmanager
 async def running_lane_worker(running: Services) -> AsyncIterator[Worker]:
     """A worker for lanes alone."""
-    [queue] = [queue for queue in worker.table(running) if queue.name == tasks_names.QUEUE]
-    async with worker.build(running.engine, running.settings.engine, queue) as running_lane_worker:
+    [queue] = [queue for queue in worker.build_queues(running) if queue.name == tasks_names.QUEUE]
+    async with worker.build_worker(running.engine, running.settings.engine, queue) as running_lane_worker:
         yield running_lane_worker
 
 

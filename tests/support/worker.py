@@ -32,7 +32,9 @@ async def running_worker(settings: Settings, queues: Sequence[str] = ()) -> Asyn
     """A worker in this process, of all queues or of these."""
     stop = asyncio.Event()
     async with services.connect(settings) as held:
-        running = RunningWorker(held, stop, asyncio.create_task(worker.serve(held, queues or worker.names(), stop)))
+        running = RunningWorker(
+            held, stop, asyncio.create_task(worker.serve(held, queues or worker.list_queue_names(), stop))
+        )
         try:
             yield running
         finally:

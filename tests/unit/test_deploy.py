@@ -117,7 +117,7 @@ def test_commands_and_queues_exist(container: Container) -> None:
     command, *options = container.command
 
     assert command in typer.main.get_group(app).commands
-    assert set(options[1::2]) <= set(worker.names())
+    assert set(options[1::2]) <= set(worker.list_queue_names())
     assert set(options[::2]) <= {"--queues"}
 
 
@@ -131,7 +131,7 @@ def test_every_queue_has_a_worker(kind: str) -> None:
         for queue in container.command[2::2]
     }
 
-    assert served == set(worker.names())
+    assert served == set(worker.list_queue_names())
 
 
 @each_container

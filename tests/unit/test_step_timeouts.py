@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from workflows import step_options
+from workflows import activity_calls
 
 ROOT: Final = Path(__file__).parent.parent.parent
-PLANS: Final = [path for path in sorted((ROOT / "workflows").rglob("*.py")) if path.stem != "step_options"]
+PLANS: Final = [path for path in sorted((ROOT / "workflows").rglob("*.py")) if path.stem != "activity_calls"]
 SOON: Final = timedelta(minutes=1)
 """So long it may stay unknown that nobody does a step."""
 
@@ -68,9 +68,9 @@ def test_retries_are_defined_in_the_table_of_steps(path: Path) -> None:
 
 def test_a_step_is_given_up_on_what_no_further_attempt_mends() -> None:
     """The errors are named for the one step; other steps with the same row are tried again after them."""
-    strict = step_options.give_up_on(step_options.FILE_MAKING, ValueError, KeyError)
+    strict = activity_calls.without_retry_on(activity_calls.FILE_MAKING, ValueError, KeyError)
 
     assert strict["retry_policy"].non_retryable_error_types == ["ValueError", "KeyError"]
-    assert strict["heartbeat_timeout"] == step_options.FILE_MAKING["heartbeat_timeout"]
-    assert step_options.FILE_MAKING["retry_policy"] == step_options.UNTIL_DONE
-    assert step_options.UNTIL_DONE.non_retryable_error_types is None
+    assert strict["heartbeat_timeout"] == activity_calls.FILE_MAKING["heartbeat_timeout"]
+    assert activity_calls.FILE_MAKING["retry_policy"] == activity_calls.UNTIL_DONE
+    assert activity_calls.UNTIL_DONE.non_retryable_error_types is None

@@ -36,61 +36,61 @@ import workflows.webhooks.queues
 from api.app import ROOMS
 from api.overview import engine
 from api.routes import Routes
-from api.systems import Api, WorkloadSource, import_apis
+from api.systems import SystemApi, SystemOverview, import_apis
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services
 from systems.names import SYSTEMS, System
-from systems.protocol import Names, Offer
-from workflows.systems import Schedules, Work, import_schedules, import_works, list_names
+from systems.protocol import SystemModules, SystemNames
+from workflows.systems import SystemQueues, SystemSchedules, import_queues, import_schedules, list_names
 
 
 @dataclass(frozen=True)
-class Modules:
+class ImportedModules:
     """The modules of one system, as processes import them."""
 
-    names: Names
-    api: Api
-    workload: WorkloadSource
-    work: Work
-    schedules: Schedules
+    names: SystemNames
+    api: SystemApi
+    overview: SystemOverview
+    queues: SystemQueues
+    schedules: SystemSchedules
 
 
 # Typed, so that mypy says which member of a module is missing or has another type.
-OFFERS: Mapping[System, Offer[Client, Services, Settings, Routes, Workloads]] = {
-    "downloads": Modules(
+MODULES: Mapping[System, SystemModules[Client, Services, Settings, Routes, Workloads]] = {
+    "downloads": ImportedModules(
         names=domain.downloads.names,
         api=api.downloads,
-        workload=api.downloads.workload,
-        work=workflows.downloads.queues,
+        overview=api.downloads.overview,
+        queues=workflows.downloads.queues,
         schedules=workflows.downloads.handle,
     ),
-    "transfers": Modules(
+    "transfers": ImportedModules(
         names=domain.transfers.names,
         api=api.transfers,
-        workload=api.transfers.workload,
-        work=workflows.transfers.queues,
+        overview=api.transfers.overview,
+        queues=workflows.transfers.queues,
         schedules=workflows.transfers.handle,
     ),
-    "orders": Modules(
+    "orders": ImportedModules(
         names=domain.orders.names,
         api=api.orders,
-        workload=api.orders.workload,
-        work=workflows.orders.queues,
+        overview=api.orders.overview,
+        queues=workflows.orders.queues,
         schedules=workflows.orders.handle,
     ),
-    "addresses": Modules(
+    "addresses": ImportedModules(
         names=domain.addresses.names,
         api=api.addresses,
-        workload=api.addresses.workload,
-        work=workflows.addresses.queues,
+        overview=api.addresses.overview,
+        queues=workflows.addresses.queues,
         schedules=workflows.addresses.handle,
     ),
-    "tasks": Modules(
+    "tasks": ImportedModules(
         names=domain.tasks.names,
         api=api.tasks,
-        workload=api.tasks.workload,
-        work=workflows.tasks.queues,
+        overview=api.tasks.overview,
+        queues=workflows.tasks.queues,
         schedules=workflows.tasks.handle,
     ),
 }
@@ -102,18 +102,18 @@ each_system = pytest.mark.parametrize("system", SYSTEMS)
 
 def test_what_is_compared_is_what_processes_import() -> None:
     """In the order of the list, and nothing else."""
-    assert list(OFFERS) == list(SYSTEMS)
-    assert import_apis() == {system: offer.api for system, offer in OFFERS.items()}
-    assert import_works() == {system: offer.work for system, offer in OFFERS.items()}
-    assert import_schedules() == {system: offer.schedules for system, offer in OFFERS.items()}
-    assert list_names() == [*(offer.names for offer in OFFERS.values()), domain.webhooks.names]
-    assert list(worker.WORKS) == [*(offer.work for offer in OFFERS.values()), workflows.webhooks.queues]
+    assert list(MODULES) == list(SYSTEMS)
+    assert import_apis() == {system: modules.api for system, modules in MODULES.items()}
+    assert import_queues() == {system: modules.queues for system, modules in MODULES.items()}
+    assert import_schedules() == {system: modules.schedules for system, modules in MODULES.items()}
+    assert list_names() == [*(modules.names for modules in MODULES.values()), domain.webhooks.names]
+    assert list(worker.SYSTEM_QUEUES) == [*(modules.queues for modules in MODULES.values()), workflows.webhooks.queues]
 
 
 @each_system
 def test_a_system_is_known_by_its_own_name(system: System) -> None:
     """Its queues begin with it, so that whoever deploys sees whose they are."""
-    names = OFFERS[system].names
+    names = MODULES[system].names
     assert system == names.SYSTEM
     assert names.QUEUE in names.QUEUES
     assert all(queue.startswith(system) for queue in names.QUEUES)
@@ -122,7 +122,7 @@ def test_a_system_is_known_by_its_own_name(system: System) -> None:
 @each_system
 def test_the_api_serves_a_system_s_routes(system: System) -> None:
     """All of them, under a tag that is its name."""
-    routes = OFFERS[system].api.routes
+    routes = MODULES[system].api.routes
     assert routes in ROOMS
     assert routes.tag == system
     assert list(routes)
@@ -131,20 +131,22 @@ def test_the_api_serves_a_system_s_routes(system: System) -> None:
 @each_system
 def test_the_overview_shows_a_system(system: System) -> None:
     """What is counted has a name, and its queues are looked at."""
-    offer = OFFERS[system]
-    assert offer.api.workload is offer.workload
-    assert offer.workload.UNIT
-    assert {queue for queue, owner in engine.QUEUES.items() if owner == system} >= set(offer.names.QUEUES)
+    modules = MODULES[system]
+    assert modules.api.overview is modules.overview
+    assert modules.overview.UNIT
+    assert {queue for queue, owner in engine.QUEUES.items() if owner == system} >= set(modules.names.QUEUES)
 
 
 @each_system
 def test_workers_can_serve_a_system_s_queues(system: System) -> None:
     """By their names and by no others, and housekeeping has something to do there."""
-    work, names = OFFERS[system].work, OFFERS[system].names
-    assert set(work.NAMES) >= set(names.QUEUES)
-    assert all(work.can_serve(queue) for queue in work.NAMES)
-    assert not any(work.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in OFFERS[other].work.NAMES)
-    assert work.WORKFLOWS
+    queues, names = MODULES[system].queues, MODULES[system].names
+    assert set(queues.NAMES) >= set(names.QUEUES)
+    assert all(queues.can_serve(queue) for queue in queues.NAMES)
+    assert not any(
+        queues.can_serve(queue) for other in set(SYSTEMS) - {system} for queue in MODULES[other].queues.NAMES
+    )
+    assert queues.WORKFLOWS
     assert names.HOUSEKEEPING
 
 

@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         Totals,
     )
     from domain.addresses.queues import Step
-    from workflows.step_options import ADDRESS_BATCH, ADDRESS_CHANGES
+    from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHANGES
 
 
 @workflow.defn(name=names.CYCLE_WORKFLOW)

@@ -8,7 +8,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.addresses.pulling import AddressPulling
     from domain.addresses import names
     from domain.addresses.intake import IntakeOrder, PullOrder, PullReport, Taken
-    from workflows.step_options import ADDRESS_BATCH
+    from workflows.activity_calls import ADDRESS_BATCH
 
 
 @workflow.defn(name=names.INTAKE_WORKFLOW)

@@ -14,7 +14,7 @@ from activities.addresses.reporting import DriftReporting
 from domain.addresses import names
 from services.addresses.configuration import Configuration, CurrentModules
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.addresses import handle
 from workflows.addresses.cycle import AddressCycle
 from workflows.addresses.intake import AddressIntake

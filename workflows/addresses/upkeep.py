@@ -10,7 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.addresses import names
     from domain.addresses.drift import DriftOrder, DriftReport
     from domain.addresses.logical import CheckReport, PurgeOrder, PurgeReport
-    from workflows.step_options import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
+    from workflows.activity_calls import ADDRESS_BATCH, ADDRESS_CHECK, MODULE_COMPARISON
 
 
 @workflow.defn(name=names.CHECK_WORKFLOW)

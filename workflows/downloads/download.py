@@ -35,10 +35,9 @@ with workflow.unsafe.imports_passed_through():
     from domain.sealed import Sealed
     from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
     from infra import temporal
+    from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
     from workflows.downloads.fetching import Fetchers, stopped
     from workflows.downloads.making import Making
-    from workflows.outcomes import fault_of, is_type, note_of
-    from workflows.step_options import SHORT_STEP, SOURCE_READING
     from workflows.webhooks import delivery
 
 Argument = TypeVar("Argument")
@@ -119,7 +118,7 @@ class DownloadWorkflow:
             try:
                 return Outcome(state=State.SUCCEEDED, file=await self._process(), total=self._status.total)
             except ActivityError as error:
-                fault = fault_of(error)
+                fault = read_fault(error)
             except Unmendable as error:
                 fault = error.fault
             self._course.is_fetching = False
@@ -238,18 +237,18 @@ class DownloadWorkflow:
 
     def _starts_again(self, error: ActivityError) -> bool:
         """Whether the error is mended by starting again from nothing."""
-        if is_type(error, StagingError.__name__) and not self._course.one_fetcher:
+        if is_error_type(error, StagingError.__name__) and not self._course.one_fetcher:
             self._course.one_fetcher = True
             return True
-        if is_type(error, StagingExpired.__name__):
+        if is_error_type(error, StagingExpired.__name__):
             self._course.expirations += 1
             return True
-        progress = note_of(error, FetchProgress)
+        progress = read_fault_note(error, FetchProgress)
         # Once: each new beginning reads all again.
         if progress is not None and progress.smaller_page_size is not None and self._course.page_size_max is None:
             self._course.page_size_max = progress.smaller_page_size
             return True
-        if fault_of(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:
+        if read_fault(error).code == "source_total_changed" and self._course.resets < RESETS_MAX:
             self._course.resets += 1
             return True
         return False
@@ -306,7 +305,7 @@ class DownloadWorkflow:
         await workflow.execute_activity_method(
             method,
             argument,
-            **SHORT_STEP,
+            **SHORT_ACTIVITY,
             # What is told of a cancelled download must not come after its end.
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )

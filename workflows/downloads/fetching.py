@@ -23,8 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.downloads.status import FetchProgress, Trouble
     from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
-    from workflows.outcomes import note_of
-    from workflows.step_options import SOURCE_READING, give_up_on
+    from workflows.activity_calls import SOURCE_READING, read_fault_note, without_retry_on
 
 CANCEL_AGAIN_SECONDS = 1.0
 # A queue that is longer than the resume window looks like workers that were stopped; nobody must start again for ever.
@@ -33,7 +32,7 @@ EXPIRATIONS_MAX = 3
 _TELL_EVERY = timedelta(seconds=1)
 STAGING_LOST = (StagingError, StagingExpired)
 """What no further attempt of a step mends: the processing starts again."""
-_FETCHING = give_up_on(SOURCE_READING, *STAGING_LOST)
+_FETCHING = without_retry_on(SOURCE_READING, *STAGING_LOST)
 
 
 class Fetchers:
@@ -82,7 +81,7 @@ class Fetchers:
             await asyncio.gather(*fetching)
         except ActivityError as error:
             await stopped(*fetching)
-            progress = note_of(error, FetchProgress)
+            progress = read_fault_note(error, FetchProgress)
             if progress is not None:
                 self._under_way[progress.range] = progress.rows
                 self._show()

@@ -20,14 +20,14 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.staging import Rendered
     from domain.downloads.status import Phase, StoredFile
     from domain.downloads.steps import AssembleOrder, BindOrder, Course, Opening, RenderOrder
+    from workflows.activity_calls import FILE_MAKING, without_retry_on
     from workflows.downloads.fetching import STAGING_LOST, stopped
-    from workflows.step_options import FILE_MAKING, give_up_on
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-_MAKING = give_up_on(FILE_MAKING, *STAGING_LOST)
+_MAKING = without_retry_on(FILE_MAKING, *STAGING_LOST)
 
 
 class Making:

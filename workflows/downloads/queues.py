@@ -11,7 +11,7 @@ from activities.downloads.housekeeping import DownloadHousekeeping
 from activities.downloads.steps import DownloadSteps
 from domain.downloads import names
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.downloads.download import DownloadWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 

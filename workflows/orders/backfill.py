@@ -27,10 +27,10 @@ with workflow.unsafe.imports_passed_through():
     )
     from domain.orders.steps import Job, Sliced, SliceOrder
     from infra import temporal
+    from workflows.activity_calls import SHORT_ACTIVITY
     from workflows.orders import alarms
     from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
-    from workflows.step_options import SHORT_STEP
 
 _ELSEWHERE_SECONDS = 10
 """How long a slice that somebody else has read again at this moment is left alone."""
@@ -51,7 +51,7 @@ class OrderBackfill:
         """Read batch after batch."""
         try:
             if order.progress is None:
-                await workflow.execute_activity_method(OrderBackfills.begin, order, **SHORT_STEP)
+                await workflow.execute_activity_method(OrderBackfills.begin, order, **SHORT_ACTIVITY)
             while jobs := await self._next():
                 ended = await asyncio.gather(*(self._read(job) for job in jobs))
                 progress = self._status.progress
@@ -80,7 +80,7 @@ class OrderBackfill:
             progress=self._status.progress,
             unread=tuple(self._unread),
         )
-        batch = await workflow.execute_activity_method(OrderBackfills.step, step, **SHORT_STEP)
+        batch = await workflow.execute_activity_method(OrderBackfills.step, step, **SHORT_ACTIVITY)
         self._unread = []
         return batch.jobs
 
@@ -119,7 +119,7 @@ class OrderBackfill:
             BackfillEnd(
                 platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
             ),
-            **SHORT_STEP,
+            **SHORT_ACTIVITY,
         )
         await alarms.tell(told.alarms)
         fault = fault or progress.fault

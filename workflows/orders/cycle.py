@@ -41,12 +41,11 @@ with workflow.unsafe.imports_passed_through():
         SliceOrder,
     )
     from domain.orders.windows import Window
+    from workflows.activity_calls import CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
     from workflows.orders.backfill import OrderBackfill
     from workflows.orders.handle import attributes
     from workflows.orders.slice import OrderSlice
-    from workflows.outcomes import fault_of
-    from workflows.step_options import CLOCK_READING, SHORT_STEP
 
 FAILURES_STOP = 3
 """So many slices in a row that fail end the claiming of this run: the next one tries again in a minute."""
@@ -114,7 +113,7 @@ class OrderCycle:
             scheduled_at=scheduled_at,
             running=sorted({*self._running, *self._left_alone()}, key=str),
         )
-        return await workflow.execute_activity_method(OrderSteps.claim, order, **SHORT_STEP)
+        return await workflow.execute_activity_method(OrderSteps.claim, order, **SHORT_ACTIVITY)
 
     def _left_alone(self) -> set[Window]:
         """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
@@ -145,14 +144,14 @@ class OrderCycle:
         elif isinstance(cause, EngineTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
             fault = None
         else:
-            fault = fault_of(error)
+            fault = read_fault(error)
         self._clock_trouble = fault.sentence if fault else "No worker serves the platform."
         if fault:
             is_refused = fault.code == CREDENTIALS_CODE
             told = await workflow.execute_activity_method(
                 OrderSteps.credentials_failed if is_refused else OrderSteps.clock_failed,
                 Failure(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
-                **SHORT_STEP,
+                **SHORT_ACTIVITY,
             )
             await alarms.tell(told.alarms)
 

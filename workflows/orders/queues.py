@@ -15,7 +15,7 @@ from activities.orders.watching import OrderWatching
 from domain.orders import names
 from services.orders import gauges
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.orders.backfill import OrderBackfill
 from workflows.orders.cycle import OrderCycle

@@ -8,7 +8,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.reporting import OrderReporting
     from domain.orders import names
     from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
-    from workflows.step_options import REPORT_READING, REPORT_WRITING
+    from workflows.activity_calls import REPORT_READING, REPORT_WRITING
 
 
 @workflow.defn(name=names.REPORT_WORKFLOW)

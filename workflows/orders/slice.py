@@ -34,9 +34,8 @@ with workflow.unsafe.imports_passed_through():
         SoFar,
     )
     from infra import temporal
+    from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
-    from workflows.outcomes import fault_of
-    from workflows.step_options import HEARTBEAT, ONCE, SHORT_STEP
 
 _PRIORITIES = {(Purpose.FIRST, Track.LIVE): 2, (Purpose.FIRST, Track.HISTORY): 3}
 _READ_AGAIN = 4
@@ -90,7 +89,7 @@ class OrderSlice:
         return await workflow.execute_local_activity_method(
             OrderSteps.settings,
             Named(platform=self._order.platform),
-            **SHORT_STEP,
+            **SHORT_ACTIVITY,
         )
 
     async def _read(self, settings: Effective) -> Read:
@@ -120,7 +119,7 @@ class OrderSlice:
         told = await workflow.execute_activity_method(
             OrderSteps.credentials_failed,
             Failure(platform=self._order.platform, fault=fault, asked_at=asked_at),
-            **SHORT_STEP,
+            **SHORT_ACTIVITY,
         )
         await alarms.tell(told.alarms)
 
@@ -135,7 +134,7 @@ class OrderSlice:
                 fault=fault,
                 attempts=self._attempt,
             ),
-            **SHORT_STEP,
+            **SHORT_ACTIVITY,
         )
         await alarms.tell(told.alarms)
         return Sliced(done=False, fault=fault)
@@ -153,7 +152,7 @@ class OrderSlice:
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
             return Setback(trouble=Trouble.FAILED, fault=fault, place=place)
-        return Setback(trouble=Trouble.FAILED, fault=fault_of(error), place=place)
+        return Setback(trouble=Trouble.FAILED, fault=read_fault(error), place=place)
 
     def _ended(self, read: Read) -> Sliced:
         self._tell(read.ending, None, None)

@@ -13,8 +13,8 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.watching import OrderWatching
     from domain.orders import names
     from domain.orders.steps import Presence, WatchOrder
+    from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.orders import alarms
-    from workflows.step_options import PRESENCE_CHECK, PROMPT_STEP
 
 
 @workflow.defn(name=names.WATCH_WORKFLOW)
@@ -24,11 +24,11 @@ class OrderWatch:
     @workflow.run
     async def run(self, order: WatchOrder) -> Presence:
         """Read this as the story."""
-        watched = await workflow.execute_activity_method(OrderWatching.platforms, **PROMPT_STEP)
+        watched = await workflow.execute_activity_method(OrderWatching.platforms, **PROMPT_ACTIVITY)
         presence = await _ask(watched.platforms, order.patience_seconds)
-        told = await workflow.execute_activity_method(OrderWatching.note, presence, **PROMPT_STEP)
+        told = await workflow.execute_activity_method(OrderWatching.note, presence, **PROMPT_ACTIVITY)
         await alarms.tell(told.alarms)
-        found = await workflow.execute_activity_method(OrderScan.scan, **PROMPT_STEP)
+        found = await workflow.execute_activity_method(OrderScan.scan, **PROMPT_ACTIVITY)
         await alarms.tell(found.alarms)
         return presence
 

@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.tasks.keeping import FIRST_PACE, PACE, Keeping
     from domain.tasks.lane import Lane
     from domain.tasks.messages import Found, Group, GroupReply, LaneStatus, Look, Search, Seen
-    from workflows.step_options import PROMPT_STEP
+    from workflows.activity_calls import PROMPT_ACTIVITY
 
 
 RUN_GROUPS_MAX = 1_500
@@ -52,7 +52,7 @@ class TaskLane:
         await workflow.execute_activity_method(
             TaskSteps.close,
             CloseOrder(type=order.type, pos=order.pos),
-            **PROMPT_STEP,
+            **PROMPT_ACTIVITY,
             summary="close",
         )
         return self._lane.end()
@@ -131,7 +131,7 @@ class TaskLane:
         kept: Kept = await workflow.execute_activity_method(
             TaskSteps.keep,
             keep,
-            **PROMPT_STEP,
+            **PROMPT_ACTIVITY,
             summary=f"archive {len(keep.ended)}",
         )
         self._lane.book.drop([task.key for task in keep.ended])

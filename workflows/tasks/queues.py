@@ -10,7 +10,7 @@ from activities.tasks.housekeeping import TaskHousekeeping
 from activities.tasks.steps import TaskSteps
 from domain.tasks import names
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.tasks.lane import TaskLane
 

@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.transfers import names
     from domain.transfers.joining import JobOrder
     from domain.transfers.steps import Berth, FetchOrder
-    from workflows.step_options import HEARTBEAT, UNTIL_DONE
+    from workflows.activity_calls import HEARTBEAT, UNTIL_DONE
 
 
 class Berths:

@@ -28,8 +28,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
-    from workflows.outcomes import fault_of, is_type
-    from workflows.step_options import PROMPT_STEP, SHIPPING
+    from workflows.activity_calls import PROMPT_ACTIVITY, SHIPPING, is_error_type, read_fault
     from workflows.transfers.berths import Berths
 
 Argument = TypeVar("Argument")
@@ -206,7 +205,7 @@ class TransferJob:
             await self._step(TransferSteps.cancel, cancel)
 
     async def _step(self, method: Callable[[TransferSteps, Argument], Awaitable[Result]], argument: Argument) -> Result:
-        return await workflow.execute_activity_method(method, argument, **PROMPT_STEP)
+        return await workflow.execute_activity_method(method, argument, **PROMPT_ACTIVITY)
 
     def _tell(self, phase: str, state: State) -> None:
         """Show a change of phase in the search attributes and the Web UI."""
@@ -224,8 +223,8 @@ def _is_host_lost(error: ActivityError) -> bool:
 
 def _without_file(error: ActivityError) -> End:
     """How the targets of a shard end whose file no host could get: a fault is one at once, else the time ran out."""
-    if is_type(error, FAULT_TYPE):
-        return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=fault_of(error).sentence)
+    if is_error_type(error, FAULT_TYPE):
+        return End(state=State.FAILED, reason=Reason.FILE_UNAVAILABLE, message=read_fault(error).sentence)
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
     message = f"{_NO_HOST.message} At last: {last}" if last else _NO_HOST.message
     return End(state=State.TIMEOUT, reason=Reason.FILE_UNAVAILABLE, message=message)

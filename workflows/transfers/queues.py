@@ -10,7 +10,7 @@ from activities.transfers.housekeeping import TransferHousekeeping
 from activities.transfers.steps import TransferSteps, host_queue
 from domain.transfers import names
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.transfers.job import TransferJob
 

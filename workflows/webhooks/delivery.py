@@ -17,12 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from domain.webhooks import names
     from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
     from infra import temporal
-    from workflows.step_options import SHORT_STEP, WEBHOOK_ATTEMPT, give_up_on
+    from workflows.activity_calls import SHORT_ACTIVITY, WEBHOOK_ATTEMPT, without_retry_on
     from workflows.webhooks.handle import priority, search_attributes
 
 
 # An event that makes no body never will.
-_ENTERING = give_up_on(SHORT_STEP, ValueError)
+_ENTERING = without_retry_on(SHORT_ACTIVITY, ValueError)
 
 
 def new_delivery_id() -> str:

@@ -10,7 +10,7 @@ from activities.webhooks.housekeeping import WebhookHousekeeping
 from activities.webhooks.steps import WebhookSteps
 from domain.webhooks import names
 from services.services import Services
-from systems.queues import TaskQueue
+from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.webhooks.delivery import WebhookDelivery
 

@@ -8,7 +8,7 @@ DEFECTS = (
     Defect(
         "all-housekeeping-waits-for-workers-of-downloads",
         "shared",
-        "workflows/schedules.py",
+        "workflows/systems.py",
         "            task_queue=names.QUEUE,\n",
         '            task_queue="downloads",\n',
         ("tests/integration/test_housekeeping_of_systems.py", "-k", "tasks_alone"),

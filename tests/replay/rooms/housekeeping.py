@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from domain import housekeeping
-from domain.housekeeping import HousekeepingOrder
+from domain.housekeeping import HousekeepingInput
 from tests.replay.recorder import Recorder
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.systems import list_names
@@ -17,6 +17,6 @@ async def record(recorder: Recorder) -> None:
     """Keep house once in each system."""
     for names in list_names():
         workflow_id = f"{housekeeping.schedule_id(names.SYSTEM)}-recorded"
-        order = HousekeepingOrder(activities=names.HOUSEKEEPING)
+        order = HousekeepingInput(activities=names.HOUSEKEEPING)
         await recorder.engine.execute_workflow(HousekeepingWorkflow.run, order, id=workflow_id, task_queue=names.QUEUE)
         await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, f"nothing-due-{names.SYSTEM}")
