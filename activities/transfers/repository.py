@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from domain.faults import SourceFault
-from domain.transfers.request import File
+from domain.transfers.models import File
 from infra.filecache.cache import Fetch
 from infra.objects import ObjectMissing
 from services.services import Services

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,9 @@ from typing import Any
 
 from activities.transfers.journal import Entry, Journal
 from clients.gse import GseClient, GseFailure, GseForbidden, GseRefused, GseUnavailable
-from domain.transfers.cadence import Cadence
 from domain.transfers.gse import Agent, Place, TransferOrder
-from domain.transfers.request import Consignment
+from domain.transfers.models import Consignment, End, Reason, State
 from domain.transfers.shipment import Item, Sending, Shipment, by_sending
-from domain.transfers.states import End, Reason, State
 from infra import log, outages
 from stores.transfers.shards import ShardLedger
 
@@ -297,3 +296,30 @@ async def uninterrupted(step: Coroutine[Any, Any, None]) -> None:
 
 def _agent(item: Item, user: str = "") -> Agent:
     return Agent(item.agent_id, item.container_id, user)
+
+
+FIRST_SECONDS = 1.0
+LAST_SECONDS = 10.0
+_LADDER = ((FIRST_SECONDS, 2), (2.0, 9), (5.0, 56))
+
+
+class Cadence:
+    """The pauses between the polls of one shard."""
+
+    def __init__(self) -> None:
+        self._pauses = _pauses()
+
+    def next_seconds(self, *, finishing: bool) -> float:
+        """The pause before the next poll.
+
+        Args:
+            finishing: Whether targets have finished since the last one: then others are about to.
+        """
+        if finishing:
+            self._pauses = _pauses()
+        return next(self._pauses)
+
+
+def _pauses() -> Iterator[float]:
+    ladder = (itertools.repeat(seconds, times) for seconds, times in _LADDER)
+    return itertools.chain(itertools.chain.from_iterable(ladder), itertools.repeat(LAST_SECONDS))

@@ -21,8 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.batching import Batcher, Patience, Request
 from api.problems import Refusal
 from domain.faults import Exhausted
-from domain.transfers import ids, joining, names
-from domain.transfers.ids import Job
+from domain.transfers import joining, names
 from domain.transfers.joining import (
     CONSIGNMENTS_MAX,
     GROUP_TARGETS_MAX,
@@ -34,7 +33,8 @@ from domain.transfers.joining import (
     Lot,
     Retry,
 )
-from domain.transfers.request import Consignment, File
+from domain.transfers.models import Consignment, File
+from domain.transfers.names import Job
 from infra import log, outages
 from infra.pollers import SEEN_WITHIN, WORKFLOWS, describe_queue, list_workers
 from services.services import Services
@@ -142,7 +142,7 @@ class Joins:
 
     def _pause_seconds(self, lane: _Lane) -> float:
         """How long requests come together, so that the groups that a window takes last as long as it does."""
-        left = ids.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
+        left = names.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
         return joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
 
     async def _join_all(self, lane: _Lane, requests: list[Request[Lot, int]]) -> None:
@@ -238,7 +238,7 @@ class Joins:
 
     def _order(self, job: Job) -> JobOrder:
         settings = self._settings
-        closes_at = datetime.fromtimestamp(ids.closes_at(job.bucket, settings.window_seconds), UTC)
+        closes_at = datetime.fromtimestamp(names.closes_at(job.bucket, settings.window_seconds), UTC)
         return JobOrder(
             job_id=str(job),
             file=job.file,
@@ -250,7 +250,7 @@ class Joins:
         )
 
     def _bucket_now(self) -> int:
-        return ids.bucket_at(time.time(), self._settings.window_seconds)
+        return names.bucket_at(time.time(), self._settings.window_seconds)
 
 
 def _without_workers() -> Refusal:

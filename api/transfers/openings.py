@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-
-from pydantic import AfterValidator, Field
 
 from api.auth import not_here
-from api.models import Answer, Request
 from api.projects import ProjectPath
 from api.routes import Access, Call
-from api.transfers.requests import AgentId, Folder, Id, Path, User
-from api.transfers.room import desk, routes
+from api.transfers.context import get_context, routes
+from api.transfers.requests import SetOpeningsRequest
+from api.transfers.responses import OpeningResponse, OpeningsResponse
 from domain.faults import Conflict
 from domain.transfers import openings as rules
 from domain.transfers.openings import Opening
@@ -22,73 +19,22 @@ from stores.shared import projects
 from stores.transfers import openings
 
 TAKEN = "transfer_opening_taken"
-OPENINGS_MAX = 100
-PREFIXES_MAX = 100
-HOSTS_MAX = 1_000
-
-_Host = Annotated[AgentId, AfterValidator(rules.sound_host)]
-
-
-class NewOpening(Request):
-    """Some transfers that the project may send. A list that is empty leaves that point open."""
-
-    biz_id: Id
-    app_id: Id | None = Field(default=None, description="null opens every app of the biz")
-    path_prefixes: list[Path] = Field(
-        default=[],
-        max_length=PREFIXES_MAX,
-        description="where files may lie in the repository, by whole steps: `/etc` opens `/etc/x`, not `/etcetera`",
-    )
-    folder_prefixes: list[Folder] = Field(
-        default=[], max_length=PREFIXES_MAX, description="where they may be written on a target, by whole steps"
-    )
-    users: list[User] = Field(default=[], max_length=PREFIXES_MAX, description="who may write them there")
-    hosts: list[_Host] = Field(
-        default=[], max_length=HOSTS_MAX, description="ids of agents; one with `*` at its end opens all that begin so"
-    )
-
-
-class NewOpenings(Request):
-    """All that is opened for a project from here on."""
-
-    openings: list[NewOpening] = Field(max_length=OPENINGS_MAX, description="in the place of what was opened before")
-
-
-class ShownOpening(Answer):
-    """Some transfers that the project may send."""
-
-    biz_id: int
-    app_id: int | None
-    path_prefixes: list[str]
-    folder_prefixes: list[str]
-    users: list[str]
-    hosts: list[str]
-
-
-class ShownOpenings(Answer):
-    """What a project may send."""
-
-    project_id: str
-    is_restricted: bool = Field(
-        description="false as long as nothing is opened for any project: then each may send everything"
-    )
-    openings: list[ShownOpening]
 
 
 @routes.get("/v1/projects/{project_id}/transfer-openings", access=Access.OWNER)
-async def browse_openings(call: Call, path: ProjectPath) -> ShownOpenings:
+async def browse_openings(call: Call, path: ProjectPath) -> OpeningsResponse:
     """Read what a project may send.
 
     A target is sent to if one opening has its biz and app, the file's path, the folder, the user and the host.
     """
     async with call.services.database.session() as session:
         await _check_project(session, path.project_id)
-    opened = await desk(call).openings.read(path.project_id)
+    opened = await get_context(call).openings.read(path.project_id)
     return _show(path.project_id, opened or [], is_restricted=opened is not None)
 
 
 @routes.put("/v1/projects/{project_id}/transfer-openings", access=Access.ADMIN, problems={TAKEN: Conflict})
-async def set_openings(call: Call, path: ProjectPath, body: NewOpenings) -> ShownOpenings:
+async def set_openings(call: Call, path: ProjectPath, body: SetOpeningsRequest) -> OpeningsResponse:
     """Open transfers for a project.
 
     Sets the whole list. From the first opening of any project on, each project sends only what is opened for it; that
@@ -103,7 +49,7 @@ async def set_openings(call: Call, path: ProjectPath, body: NewOpenings) -> Show
         _check_free(wanted, others)
         await openings.replace(session, path.project_id, wanted)
         is_restricted = await openings.is_any(session)
-    desk(call).openings.forget()
+    get_context(call).openings.forget()
     log.get(__name__).info("transfer_openings_set", project_id=path.project_id, openings=len(wanted))
     return _show(path.project_id, wanted, is_restricted=is_restricted)
 
@@ -123,9 +69,9 @@ def _check_free(wanted: Sequence[Opening], others: Sequence[tuple[str, Opening]]
         )
 
 
-def _show(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> ShownOpenings:
-    return ShownOpenings(
+def _show(project_id: str, opened: Sequence[Opening], *, is_restricted: bool) -> OpeningsResponse:
+    return OpeningsResponse(
         project_id=project_id,
         is_restricted=is_restricted,
-        openings=[ShownOpening.model_validate(each.model_dump()) for each in opened],
+        openings=[OpeningResponse.model_validate(each.model_dump()) for each in opened],
     )

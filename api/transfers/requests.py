@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from api.models import Request
-from domain.transfers import request
-from domain.transfers.request import (
+from api.paging import PageQuery
+from domain.transfers import models
+from domain.transfers import openings as rules
+from domain.transfers.models import (
     AGENT_ID_MAX_CHARACTERS,
     CONTAINER_ID_MAX_CHARACTERS,
     FILE_NAME_MAX_CHARACTERS,
@@ -16,21 +18,23 @@ from domain.transfers.request import (
     ID_MAX,
     PATH_MAX_CHARACTERS,
     USER_MAX_CHARACTERS,
+    Reason,
+    State,
 )
 
 BATCH_TARGETS_MAX = 5_000
 
 Id = Annotated[int, Field(ge=0, le=ID_MAX)]
-Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(request.sound_path)]
-Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(request.sound_folder)]
-AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(request.sound_agent)]
-ContainerId = Annotated[str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(request.sound_container)]
-User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(request.sound_word)]
-FileName = Annotated[str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(request.sound_name)]
+Path = Annotated[str, Field(min_length=1, max_length=PATH_MAX_CHARACTERS), AfterValidator(models.sound_path)]
+Folder = Annotated[str, Field(min_length=1, max_length=FOLDER_MAX_CHARACTERS), AfterValidator(models.sound_folder)]
+AgentId = Annotated[str, Field(min_length=1, max_length=AGENT_ID_MAX_CHARACTERS), AfterValidator(models.sound_agent)]
+ContainerId = Annotated[str, Field(max_length=CONTAINER_ID_MAX_CHARACTERS), AfterValidator(models.sound_container)]
+User = Annotated[str, Field(min_length=1, max_length=USER_MAX_CHARACTERS), AfterValidator(models.sound_word)]
+FileName = Annotated[str, Field(min_length=1, max_length=FILE_NAME_MAX_CHARACTERS), AfterValidator(models.sound_name)]
 Signature = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$"), AfterValidator(str.lower)]
 
 
-class WantedFile(Request):
+class TransferFileRequest(Request):
     """A file, and where it belongs on a target."""
 
     biz_id: Id
@@ -48,24 +52,96 @@ class WantedFile(Request):
     @property
     def full_path(self) -> str:
         """The path that names the file, the same however it was written."""
-        return request.full_path(self.file_path, self.file_name)
+        return models.full_path(self.file_path, self.file_name)
 
 
-class NewTransfer(WantedFile):
+class CreateTransferRequest(TransferFileRequest):
     """One file for one target."""
 
     target_agent_id: AgentId
     target_container_id: ContainerId = Field(default="", description="empty for the host itself")
 
 
-class NewTarget(Request):
+class TargetRequest(Request):
     """A host, or a container on it."""
 
     target_agent_id: AgentId
     target_container_id: ContainerId = Field(default="", description="empty for the host itself")
 
 
-class NewTransfers(WantedFile):
+class CreateTransfersRequest(TransferFileRequest):
     """One file for many targets."""
 
-    targets: list[NewTarget] = Field(min_length=1, max_length=BATCH_TARGETS_MAX)
+    targets: list[TargetRequest] = Field(min_length=1, max_length=BATCH_TARGETS_MAX)
+
+
+class TransferTaskPath(Request):
+    """Names one task. It holds slashes, which may be percent-encoded or not."""
+
+    task_id: str = Field(max_length=400)
+
+
+class TransferJobPath(Request):
+    """Names one job. It holds slashes, which may be percent-encoded or not."""
+
+    job_id: str = Field(max_length=400)
+
+
+class TransferJobsQuery(PageQuery):
+    """Which jobs to list."""
+
+    ended: bool | None = Field(default=None, description="true: only those whose targets all ended; false: the others")
+    search: str | None = Field(default=None, max_length=300, description="only jobs whose id holds this text")
+
+
+class JobTargetsQuery(Request):
+    """Which targets of a job."""
+
+    status: State | None = Field(default=None, description="only targets that stand there")
+    reason: Reason | None = Field(default=None, description="only targets that ended for this reason")
+    code: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="only targets with this code of GSE")
+    target_agent_id: str | None = Field(default=None, max_length=AGENT_ID_MAX_CHARACTERS, description="only this host")
+    limit: int = Field(default=100, ge=1, le=1_000, description="how many at most")
+    cursor: str | None = Field(
+        default=None, pattern=r"^(0|[1-9][0-9]{0,18})$", description="`next_cursor` of the page before"
+    )
+
+
+class RetryTransferJobRequest(Request):
+    """Which failed targets are sent again."""
+
+    reason: Reason | None = Field(default=None, description="only those that failed for this reason")
+
+
+OPENINGS_MAX = 100
+PREFIXES_MAX = 100
+HOSTS_MAX = 1_000
+
+_Host = Annotated[AgentId, AfterValidator(rules.sound_host)]
+
+
+class OpeningRequest(Request):
+    """Some transfers that the project may send. A list that is empty leaves that point open."""
+
+    biz_id: Id
+    app_id: Id | None = Field(default=None, description="null opens every app of the biz")
+    path_prefixes: list[Path] = Field(
+        default=[],
+        max_length=PREFIXES_MAX,
+        description="where files may lie in the repository, by whole steps: `/etc` opens `/etc/x`, not `/etcetera`",
+    )
+    folder_prefixes: list[Folder] = Field(
+        default=[], max_length=PREFIXES_MAX, description="where they may be written on a target, by whole steps"
+    )
+    users: list[User] = Field(default=[], max_length=PREFIXES_MAX, description="who may write them there")
+    hosts: list[_Host] = Field(
+        default=[], max_length=HOSTS_MAX, description="ids of agents; one with `*` at its end opens all that begin so"
+    )
+
+
+class SetOpeningsRequest(Request):
+    """All that is opened for a project from here on."""
+
+    openings: list[OpeningRequest] = Field(
+        max_length=OPENINGS_MAX, description="in the place of what was opened before"
+    )

@@ -8,8 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from domain.transfers.request import Consignment, File, Target
-from domain.transfers.states import Reason
+from domain.transfers.models import Consignment, File, Reason, Target
 
 TARGETS_MAX: Final = 100_000
 GROUPS_MAX: Final = 1_500

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from domain.faults import Forbidden
-from domain.transfers.request import File
+from domain.transfers.models import File
 
 NOT_OPENED: Final = "transfer_not_opened"
 HOSTS_NAMED_MAX: Final = 3

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from domain.transfers.gse import Agent, Key, Record, Results, Verdict
-from domain.transfers.states import End, Reason, State
+from domain.transfers.models import End, Reason, State
 
 RETRY_PAUSE_MAX_SECONDS = 60.0
 PROGRESS_STEP = 5

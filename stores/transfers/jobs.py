@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from domain.transfers.states import Reason, State
+from domain.transfers.models import Reason, State
 from infra.database import Database
 
 _FIND = """
@@ -129,3 +129,53 @@ async def list_recorded(database: Database, job_ids: Sequence[str]) -> set[str]:
     """Those of these jobs that are written down."""
     async with database.connection() as connection:
         return {row["job_id"] for row in await connection.fetch(_RECORDED, job_ids)}
+
+
+async def finish(database: Database, job_id: str, kept: timedelta) -> dict[State, int]:
+    """The job has ended: from now on it is kept for a while. Says how many targets ended how."""
+    async with database.connection() as connection, connection.transaction():
+        rows = await connection.fetch(
+            """
+            SELECT t.state, count(*) FROM transfer_targets t JOIN transfer_jobs j ON j.id = t.job
+            WHERE j.job_id = $1 GROUP BY t.state
+            """,
+            job_id,
+        )
+        await connection.execute(
+            """
+            UPDATE transfer_jobs SET finished_at = now(), expires_at = now() + $2
+            WHERE job_id = $1 AND finished_at IS NULL
+            """,
+            job_id,
+            kept,
+        )
+    return {State(row["state"]): row["count"] for row in rows}
+
+
+async def purge_targets(database: Database, batch: int) -> int:
+    """Remove the targets of some jobs whose time is over; says of how many. The job itself stays known for a while."""
+    async with database.connection() as connection, connection.transaction():
+        rows = await connection.fetch(
+            """
+            SELECT id, job_id FROM transfer_jobs WHERE expires_at <= now() AND purged_at IS NULL
+            ORDER BY expires_at LIMIT $1
+            """,
+            batch,
+        )
+        jobs, job_ids = [row["id"] for row in rows], [row["job_id"] for row in rows]
+        await connection.execute("DELETE FROM transfer_targets WHERE job = ANY($1::bigint[])", jobs)
+        await connection.execute("DELETE FROM transfer_cancels WHERE job_id = ANY($1::text[])", job_ids)
+        await connection.execute("UPDATE transfer_jobs SET purged_at = now() WHERE id = ANY($1::bigint[])", jobs)
+    return len(jobs)
+
+
+async def purge(database: Database, known_for: timedelta) -> None:
+    """Remove jobs whose targets have been gone for so long: nobody is told any more that they were there."""
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM transfer_jobs WHERE purged_at < now() - $1::interval", known_for)
+
+
+async def purge_cancels(database: Database, older_than: timedelta) -> None:
+    """Remove what was cancelled in jobs that nobody ever joined."""
+    async with database.connection() as connection:
+        await connection.execute("DELETE FROM transfer_cancels WHERE cancelled_at < now() - $1::interval", older_than)

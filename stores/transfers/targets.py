@@ -5,17 +5,21 @@ Statuses are polled for thousands of targets at a time, so that this goes past S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from domain.transfers.states import Reason, State
+from domain.transfers.models import FINAL, End, Reason, State
+from domain.transfers.shipment import CANCELLED, CANCELLED_UNHEARD
 from infra.database import Database
 from stores.shared.keyset import SqlKeyset
 from stores.tables.transfers import ALL_TARGETS
+
+FINAL_STATES = "('" + "', '".join(sorted(FINAL)) + "')"
+MESSAGE_MAX_CHARACTERS = 500
 
 ProjectTarget: TypeAlias = tuple[str, int, str]
 """A target that a project has in a job: the job's id, the target's key, the project."""
@@ -88,7 +92,10 @@ _IS_JOB_CANCELLED = """
         SELECT FROM transfer_cancels WHERE job_id = $1 AND ($2::text IS NULL OR project_id = $2) AND key = $3
     )
 """
-_CANCEL = "INSERT INTO transfer_cancels (job_id, project_id, key) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+_CANCEL = """
+    INSERT INTO transfer_cancels (job_id, project_id, key)
+    SELECT $1, project_id, $3 FROM unnest($2::text[]) AS each (project_id) ON CONFLICT DO NOTHING
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +186,10 @@ async def list_failed_hosts(database: Database, job: int, project_id: str, reaso
         return [FailedHosts(*row) for row in await connection.fetch(_FAILED_HOSTS, job, project_id, reason)]
 
 
-async def cancel(database: Database, job_id: str, project_id: str, key: int = ALL_TARGETS) -> None:
-    """Note that a target, or all that the project has in the job, is no longer wanted."""
+async def cancel(database: Database, job_id: str, project_ids: Sequence[str], key: int = ALL_TARGETS) -> None:
+    """Note that a target, or all that the projects have in the job, is no longer wanted."""
     async with database.connection() as connection:
-        await connection.execute(_CANCEL, job_id, project_id, key)
+        await connection.execute(_CANCEL, job_id, list(project_ids), key)
 
 
 async def list_cancelled(database: Database, wanted: Sequence[ProjectTarget]) -> set[ProjectTarget]:
@@ -205,3 +212,90 @@ def _read(row: asyncpg.Record, kind: type[_Target], names: Sequence[str]) -> _Ta
     if values["reason"] is not None:
         values["reason"] = Reason(values["reason"])
     return kind(**values)
+
+
+async def list_pending_agents(database: Database, job_id: str, numbers: Sequence[int]) -> list[str]:
+    """The agents that something waits for in these shards, each once."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(
+            """
+            SELECT DISTINCT t.agent_id FROM transfer_targets t JOIN transfer_jobs j ON j.id = t.job
+            WHERE j.job_id = $1 AND t.shard = ANY($2::int[]) AND t.state = 'Pending' ORDER BY t.agent_id
+            """,
+            job_id,
+            list(numbers),
+        )
+    return [row["agent_id"] for row in rows]
+
+
+async def fail_absent(database: Database, job_id: str, numbers: Sequence[int], absent: Mapping[str, str]) -> None:
+    """End what waits in these shards for agents that are not there, unless it was cancelled.
+
+    Args:
+        database: Where they are written down.
+        job_id: Whose shards.
+        numbers: Which of them.
+        absent: By agent, why it takes nothing.
+    """
+    async with database.connection() as connection:
+        await connection.execute(_FAIL_ABSENT, job_id, list(numbers), list(absent), list(absent.values()))
+
+
+_FAIL_ABSENT = f"""
+    UPDATE transfer_targets t
+    SET state = '{State.FAILED}', reason = '{Reason.AGENT_OFFLINE}', ended_at = now(),
+        message = 'Nothing was sent: ' || a.why || '. Install or start GSE''s agent on that host, then retry.'
+    FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id,
+        unnest($3::text[], $4::text[]) AS a (agent_id, why)
+    WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
+        AND t.state = '{State.PENDING}' AND t.agent_id = a.agent_id
+        AND NOT EXISTS (
+            SELECT FROM transfer_cancels c
+            WHERE c.job_id = j.job_id AND c.project_id = s.project_id AND c.key IN (t.key, {ALL_TARGETS})
+        )
+"""  # noqa: S608 - constants of ours
+
+
+async def end_unfinished(database: Database, job_id: str, numbers: Sequence[int], end: End) -> None:
+    """End what has not ended in these shards, whoever thinks that they ship them; the cancelled end as cancelled."""
+    async with database.connection() as connection, connection.transaction():
+        await connection.execute(
+            """
+            UPDATE transfer_shards SET holder = NULL FROM transfer_jobs
+            WHERE transfer_jobs.id = job AND job_id = $1 AND number = ANY($2::int[])
+            """,
+            job_id,
+            list(numbers),
+        )
+        await connection.execute(
+            f"""
+            UPDATE transfer_targets t
+            SET state = '{State.FAILED}', reason = '{Reason.CANCELLED}', ended_at = now(),
+                message = CASE WHEN t.sending = 0 THEN $3 ELSE $4 END
+            FROM transfer_jobs j JOIN transfer_shards s ON s.job = j.id
+                JOIN transfer_cancels c USING (job_id, project_id)
+            WHERE j.job_id = $1 AND s.number = ANY($2::int[]) AND t.job = j.id AND t.shard = s.number
+                AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}
+            """,  # noqa: S608 - constants of ours
+            job_id,
+            list(numbers),
+            CANCELLED,
+            CANCELLED_UNHEARD,
+        )
+        await connection.execute(
+            f"""
+            UPDATE transfer_targets t
+            SET state = $3, reason = $4, code = coalesce($5, t.failed_code), ended_at = now(),
+                message = left($6 || CASE WHEN t.failed_message = '' THEN '' ELSE $7 || t.failed_message END, $8)
+            FROM transfer_jobs j
+            WHERE j.job_id = $1 AND t.job = j.id AND t.shard = ANY($2::int[]) AND t.state NOT IN {FINAL_STATES}
+            """,  # noqa: S608 - constants of ours
+            job_id,
+            list(numbers),
+            end.state,
+            end.reason,
+            end.code,
+            end.message,
+            " The last try had failed: ",
+            MESSAGE_MAX_CHARACTERS,
+        )

@@ -14,13 +14,13 @@ from sqlalchemy import event
 from temporalio.client import WorkflowHandle
 
 from domain.transfers import names
+from domain.transfers.activity_models import JobStatus
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Shard
-from domain.transfers.request import Consignment, File
-from domain.transfers.steps import JobStatus
+from domain.transfers.models import Consignment, File
 from infra.database import Database
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule
-from stores.transfers import ledger, targets
+from stores.transfers import shards, targets
 from tests.support.transfers import CONTENT, QUICK, job_of, running_transfers, sha256
 from workflows.transfers.job import TransferJob
 
@@ -85,7 +85,7 @@ async def test_a_status_is_looked_up_and_not_searched_for(database: Database) ->
     """Among ten thousand targets of twenty jobs no table is read from end to end."""
     for number in range(20):
         shard = Shard(number=1, consignment=WANTED, file_name="f", targets=lot(0, 500).targets)
-        await ledger.freeze(database, order(number), [shard])
+        await shards.save(database, order(number), [shard])
     async with database.connection() as connection:
         await connection.execute("ANALYZE transfer_jobs, transfer_targets, transfer_shards")
         wanted = ([order(7).job_id], [250], ["p"])

@@ -13,9 +13,9 @@ from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 
 from api.transfers.joins import Joins
 from domain.transfers import names
-from domain.transfers.ids import Job, target_key
 from domain.transfers.joining import JobOrder, Lot
-from domain.transfers.request import Consignment, File
+from domain.transfers.models import Consignment, File
+from domain.transfers.names import Job, target_key
 from infra.settings import Settings
 from sims.gse.scenario import Action, Call, Rule, Shape
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256

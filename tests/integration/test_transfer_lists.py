@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.listing import Listing, Waiting
-from domain.transfers import ids
+from api.transfers.lookup import CollectingJobs, Waiting
+from domain.transfers import names
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.transfers import QUICK, Transfers, job_of, running_transfers, window_begins
@@ -65,13 +65,13 @@ async def test_a_job_that_is_written_down_meanwhile_is_listed_once(
     async with running_transfers(settings) as transfers:
         job_id = job_of(await transfers.ended(await transfers.join("agent-1")))
         await transfers.job_ended(job_id)
-        job = ids.read_job(job_id)
+        job = names.read_job(job_id)
         assert job is not None
 
         async def waiting(*_: object) -> list[Waiting]:
             return [Waiting(job, 1)]
 
-        monkeypatch.setattr(Listing, "waiting", waiting)
+        monkeypatch.setattr(CollectingJobs, "waiting", waiting)
         found = await listed(transfers)
 
     assert [(each["job_id"], each["status"]) for each in found] == [(job_id, "Success")]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api.transfers.openings_cache import OpeningsCache
+from api.transfers.context import OpeningsCache
 from domain.transfers.openings import Opening
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule

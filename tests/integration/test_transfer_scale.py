@@ -9,7 +9,7 @@ import pytest
 
 from domain.transfers import names
 from domain.transfers.joining import JobOrder, JoinGroup, Lot
-from domain.transfers.request import Consignment, File
+from domain.transfers.models import Consignment, File
 from infra.settings import Settings
 from sims.gse.scenario import Call
 from tests.support.transfers import QUICK, running_transfers, sha256

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from yarl import URL
 
 from domain.transfers import names
-from domain.transfers.steps import JobStatus
+from domain.transfers.activity_models import JobStatus
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.housekeeping import keep_house

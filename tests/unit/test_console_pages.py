@@ -14,8 +14,8 @@ from domain.orders import names as orders
 from domain.orders.windows import Window
 from domain.tasks import ids as tasks
 from domain.tasks import names as tasks_names
-from domain.transfers.ids import Job
-from domain.transfers.request import File
+from domain.transfers.models import File
+from domain.transfers.names import Job
 from domain.webhooks import names as webhooks_names
 from infra.settings import ApiSettings
 from systems.names import SYSTEMS

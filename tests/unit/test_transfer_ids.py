@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.transfers import ids
-from domain.transfers.ids import Job, Task
-from domain.transfers.request import Consignment, File
+from domain.transfers import names
+from domain.transfers.models import Consignment, File
+from domain.transfers.names import Job, Task
 
 SECRET = b"a key of ours"
 PROJECT = "prj_1"
@@ -23,7 +23,7 @@ TASK = Task(Job(File(biz_id=1, app_id=2, path="/test/path/file.txt"), 115710720)
 
 def test_ids_have_the_forms_that_clients_know() -> None:
     """`AsyncDownloadJob:{bizID}:{appID}:{filePath}:{timeBucket}`, and a task's ends in a UUID."""
-    text = ids.write_task(TASK, SECRET, PROJECT)
+    text = names.write_task(TASK, SECRET, PROJECT)
     stem, _, name = text.rpartition(":")
 
     assert str(TASK.job) == "AsyncDownloadJob:1:2:/test/path/file.txt:115710720"
@@ -35,13 +35,13 @@ def test_ids_have_the_forms_that_clients_know() -> None:
 @given(JOBS)
 def test_a_job_s_id_says_which_job(job: Job) -> None:
     """Whatever colons, slashes and digits its path holds."""
-    assert ids.read_job(str(job)) == job
+    assert names.read_job(str(job)) == job
 
 
 @given(TASKS)
 def test_a_task_s_id_says_which_task(task: Task) -> None:
     """No table is asked for that."""
-    assert ids.read_task(ids.write_task(task, SECRET, PROJECT), SECRET, PROJECT) == task
+    assert names.read_task(names.write_task(task, SECRET, PROJECT), SECRET, PROJECT) == task
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_a_task_s_id_says_which_task(task: Task) -> None:
         "AsyncDownloadTask:1:2::00000000-0000-8000-8000-000000000000",
         "AsyncDownloadTask:01:2:/f:00000000-0000-8000-8000-000000000000",
         "AsyncDownloadTask:1:2:/f:00000000-0000-4000-8000-000000000000",
-        ids.write_task(TASK, SECRET, PROJECT).replace("Task", "Job"),
-        ids.write_task(TASK, SECRET, PROJECT).upper(),
-        ids.write_task(TASK, SECRET, "prj_2"),
-        ids.write_task(TASK, b"another key", PROJECT),
-        ids.write_task(TASK, SECRET, PROJECT).replace("/test/", "/tast/"),
-        ids.write_task(TASK, SECRET, PROJECT).replace(":1:2:", ":1:3:"),
+        names.write_task(TASK, SECRET, PROJECT).replace("Task", "Job"),
+        names.write_task(TASK, SECRET, PROJECT).upper(),
+        names.write_task(TASK, SECRET, "prj_2"),
+        names.write_task(TASK, b"another key", PROJECT),
+        names.write_task(TASK, SECRET, PROJECT).replace("/test/", "/tast/"),
+        names.write_task(TASK, SECRET, PROJECT).replace(":1:2:", ":1:3:"),
     ],
 )
 def test_what_we_did_not_give_out_names_nothing(text: str) -> None:
     """Typos, other projects' ids and made-up ones are told from ours without asking anybody."""
-    assert ids.read_task(text, SECRET, PROJECT) is None
+    assert names.read_task(text, SECRET, PROJECT) is None
 
 
 @pytest.mark.parametrize("text", ["AsyncDownloadJob:1:2:/f:", "AsyncDownloadJob:1:2:/f:-1", f"{TASK.job}00", "x"])
 def test_what_is_no_job_s_id_names_nothing(text: str) -> None:
     """A bucket has at most 32 bits and no sign."""
-    assert ids.read_job(text) is None
+    assert names.read_job(text) is None
 
 
 def test_a_target_is_what_is_brought_whereto_by_whom() -> None:
@@ -78,16 +78,16 @@ def test_a_target_is_what_is_brought_whereto_by_whom() -> None:
     base = {"project_id": "p", "signature": "a" * 64, "user": "root", "folder": "/data"}
     wanted = Consignment(**base)
     others = [wanted.model_copy(update={name: "other"}) for name in base]
-    keys = [ids.target_key(each, "agent", "c") for each in (wanted, *others)]
-    keys += [ids.target_key(wanted, "agen", "tc"), ids.target_key(wanted, "agent", "")]
+    keys = [names.target_key(each, "agent", "c") for each in (wanted, *others)]
+    keys += [names.target_key(wanted, "agen", "tc"), names.target_key(wanted, "agent", "")]
 
-    assert ids.target_key(Consignment(**base), "agent", "c") == keys[0]
+    assert names.target_key(Consignment(**base), "agent", "c") == keys[0]
     assert len(set(keys)) == len(keys)
 
 
 @given(st.floats(0, 2**33), st.integers(1, 3600))
 def test_a_window_ends_after_each_of_its_moments(moment: float, window: int) -> None:
     """And not more than its length after."""
-    bucket = ids.bucket_at(moment, window)
+    bucket = names.bucket_at(moment, window)
 
-    assert ids.closes_at(bucket, window) - window <= moment < ids.closes_at(bucket, window)
+    assert names.closes_at(bucket, window) - window <= moment < names.closes_at(bucket, window)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from domain.transfers import joining
 from domain.transfers.joining import JobOrder, JoinGroup, Lot, Roll, Shard
-from domain.transfers.request import (
+from domain.transfers.models import (
     Consignment,
     File,
     Target,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from api.transfers.kept import Kept
+from api.transfers.lookup import BoundedCache
 
 
 def test_what_was_kept_first_goes_first() -> None:
     """There is never more than the bound, and what is there is what was kept last."""
-    kept: Kept[int, str] = Kept(most=3)
+    kept: BoundedCache[int, str] = BoundedCache(most=3)
     for number in range(5):
         kept.keep(number, str(number))
     assert [kept.get(number) for number in range(5)] == [None, None, "2", "3", "4"]
@@ -15,7 +15,7 @@ def test_what_was_kept_first_goes_first() -> None:
 
 def test_a_value_that_is_kept_again_replaces_the_first() -> None:
     """And takes no second place."""
-    kept: Kept[str, int] = Kept(most=2)
+    kept: BoundedCache[str, int] = BoundedCache(most=2)
     kept.keep("a", 1)
     kept.keep("a", 2)
     kept.keep("b", 3)

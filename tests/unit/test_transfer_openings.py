@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from domain.faults import Forbidden
-from domain.transfers import request
+from domain.transfers import models
+from domain.transfers.models import File
 from domain.transfers.openings import NOT_OPENED, Opening, check_opened, find_taken
-from domain.transfers.request import File
 
 FILE = File(biz_id=2, app_id=7, path="/etc/app.conf")
 
@@ -85,7 +85,7 @@ def test_prefixes_of_paths_match_whole_steps(prefix: str, path: str, is_opened: 
 @pytest.mark.parametrize("written", ["etc//secret/", "//etc/secret", "/etc/secret/key", "etc/secret"])
 def test_a_path_written_otherwise_is_the_same_path(written: str) -> None:
     """What is compared is the path that the job has, so that no spelling gets round a prefix."""
-    path = request.full_path(written, "key")
+    path = models.full_path(written, "key")
     assert path == "/etc/secret/key"
     assert refusal(biz_2(path_prefixes=["/etc/app"]), file=FILE.model_copy(update={"path": path}))
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.transfers.cadence import Cadence
+from activities.transfers.shipping import Cadence
 from domain.transfers.gse import Agent, Place, Record, Results, Side
-from domain.transfers.request import sound_folder
+from domain.transfers.models import End, Reason, State, sound_folder, summary
 from domain.transfers.shipment import REFUSALS_MAX, Item, Rules, Sending, Shipment
-from domain.transfers.states import End, Reason, State, summary
 from stores.tables.transfers import STATES
 
 SOURCE = Agent("source", "", "root")

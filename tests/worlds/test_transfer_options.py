@@ -19,12 +19,19 @@ import pytest
 
 import api.transfers
 from api.models import Request
-from api.transfers.browsing import JobsWanted
-from api.transfers.openings import NewOpening, NewOpenings
-from api.transfers.reading import Wanted
-from api.transfers.requests import NewTarget, NewTransfer, NewTransfers, WantedFile
-from api.transfers.room import JobPath, TaskPath
-from api.transfers.steering import RetryWanted
+from api.transfers.requests import (
+    CreateTransferRequest,
+    CreateTransfersRequest,
+    JobTargetsQuery,
+    OpeningRequest,
+    RetryTransferJobRequest,
+    SetOpeningsRequest,
+    TargetRequest,
+    TransferFileRequest,
+    TransferJobPath,
+    TransferJobsQuery,
+    TransferTaskPath,
+)
 from infra.settings import Settings
 from sims.gse.scenario import Action, Rule
 from tests.support.transfers import CONTENT, QUICK, Transfers, job_of, running_transfers, sha256
@@ -95,16 +102,16 @@ OPENING: dict[str, Case] = {
 }
 OPENINGS: dict[str, Case] = {"openings": Case([OPENED], [OPENED | {"biz_id": 9}])}
 CASES: list[tuple[type[Request], Mapping[str, Case]]] = [
-    (NewTransfer, FILE | TARGET),
-    (NewTransfers, FILE | TARGETS),
-    (NewTarget, TARGET),
-    (Wanted, OF_A_JOB),
-    (JobsWanted, OF_A_LIST),
-    (RetryWanted, RETRY),
-    (NewOpening, OPENING),
-    (NewOpenings, OPENINGS),
+    (CreateTransferRequest, FILE | TARGET),
+    (CreateTransfersRequest, FILE | TARGETS),
+    (TargetRequest, TARGET),
+    (JobTargetsQuery, OF_A_JOB),
+    (TransferJobsQuery, OF_A_LIST),
+    (RetryTransferJobRequest, RETRY),
+    (OpeningRequest, OPENING),
+    (SetOpeningsRequest, OPENINGS),
 ]
-NAMES: tuple[type[Request], ...] = (TaskPath, JobPath)
+NAMES: tuple[type[Request], ...] = (TransferTaskPath, TransferJobPath)
 """Requests that only name what they are about."""
 
 
@@ -202,16 +209,20 @@ def test_every_request_is_here() -> None:
         for _, model in inspect.getmembers(module, inspect.isclass)
         if issubclass(model, Request) and model.__module__ == module.__name__
     }
-    assert own - {WantedFile} == {model for model, _ in CASES} | set(NAMES)
-    assert issubclass(NewTransfer, WantedFile), "what is common to two of them is no request of its own"
+    assert own - {TransferFileRequest} == {model for model, _ in CASES} | set(NAMES)
+    assert issubclass(CreateTransferRequest, TransferFileRequest), (
+        "what is common to two of them is no request of its own"
+    )
     assert [set(model.model_fields) for model in NAMES] == [{"task_id"}, {"job_id"}]
 
 
 @pytest.mark.stack
 async def test_every_field_of_a_wish_makes_a_difference(options: Options) -> None:
     """With the other value of a field a request has another outcome; the same request twice has one, for comparison."""
-    wanted = [(options.bring, f"NewTransfer.{name}", name, case) for name, case in (FILE | TARGET).items()]
-    wanted += [(options.bring_many, f"NewTransfers.{name}", name, case) for name, case in (FILE | TARGETS).items()]
+    wanted = [(options.bring, f"CreateTransferRequest.{name}", name, case) for name, case in (FILE | TARGET).items()]
+    wanted += [
+        (options.bring_many, f"CreateTransfersRequest.{name}", name, case) for name, case in (FILE | TARGETS).items()
+    ]
     outcomes = await asyncio.gather(
         *(ask({**case.beside, name: value}) for ask, _, name, case in wanted for value in (case.one, case.other))
     )

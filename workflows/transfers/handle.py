@@ -11,9 +11,9 @@ from temporalio.common import (
 )
 
 from domain.transfers import names
+from domain.transfers.activity_models import JobStatus
 from domain.transfers.joining import JobOrder, JoinGroup, JoinReply
-from domain.transfers.states import State
-from domain.transfers.steps import JobStatus
+from domain.transfers.models import State
 from infra import starts
 from infra.settings import Settings
 from infra.starts import SameId, Start

@@ -1,4 +1,4 @@
-"""The plan of a job: take who joins while its window is open, write them down, ship every shard, end in time."""
+"""The workflow of a job: take who joins while its window is open, write them down, ship every shard, end in time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from temporalio.exceptions import ActivityError, TimeoutType, is_cancelled_excep
 from temporalio.exceptions import TimeoutError as StepTimeout
 
 with workflow.unsafe.imports_passed_through():
-    from activities.transfers.steps import TransferSteps
+    from activities.transfers.activities import TransferActivities
     from domain.transfers import names
-    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
-    from domain.transfers.states import End, Reason, State
-    from domain.transfers.steps import (
+    from domain.transfers.activity_models import (
+        Berth,
         CancelOrder,
+        FetchOrder,
         FreezeOrder,
         JobStatus,
         LookOrder,
@@ -26,10 +26,11 @@ with workflow.unsafe.imports_passed_through():
         ShardPlace,
         ShipOrder,
     )
+    from domain.transfers.joining import JobOrder, JoinGroup, JoinReply, Roll, batches
+    from domain.transfers.models import End, Reason, State
     from infra import temporal
     from infra.interceptors import FAULT_TYPE
-    from workflows.activity_calls import PROMPT_ACTIVITY, SHIPPING, is_error_type, read_fault
-    from workflows.transfers.berths import Berths
+    from workflows.activity_calls import HEARTBEAT, PROMPT_ACTIVITY, SHIPPING, UNTIL_DONE, is_error_type, read_fault
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -73,7 +74,7 @@ class TransferJob:
             while not shipping.done():
                 await self._not_without_the_cancelled(asyncio.shield(shipping))
             shipping.result()
-            self._status.ended = await self._step(TransferSteps.finish, order)
+            self._status.ended = await self._step(TransferActivities.finish, order)
             self._tell("done", self._status.ended.state)
         return self.status()
 
@@ -145,7 +146,7 @@ class TransferJob:
     async def _freeze_all(self) -> AsyncIterator[list[ShardPlace]]:
         if self._order.retry:
             self._tell("shipping", State.RUNNING)
-            places = await self._step(TransferSteps.freeze_retry, self._order)
+            places = await self._step(TransferActivities.freeze_retry, self._order)
             self._status.shards = len(places)
             yield places
             return
@@ -153,12 +154,12 @@ class TransferJob:
         self._status.shards = len(shards)
         self._tell("shipping", State.RUNNING)
         for batch in batches(shards, FREEZE_TARGETS_MAX, lambda shard: len(shard.targets)):
-            await self._step(TransferSteps.freeze, FreezeOrder(job=self._order, shards=batch))
+            await self._step(TransferActivities.freeze, FreezeOrder(job=self._order, shards=batch))
             yield [ShardPlace.of(shard) for shard in batch]
 
     async def _look(self, numbers: list[int]) -> None:
         """Ask once, before anything is sent, whether the agents are there."""
-        await self._step(TransferSteps.look, LookOrder(job=self._order, numbers=numbers))
+        await self._step(TransferActivities.look, LookOrder(job=self._order, numbers=numbers))
 
     async def _ship(self, shard: ShardPlace, look: asyncio.Task[None]) -> None:
         """From the host that has the file; from another when that one is gone."""
@@ -178,7 +179,7 @@ class TransferJob:
         berth = await asyncio.shield(self._berths.find(signature))
         try:
             await workflow.execute_activity_method(
-                TransferSteps.ship,
+                TransferActivities.ship,
                 ShipOrder(job=self._order, signature=signature, number=number, fetched_at=berth.fetched_at),
                 task_queue=berth.queue,
                 schedule_to_start_timeout=timedelta(seconds=self._order.host_wait_seconds),
@@ -193,7 +194,7 @@ class TransferJob:
         return True
 
     async def _settle(self, numbers: list[int], end: End) -> None:
-        await self._step(TransferSteps.settle, SettleOrder(job=self._order, numbers=numbers, end=end))
+        await self._step(TransferActivities.settle, SettleOrder(job=self._order, numbers=numbers, end=end))
 
     async def _not_without_the_cancelled(self, waiting: Awaitable[None]) -> None:
         """Wait. A workflow that is cancelled from outside still ends in order: all its targets are cancelled."""
@@ -202,9 +203,11 @@ class TransferJob:
         except asyncio.CancelledError:
             self._is_closed = True
             cancel = CancelOrder(job=self._order, project_ids=self._projects)
-            await self._step(TransferSteps.cancel, cancel)
+            await self._step(TransferActivities.cancel, cancel)
 
-    async def _step(self, method: Callable[[TransferSteps, Argument], Awaitable[Result]], argument: Argument) -> Result:
+    async def _step(
+        self, method: Callable[[TransferActivities, Argument], Awaitable[Result]], argument: Argument
+    ) -> Result:
         return await workflow.execute_activity_method(method, argument, **PROMPT_ACTIVITY)
 
     def _tell(self, phase: str, state: State) -> None:
@@ -228,3 +231,42 @@ def _without_file(error: ActivityError) -> End:
     last = error.cause.cause if isinstance(error.cause, StepTimeout) else error.cause
     message = f"{_NO_HOST.message} At last: {last}" if last else _NO_HOST.message
     return End(state=State.TIMEOUT, reason=Reason.FILE_UNAVAILABLE, message=message)
+
+
+class Berths:
+    """Where the files of one job lie. Each is fetched once, however many shards need it."""
+
+    def __init__(self, order: JobOrder) -> None:
+        self._order = order
+        self._searches: dict[str, asyncio.Task[Berth]] = {}
+        self._found: dict[str, Berth] = {}
+
+    def find(self, signature: str) -> asyncio.Task[Berth]:
+        """The host that has, or is fetching, the file with this content."""
+        if signature not in self._searches:
+            search = self._searches[signature] = asyncio.create_task(self._fetch(signature))
+            search.add_done_callback(_heard)
+        return self._searches[signature]
+
+    def lose(self, signature: str, berth: Berth) -> None:
+        """The host is gone: who asks next has another fetch the file. Those who notice later change nothing."""
+        if self._found.get(signature) is berth:
+            del self._found[signature], self._searches[signature]
+
+    async def _fetch(self, signature: str) -> Berth:
+        self._found[signature] = await workflow.execute_activity_method(
+            TransferActivities.fetch,
+            FetchOrder(file=self._order.file, signature=signature),
+            task_queue=names.FILE_QUEUE,
+            schedule_to_close_timeout=max(timedelta(seconds=1), self._order.deadline_at - workflow.now()),
+            heartbeat_timeout=HEARTBEAT,
+            retry_policy=UNTIL_DONE,
+            summary=f"fetch {signature[:12]}",
+        )
+        return self._found[signature]
+
+
+def _heard(search: asyncio.Task[Berth]) -> None:
+    """A file that could not be fetched is told to whoever needs it; that nobody does any more is no fault."""
+    if not search.cancelled():
+        search.exception()

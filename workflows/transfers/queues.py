@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from activities.transfers.housekeeping import TransferHousekeeping
-from activities.transfers.steps import TransferSteps, host_queue
+from activities.transfers.activities import TransferActivities, TransferHousekeeping, host_queue
 from domain.transfers import names
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -25,7 +24,7 @@ def can_serve(queue: str) -> bool:
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Jobs; files, by any host; and what has to happen on the host where the file lies."""
-    steps = TransferSteps(services)
+    steps = TransferActivities(services)
     return [
         TaskQueue(
             name=names.QUEUE,

@@ -24,8 +24,8 @@ DEFECTS = (
     Defect(
         "a-project-sends-what-is-not-opened-for-it",
         "transfers",
-        "api/transfers/creating.py",
-        "    await here.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)\n",
+        "api/transfers/creation.py",
+        "    await context.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)\n",
         "    del agent_ids\n",
         ("tests/integration/test_transfer_openings.py", "-k", "sends_only"),
     ),
@@ -48,7 +48,7 @@ DEFECTS = (
     Defect(
         "what-was-cancelled-ends-by-another-cause",
         "transfers",
-        "stores/transfers/ledger.py",
+        "stores/transfers/targets.py",
         "AND c.key IN (t.key, {ALL_TARGETS}) AND t.state NOT IN {FINAL_STATES}",
         "AND c.key = t.key AND c.key = {ALL_TARGETS} AND t.state NOT IN {FINAL_STATES}",
         ("tests/integration/test_transfer_repository.py", "-k", "cancelled"),
@@ -120,8 +120,8 @@ DEFECTS = (
     Defect(
         "a-cancelled-job-does-not-say-so",
         "transfers",
-        "api/transfers/steering.py",
-        "        return await read_job(call, path, Wanted())\n    return answer\n",
+        "api/transfers/actions.py",
+        "        return await read_job(call, path, JobTargetsQuery())\n    return answer\n",
         "    return answer\n",
         ("tests/integration/test_transfer_steering.py", "-k", "cancel_says"),
     ),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from domain.transfers import names
 from domain.transfers.joining import JobOrder
-from domain.transfers.request import File
+from domain.transfers.models import File
 from infra.objects import ObjectStore
 from sims.gse.scenario import Action, Rule, Scenario
 from sims.gse.server import running_gse

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from domain.transfers.joining import JobOrder, Shard
-from domain.transfers.request import File
-from domain.transfers.states import End, Summary
+from domain.transfers.models import End, File, Summary
 
 
 class FreezeOrder(BaseModel):

@@ -7,32 +7,24 @@ import time
 from dataclasses import replace
 from http import HTTPStatus
 
-from pydantic import Field
-
-from api.models import Request
 from api.routes import Access, Call
-from api.transfers.answers import JobAnswer, RetriedJob, TaskAnswer
+from api.transfers.context import get_context, missing, routes
 from api.transfers.lookup import is_over
-from api.transfers.reading import EXPIRED, Wanted, gone, read_job, stand, task_answer
-from api.transfers.room import JobPath, TaskPath, desk, missing, routes
+from api.transfers.queries import EXPIRED, gone, read_job, stand, task_answer
+from api.transfers.requests import JobTargetsQuery, RetryTransferJobRequest, TransferJobPath, TransferTaskPath
+from api.transfers.responses import RetryTransferJobResponse, TransferJobResponse, TransferTaskResponse
 from domain.faults import Conflict, Forbidden, Gone, Missing
-from domain.transfers import ids
-from domain.transfers.ids import Job
+from domain.transfers import names
 from domain.transfers.joining import Retry
+from domain.transfers.models import Reason
+from domain.transfers.names import Job
 from domain.transfers.openings import NOT_OPENED
-from domain.transfers.states import Reason
 from stores.transfers import targets
 
 NOTHING_FAILED = "nothing_failed"
 TAKEN_SECONDS, TAKEN_POLL_SECONDS = 5.0, 0.1
 RETRIES_MAX = 100
 """Of one window's job, retries of retries included."""
-
-
-class RetryWanted(Request):
-    """Which failed targets are sent again."""
-
-    reason: Reason | None = Field(default=None, description="only those that failed for this reason")
 
 
 _PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
@@ -45,7 +37,7 @@ _PROBLEMS = {"not_found": Missing, EXPIRED: Gone}
     status=HTTPStatus.ACCEPTED,
     problems=_PROBLEMS,
 )
-async def cancel_job(call: Call, path: JobPath) -> JobAnswer:
+async def cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
     """Cancel a job.
 
     All targets of your project that have not ended become Failed with the reason `cancelled`, in a moment or when the
@@ -61,7 +53,7 @@ async def cancel_job(call: Call, path: JobPath) -> JobAnswer:
     status=HTTPStatus.ACCEPTED,
     problems=_PROBLEMS,
 )
-async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
+async def cancel(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
     """Cancel a task.
 
     Its target becomes Failed with the reason `cancelled`, in a moment or when the window ends, and so do other tasks of
@@ -78,7 +70,7 @@ async def cancel(call: Call, path: TaskPath) -> TaskAnswer:
     body_optional=True,
     problems=_PROBLEMS | {NOTHING_FAILED: Conflict, NOT_OPENED: Forbidden},
 )
-async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
+async def retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobRequest) -> RetryTransferJobResponse:
     """Send failed targets again.
 
     All targets of your project in this job that failed or ran out of time, or those of one reason, are sent again at
@@ -87,23 +79,23 @@ async def retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
     return await _retry_job(call, path, body)
 
 
-async def _cancel_job(call: Call, path: JobPath) -> JobAnswer:
-    answer = await read_job(call, path, Wanted())
+async def _cancel_job(call: Call, path: TransferJobPath) -> TransferJobResponse:
+    answer = await read_job(call, path, JobTargetsQuery())
     if not answer.status.final:
         # In this order: who joins after it is not cancelled with those before.
-        await desk(call).lookup.close_to(path.job_id, call.project_id)
-        await targets.cancel(call.services.database, path.job_id, call.project_id)
-        return await read_job(call, path, Wanted())
+        await get_context(call).lookup.close_to(path.job_id, call.project_id)
+        await targets.cancel(call.services.database, path.job_id, [call.project_id])
+        return await read_job(call, path, JobTargetsQuery())
     return answer
 
 
-async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob:
-    here, job = desk(call), ids.read_job(path.job_id)
+async def _retry_job(call: Call, path: TransferJobPath, body: RetryTransferJobRequest) -> RetryTransferJobResponse:
+    context, job = get_context(call), names.read_job(path.job_id)
     if job is None:
         raise missing("job", "Check the id, and whether your project has targets in it.")
-    ended = await here.lookup.job(path.job_id, call.project_id)
+    ended = await context.lookup.job(path.job_id, call.project_id)
     if ended is None:
-        await read_job(call, path, Wanted())  # raises where there is no such job
+        await read_job(call, path, JobTargetsQuery())  # raises where there is no such job
         raise Conflict(NOTHING_FAILED, f"{path.job_id} has not begun to send: nothing has failed.", "Ask again later.")
     row, database = ended.row, call.services.database
     if is_over(row.expires_at):
@@ -116,10 +108,10 @@ async def _retry_job(call: Call, path: JobPath, body: RetryWanted) -> RetriedJob
     until = time.monotonic() + TAKEN_SECONDS
     for number in range(1, RETRIES_MAX + 1):
         again = replace(job, retry=number)
-        if await here.joins.retry(again, retry):
-            return RetriedJob(job_id=str(again), retry_of=path.job_id, targets=count)
+        if await context.joins.retry(again, retry):
+            return RetryTransferJobResponse(job_id=str(again), retry_of=path.job_id, targets=count)
         # An earlier retry may only just have begun to take them.
-        while await here.lookup.job(str(again), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
+        while await context.lookup.job(str(again), call.project_id) is None and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(TAKEN_POLL_SECONDS)
         if not await targets.count_failed(database, row.id, call.project_id, body.reason):
             raise _nothing_failed(path.job_id, body.reason)
@@ -137,18 +129,18 @@ def _nothing_failed(job_id: str, reason: Reason | None) -> Conflict:
 
 async def _check_opened(call: Call, job: Job, row_id: int, reason: Reason | None) -> None:
     """What was opened when it was sent first may have been taken back since."""
-    here = desk(call)
-    if await here.openings.of(call.project_id) is None:
+    context = get_context(call)
+    if await context.openings.of(call.project_id) is None:
         return
     for each in await targets.list_failed_hosts(call.services.database, row_id, call.project_id, reason):
-        await here.openings.check(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
+        await context.openings.check(call.project_id, job.file, each.target_user, each.folder, each.agent_ids)
 
 
-async def _cancel(call: Call, path: TaskPath) -> TaskAnswer:
-    here = desk(call)
-    task = here.task(call, path.task_id)
+async def _cancel(call: Call, path: TransferTaskPath) -> TransferTaskResponse:
+    context = get_context(call)
+    task = context.task(call, path.task_id)
     standing = await stand(call, task.job, task.target_key)
     if not standing.status.final:
-        await targets.cancel(call.services.database, str(task.job), call.project_id, task.target_key)
+        await targets.cancel(call.services.database, str(task.job), [call.project_id], task.target_key)
         standing = standing.model_copy(update={"cancelling": True})
     return task_answer(call, path.task_id, task.job, standing)

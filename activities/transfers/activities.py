@@ -1,4 +1,4 @@
-"""The steps of a transfer, each safe to repeat: freeze, fetch, ship, settle, cancel, finish."""
+"""The activities of transfers, each safe to repeat."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import socket
 import time
 import uuid
 from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
 
+from activities.removal import remove_in_batches
 from activities.transfers.journal import Journal
 from activities.transfers.repository import Repository
 from activities.transfers.shipping import Shipping, Voyage
 from clients.gse import GseFailure
-from domain.transfers.gse import absence
-from domain.transfers.joining import JobOrder
-from domain.transfers.shipment import Rules, Shipment
-from domain.transfers.states import Summary, summary
-from domain.transfers.steps import (
+from domain.transfers import names
+from domain.transfers.activity_models import (
     Berth,
     CancelOrder,
     FetchOrder,
@@ -29,11 +28,15 @@ from domain.transfers.steps import (
     ShardPlace,
     ShipOrder,
 )
+from domain.transfers.gse import absence
+from domain.transfers.joining import JobOrder
+from domain.transfers.models import Summary, summary
+from domain.transfers.shipment import Rules, Shipment
 from infra import log
 from infra.heartbeats import beating
 from infra.settings import GseSettings
 from services.services import Services
-from stores.transfers import ledger
+from stores.transfers import jobs, shards, targets
 from stores.transfers.shards import ShardLedger
 
 HOST_QUEUE = "transfers-host-"
@@ -52,7 +55,7 @@ def host_queue(settings: GseSettings) -> str:
     return f"{HOST_QUEUE}{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-class TransferSteps:
+class TransferActivities:
     """The activities of the transfers room, with the clients they work with."""
 
     def __init__(self, services: Services) -> None:
@@ -70,21 +73,21 @@ class TransferSteps:
     @activity.defn(name="transfer_freeze")
     async def freeze(self, freeze: FreezeOrder) -> None:
         """Write down who is in these shards."""
-        await ledger.freeze(self._database, freeze.job, freeze.shards)
+        await shards.save(self._database, freeze.job, freeze.shards)
 
     @activity.defn(name="transfer_freeze_retry")
     async def freeze_retry(self, job: JobOrder) -> list[ShardPlace]:
         """Write down the failed targets of an earlier job, to be sent again; tell in which shards."""
         if job.retry is None:
             raise ValueError(f"{job.job_id} is no retry")
-        return await ledger.freeze_retry(self._database, job, job.retry)
+        return await shards.save_retry(self._database, job, job.retry)
 
     @activity.defn(name="transfer_look")
     async def look(self, look: LookOrder) -> None:
         """End targets whose agents are surely not there. Where GSE does not say so in time, all are sent to."""
         if not self._settings.ask_agent_states:
             return
-        agents = await ledger.waiting(self._database, look.job.job_id, look.numbers)
+        agents = await targets.list_pending_agents(self._database, look.job.job_id, look.numbers)
         try:
             async with asyncio.timeout(STATES_SECONDS):
                 states = await self._gse.agent_states(agents)
@@ -93,7 +96,7 @@ class TransferSteps:
             return
         absent = {agent_id: why for agent_id in agents if (why := absence(agent_id, states.get(agent_id)))}
         if absent:
-            await ledger.end_absent(self._database, look.job.job_id, look.numbers, absent)
+            await targets.fail_absent(self._database, look.job.job_id, look.numbers, absent)
 
     @activity.defn(name="transfer_fetch")
     async def fetch(self, fetch: FetchOrder) -> Berth:
@@ -135,15 +138,39 @@ class TransferSteps:
     @activity.defn(name="transfer_settle")
     async def settle(self, settle: SettleOrder) -> None:
         """End the targets of shards that nobody ships any more."""
-        await ledger.settle(self._database, settle.job.job_id, settle.numbers, settle.end)
+        await targets.end_unfinished(self._database, settle.job.job_id, settle.numbers, settle.end)
 
     @activity.defn(name="transfer_cancel")
     async def cancel(self, cancel: CancelOrder) -> None:
         """Say that these projects' targets are no longer wanted; who ships them hears it at the next poll."""
-        await ledger.cancel(self._database, cancel.job.job_id, cancel.project_ids)
+        await targets.cancel(self._database, cancel.job.job_id, cancel.project_ids)
 
     @activity.defn(name="transfer_finish")
     async def finish(self, job: JobOrder) -> Summary:
         """All targets have ended: say how, and keep that for a while."""
         kept = timedelta(seconds=self._settings.kept_seconds)
-        return summary(await ledger.finish(self._database, job.job_id, kept))
+        return summary(await jobs.finish(self._database, job.job_id, kept))
+
+
+BATCH = 10
+"""A large job has 100,000 targets."""
+CANCELS_KEPT = timedelta(days=1)
+JOBS_KNOWN = timedelta(days=7)
+"""How long it is still said of a job that it was there, after its targets are gone."""
+
+
+class TransferHousekeeping:
+    """The activity that keeps the record of transfers short."""
+
+    def __init__(self, services: Services) -> None:
+        self._database = services.database
+
+    @activity.defn(name=names.PURGE)
+    async def purge(self) -> int:
+        """Remove jobs whose time is over, some at a time; tell how many."""
+        purged = await remove_in_batches(partial(jobs.purge_targets, self._database), BATCH)
+        await jobs.purge(self._database, JOBS_KNOWN)
+        await jobs.purge_cancels(self._database, CANCELS_KEPT)
+        if purged:
+            log.get(__name__).info("transfers_purged", jobs=purged)
+        return purged

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from api.routes import Access, Call
-from api.transfers.answers import Joined, JoinedTarget, JoinedTargets
+from api.transfers.context import get_context, routes
 from api.transfers.joins import WINDOW_FULL
-from api.transfers.requests import NewTransfer, NewTransfers, WantedFile
-from api.transfers.room import desk, routes
+from api.transfers.requests import CreateTransferRequest, CreateTransfersRequest, TransferFileRequest
+from api.transfers.responses import CreatedTransferTask, CreateTransferResponse, CreateTransfersResponse
 from domain.faults import Exhausted, Forbidden, Invalid
-from domain.transfers import ids
-from domain.transfers.ids import Job
+from domain.transfers import names
 from domain.transfers.joining import Lot
+from domain.transfers.models import JOB_ID_MAX_BYTES, Consignment, File
+from domain.transfers.names import Job
 from domain.transfers.openings import NOT_OPENED
-from domain.transfers.request import JOB_ID_MAX_BYTES, Consignment, File
 
 TOO_LONG = "file_path_too_long"
 _PROBLEMS = {TOO_LONG: Invalid, WINDOW_FULL: Exhausted, NOT_OPENED: Forbidden}
 
 
 @routes.post("/v1/transfers", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
-async def create(call: Call, body: NewTransfer) -> Joined:
+async def create(call: Call, body: CreateTransferRequest) -> CreateTransferResponse:
     """Bring a file to a target.
 
     Requests for one file that come within one window (15 seconds by default) form a job, which begins when the window
@@ -30,43 +30,43 @@ async def create(call: Call, body: NewTransfer) -> Joined:
     goes. The same target asked for twice in one window gets the file once, and both tasks tell of it.
     """
     job_id, (task_id,) = await _join(call, body, [(body.target_agent_id, body.target_container_id)])
-    return Joined(task_id=task_id, job_id=job_id)
+    return CreateTransferResponse(task_id=task_id, job_id=job_id)
 
 
 @routes.post("/v1/transfers:batch", access=Access.PROJECT, status=HTTPStatus.ACCEPTED, problems=_PROBLEMS)
-async def create_many(call: Call, body: NewTransfers) -> JoinedTargets:
+async def create_many(call: Call, body: CreateTransfersRequest) -> CreateTransfersResponse:
     """Bring a file to many targets.
 
     As many single requests, in one, and all in one job. Each target has a task of its own, in the order of the request.
     """
     targets = [(target.target_agent_id, target.target_container_id) for target in body.targets]
     job_id, task_ids = await _join(call, body, targets)
-    return JoinedTargets(
+    return CreateTransfersResponse(
         job_id=job_id,
         tasks=[
-            JoinedTarget(task_id=task_id, target_agent_id=agent_id, target_container_id=container_id)
+            CreatedTransferTask(task_id=task_id, target_agent_id=agent_id, target_container_id=container_id)
             for task_id, (agent_id, container_id) in zip(task_ids, targets, strict=True)
         ],
     )
 
 
-async def _join(call: Call, body: WantedFile, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
+async def _join(call: Call, body: TransferFileRequest, targets: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
     """Join, and wait until that is durable; the id of the job, and that of each target's task."""
     file = File(biz_id=body.biz_id, app_id=body.app_id, path=body.full_path)
     _check_length(file)
     consignment = Consignment(
         project_id=call.project_id, signature=body.signature, user=body.target_user, folder=body.target_file_dir
     )
-    here = desk(call)
+    context = get_context(call)
     agent_ids = [agent_id for agent_id, _ in targets]
-    await here.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)
-    keyed = [(ids.target_key(consignment, *target), *target) for target in targets]
-    bucket = await here.joins.join(file, Lot(consignment=consignment, file_name=body.file_name, targets=keyed))
-    return str(Job(file, bucket)), [here.new_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
+    await context.openings.check(call.project_id, file, consignment.user, consignment.folder, agent_ids)
+    keyed = [(names.target_key(consignment, *target), *target) for target in targets]
+    bucket = await context.joins.join(file, Lot(consignment=consignment, file_name=body.file_name, targets=keyed))
+    return str(Job(file, bucket)), [context.new_task_id(file, bucket, key, call.project_id) for key, _, _ in keyed]
 
 
 def _check_length(file: File) -> None:
-    length = len(str(Job(file, 2**ids.BUCKET_BITS - 1)).encode())
+    length = len(str(Job(file, 2**names.BUCKET_BITS - 1)).encode())
     if length > JOB_ID_MAX_BYTES:
         raise Invalid(
             TOO_LONG,

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import AwareDatetime, Field
 
 from api.models import Answer
-from domain.transfers.ids import Job
-from domain.transfers.states import Reason, State, summary
+from domain.transfers.gse import meaning
+from domain.transfers.models import Reason, State, summary
+from domain.transfers.names import Job
+from stores.transfers.jobs import EndCount
+from stores.transfers.targets import TargetRow
 
 
-class Joined(Answer):
+class CreateTransferResponse(Answer):
     """A request that will be carried out, whatever dies."""
 
     task_id: str
     job_id: str
 
 
-class JoinedTarget(Answer):
+class CreatedTransferTask(Answer):
     """One of many."""
 
     task_id: str
@@ -28,14 +31,14 @@ class JoinedTarget(Answer):
     target_container_id: str
 
 
-class JoinedTargets(Answer):
+class CreateTransfersResponse(Answer):
     """Many requests that will be carried out, in the order in which they were sent."""
 
     job_id: str
-    tasks: list[JoinedTarget]
+    tasks: list[CreatedTransferTask]
 
 
-class Standing(Answer):
+class TargetStatus(Answer):
     """Where a target stands."""
 
     status: State
@@ -59,7 +62,7 @@ class Standing(Answer):
     ended_at: AwareDatetime | None = None
 
 
-class TaskStanding(Standing):
+class TaskTargetStatus(TargetStatus):
     """Where a target stands, and what it is; what it is can be told when its window has ended."""
 
     target_agent_id: str | None = None
@@ -71,7 +74,7 @@ class TaskStanding(Standing):
     gse_task_id: str | None = Field(default=None, description="GSE's own id of the task that carries it, the last one")
 
 
-class TaskAnswer(TaskStanding):
+class TransferTaskResponse(TaskTargetStatus):
     """Where a task stands: where its target does. Fields of the target are null while its window is open."""
 
     task_id: str
@@ -79,7 +82,7 @@ class TaskAnswer(TaskStanding):
     window_closes_at: AwareDatetime = Field(description="until then targets join the job; then it begins")
 
 
-class TargetAnswer(Standing):
+class TransferTargetResponse(TargetStatus):
     """A target of a job."""
 
     target_agent_id: str
@@ -90,7 +93,7 @@ class TargetAnswer(Standing):
     file_name: str
 
 
-class Trouble(Answer):
+class FailureGroup(Answer):
     """Targets that did not get the file for the same reason."""
 
     status: State
@@ -100,7 +103,7 @@ class Trouble(Answer):
     count: int = Field(description="how many targets")
 
 
-class JobSummary(Answer):
+class TransferJobSummary(Answer):
     """Where a job stands, by the targets that your project has in it."""
 
     job_id: str
@@ -116,7 +119,7 @@ class JobSummary(Answer):
     retry_of: str | None = Field(default=None, description="the job whose failed targets this one sends again")
 
 
-class RetriedJob(Answer):
+class RetryTransferJobResponse(Answer):
     """A job that sends failed targets again."""
 
     job_id: str
@@ -124,19 +127,42 @@ class RetriedJob(Answer):
     targets: int = Field(description="how many had failed when it was asked for")
 
 
-class JobAnswer(JobSummary):
+class TransferJobResponse(TransferJobSummary):
     """Where a job stands, with a page of its targets."""
 
     cancelling: bool = Field(default=False, description="whether you cancelled it and targets have not ended yet")
-    troubles: list[Trouble] = Field(default=[], description="why targets did not get the file, the most frequent first")
+    troubles: list[FailureGroup] = Field(
+        default=[], description="why targets did not get the file, the most frequent first"
+    )
     retries: list[str] = Field(default=[], description="jobs that send targets of this one again, the first one first")
-    targets: list[TargetAnswer] = Field(description="a page of them; none before the window has ended")
+    targets: list[TransferTargetResponse] = Field(description="a page of them; none before the window has ended")
     next_cursor: str | None = Field(
         default=None, description="send this as `cursor` for the next page; null on the last"
     )
 
 
-def summarised(
+class OpeningResponse(Answer):
+    """Some transfers that the project may send."""
+
+    biz_id: int
+    app_id: int | None
+    path_prefixes: list[str]
+    folder_prefixes: list[str]
+    users: list[str]
+    hosts: list[str]
+
+
+class OpeningsResponse(Answer):
+    """What a project may send."""
+
+    project_id: str
+    is_restricted: bool = Field(
+        description="false as long as nothing is opened for any project: then each may send everything"
+    )
+    openings: list[OpeningResponse]
+
+
+def summarize_job(
     job: Job,
     counts: Mapping[State, int],
     closes_at: datetime,
@@ -158,4 +184,35 @@ def summarised(
         "deadline_at": deadline_at,
         "finished_at": finished_at,
         "retry_of": retry_of,
+    }
+
+
+def group_failures(ends: Sequence[EndCount]) -> list[FailureGroup]:
+    found = [
+        FailureGroup(
+            status=each.state,
+            reason=each.reason,
+            code=each.code,
+            meaning=each.message if each.code is None or each.reason is not Reason.GSE_CODE else meaning(each.code),
+            count=each.count,
+        )
+        for each in ends
+        if each.state in (State.FAILED, State.TIMEOUT)
+    ]
+    return sorted(found, key=lambda each: -each.count)
+
+
+def describe_target(target: TargetRow) -> dict[str, Any]:
+    """What is told of a target, alone or among others."""
+    same = (
+        *("signature", "file_name", "target_user", "code", "reason", "message", "progress", "speed"),
+        *("joined_at", "fetched_at", "sent_at", "uploaded_at", "ended_at"),
+    )
+    return {
+        **{name: getattr(target, name) for name in same},
+        "target_agent_id": target.agent_id,
+        "target_container_id": target.container_id,
+        "target_file_dir": target.folder,
+        "status": target.state,
+        "cancelling": target.is_cancelling,
     }
