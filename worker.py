@@ -12,6 +12,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
 from infra import memory
 from infra.settings import EngineSettings
+from infra.temporal import BUILD_ID
 from services.services import Services
 from systems.protocol import TaskQueue
 from workflows.housekeeping import HousekeepingWorkflow
@@ -46,6 +47,7 @@ def build_worker(client: Client, engine: EngineSettings, queue: TaskQueue) -> Wo
     """Build the Temporal worker of one queue."""
     return Worker(
         client,
+        build_id=BUILD_ID,
         task_queue=queue.name,
         workflows=queue.workflows,
         activities=queue.activities,

@@ -8,9 +8,9 @@ from typing import Literal
 from aiohttp import web
 
 from api.models import Answer
-from api.openapi import VERSION
 from api.problems import FieldProblem, Refusal
 from api.routes import Access, Call, Routes
+from domain import VERSION
 from infra import metrics, temporal
 
 routes = Routes("health", "Whether the service lives, and how it does.")

@@ -13,8 +13,8 @@ from pydantic.json_schema import models_json_schema
 from api import cookies, problems
 from api.auth import PROJECT_HEADER, PROJECT_PARAMETER
 from api.routes import JSON, Access, Route, Routes
+from domain import VERSION
 
-VERSION = "0.1.0"
 REFERENCE = "#/components/schemas/{model}"
 
 Json = dict[str, Any]

@@ -19,12 +19,16 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from domain import VERSION
 from infra.backlinks import Backlinks
 from infra.interceptors import ContextInterceptor
 from infra.payloads import data_converter
 from infra.turns import AskingAgain, Turns
 
 Model = TypeVar("Model", bound=BaseModel)
+
+BUILD_ID = f"haulage-{VERSION}"
+"""What a worker reports as its build. Without it the SDK hashes every loaded module: 0.5 s of each start."""
 
 ROOM = SearchAttributeKey.for_keyword("HaulageRoom")
 PROJECT = SearchAttributeKey.for_keyword("HaulageProject")

@@ -35,6 +35,9 @@ GARBAGE = (50_000, 20, 50)
 """As in the API: how many objects more than before bring the collector, and how often it looks at older ones."""
 SESSION = pytest.StashKey[pytest.Session]()
 
+# Nothing that is imported or collected is garbage: looking for it meanwhile takes 3 s of each process.
+gc.disable()
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +50,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

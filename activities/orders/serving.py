@@ -26,6 +26,7 @@ from activities.orders.steps import PlatformSteps
 from domain.orders import names
 from infra import log
 from infra.database import FAILURES
+from infra.temporal import BUILD_ID
 from services.services import Services
 from stores.orders import configuration
 
@@ -137,6 +138,7 @@ async def _threads(services: Services) -> dict[str, int]:
 def _worker(services: Services, queue: str, activities: Sequence[Callable[..., Any]], tuner: WorkerTuner) -> Worker:
     return Worker(
         services.engine,
+        build_id=BUILD_ID,
         task_queue=queue,
         activities=activities,
         tuner=tuner,

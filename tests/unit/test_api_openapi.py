@@ -8,6 +8,7 @@ from pathlib import Path
 
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+import domain
 from api import openapi
 from api.app import ROOMS
 from api.routes import Access
@@ -67,6 +68,9 @@ def test_each_field_of_a_platform_s_record_is_described() -> None:
 
 
 def test_the_version_is_the_package_s() -> None:
-    """The document and the package are released together."""
-    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    assert project["version"] == openapi.VERSION
+    """The document and the package take their version from one place."""
+    pyproject = tomllib.loads(Path("pyproject.toml").read_text())
+    source = Path(pyproject["tool"]["hatch"]["version"]["path"])
+    assert pyproject["project"]["dynamic"] == ["version"]
+    assert source == Path(domain.__file__).relative_to(Path.cwd())
+    assert DOCUMENT["info"]["version"] == domain.VERSION
