@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pyarrow as pa
+from pydantic import JsonValue
 from xlsxwriter import Workbook
 from xlsxwriter.worksheet import Worksheet
 
@@ -25,10 +27,11 @@ from excel.splice import spliced
 from excel.stylesheet import StyleSheet
 from excel.tablebody import TableBody, Workshop
 from excel.template.drawing import Drawing, Multi, TableDrawing
+from excel.template.models import Kind
 from excel.template.reading import read_template, says_nothing
 from excel.zones import Zone
 
-__all__ = ["Book", "TableBody"]
+__all__ = ["Book", "TableBody", "render_tables"]
 
 _SHEET_FILE = "xl/worksheets/sheet{}.xml"
 
@@ -135,6 +138,35 @@ class Book:
             plain_links=plain_links,
             empty_columns=[title for body in bodies for title in body.empty_columns],
         )
+
+
+def render_tables(tables: Mapping[str, pa.Table]) -> bytes:
+    """Return a workbook with a sheet for each table, whose cells are what the types of its columns say.
+
+    Texts stay texts, whatever they look like. A binary column holds JSON: numbers, and texts that are numbers, are
+    numbers.
+    """
+    drawing = Drawing(
+        tables=[TableDrawing(sheet=name, template=_plain_columns(table)) for name, table in tables.items()]
+    )
+    book = Book(drawing, time_zone="UTC")
+    for drawn, table in zip(drawing.tables, tables.values(), strict=True):
+        body = book.begin_table(drawn, table.column_names)
+        for batch in table.to_batches():
+            body.add(batch)
+    out = io.BytesIO()
+    book.finish(out.write)
+    return out.getvalue()
+
+
+def _plain_columns(table: pa.Table) -> JsonValue:
+    return [{"name": field.name, "title": field.name, "type": _plain_kind(field.type)} for field in table.schema]
+
+
+def _plain_kind(kind: pa.DataType) -> Kind:
+    if pa.types.is_binary(kind):
+        return Kind.NUMBER
+    return Kind.TEXT if pa.types.is_string(kind) or pa.types.is_large_string(kind) else Kind.AUTO
 
 
 def _link(sheet: _Sheet) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 from temporalio import activity
 
 from activities.addresses import scanning
@@ -105,44 +105,53 @@ class DriftReporting:
             shown=len(findings.shown),
             key=key,
         )
-        book = await asyncio.to_thread(_book, report, findings.shown, known)
+        book = await asyncio.to_thread(render_workbook, report, findings.shown, known)
         await self._objects.put(key, book, content_type=CONTENT_TYPE)
         # Last: whoever finds it finds the workbook too.
         await self._objects.put(names.drift_manifest(key), report.model_dump_json().encode())
         return report
 
 
-def _book(report: DriftReport, shown: Sequence[Difference], known: Sequence[Known]) -> bytes:
-    # Workflows import the steps for their signatures, and must not pay for pandas.
+def render_workbook(report: DriftReport, shown: Sequence[Difference], known: Sequence[Known]) -> bytes:
+    """Return the figures, and the addresses that differ with what each module has, as a workbook."""
+    # Workflows import activities for their signatures, and must not pay for pandas and Arrow.
     import pandas as pd  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from excel.book import render_tables  # noqa: PLC0415
 
     figures = report.model_dump(mode="json", exclude={"key", "live"})
     figures |= {f"live in {module}": count for module, count in report.live.items()}
-    rows = [_row(difference, messages) for difference, messages in zip(shown, known, strict=True)]
-    out = io.BytesIO()
-    with pd.ExcelWriter(out, engine="xlsxwriter") as book:
-        pd.DataFrame(list(figures.items()), columns=["figure", "value"]).to_excel(book, sheet_name="drift", index=False)
-        pd.DataFrame(rows, columns=_COLUMNS).to_excel(book, sheet_name="addresses", index=False)
-    return out.getvalue()
-
-
-_COLUMNS: Final = [
-    "uprn",
-    "differs in",
-    *(f"{module} {what}" for module in Module for what in ("address_id", "record")),
-    "last message",
-    "open message",
-]
-
-
-def _row(difference: Difference, known: Known) -> Mapping[str, Any]:
+    addresses = pd.DataFrame(
+        [(each.uprn, ", ".join(each.kinds)) for each in shown], columns=["uprn", "differs in"], dtype="object"
+    )
+    messages = pd.DataFrame([(each.last, each.open) for each in known], columns=_MESSAGES, dtype="object")
+    sides = pd.DataFrame(
+        [
+            (difference.uprn, f"{module} {what}", value)
+            for difference in shown
+            for module, side in difference.sides.items()
+            for what, value in (
+                ("address_id", side.address_id if side else None),
+                ("record", side.digest[:DIGEST_CHARACTERS] if side else None),
+            )
+        ],
+        columns=["uprn", "column", "value"],
+        dtype="object",
+    )
+    by_module = sides.pivot(index="uprn", columns="column", values="value").reindex(columns=_BY_MODULE)
+    rows = addresses.join(messages).merge(by_module, left_on="uprn", right_index=True, how="left")
     # As text: Excel keeps 15 digits of a number.
-    row: dict[str, Any] = {"uprn": str(difference.uprn), "differs in": ", ".join(difference.kinds)}
-    for module, side in difference.sides.items():
-        row[f"{module} address_id"] = _text(side.address_id if side else None)
-        row[f"{module} record"] = side.digest[:DIGEST_CHARACTERS] if side else ""
-    return row | {"last message": _text(known.last), "open message": _text(known.open)}
+    texts = rows[["uprn", "differs in", *_BY_MODULE, *_MESSAGES]].astype("string")
+    return render_tables(
+        {
+            "drift": pa.table(
+                {"figure": list(figures), "value": [msgspec.json.encode(value) for value in figures.values()]}
+            ),
+            "addresses": pa.Table.from_pandas(texts, preserve_index=False),
+        }
+    )
 
 
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
+_BY_MODULE: Final = [f"{module} {what}" for module in Module for what in ("address_id", "record")]
+_MESSAGES: Final = ["last message", "open message"]
