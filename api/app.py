@@ -1,4 +1,4 @@
-"""The API: the routes of every system in one application, and the process that serves it."""
+"""The API: all routes in one aiohttp application, and the process that serves it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import gc
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
+from pydantic import BaseModel
 
-from api import console, docs, health, middleware, openapi, overview, projects, server, session, webhooks
-from api.auth import GATE, Gate
-from api.dispatch import endpoint
-from api.pushers import PUSHERS, Pushers
-from api.routes import Routes
+from api import console, docs, health, overview, projects, session, webhooks
+from api.http import auth, middleware, openapi, parsing, server
+from api.http.models import EmptyQuery
+from api.http.routes import JSON, REQUEST_STATE, Access, Call, Caller, Route, Routes
 from api.systems import import_apis
 from domain.faults import Invalid
 from domain.projects import PEPPER_MIN_CHARACTERS
 from infra import log
-from infra.settings import Settings
+from infra.settings import ApiSettings, Settings
 from services import services
 from services.services import Services
 from stores import migrate
 
-GARBAGE = (50_000, 20, 50)
-"""How many objects more than before bring the collector, and how often it looks at older ones."""
-ROOMS: Sequence[Routes] = (
+GC_THRESHOLDS = (50_000, 20, 50)
+ROUTE_GROUPS: Sequence[Routes] = (
     health.routes,
     docs.routes,
     console.routes,
@@ -39,74 +39,134 @@ ROOMS: Sequence[Routes] = (
 )
 
 
-def build(services: Services, rooms: Sequence[Routes] = ROOMS) -> web.Application:
-    """The application over these clients, which stay the caller's to close."""
+def build_app(services: Services, route_groups: Sequence[Routes] = ROUTE_GROUPS) -> web.Application:
+    """Return the application over these services, which the caller closes."""
     settings = services.settings
     _check_pepper(settings)
     app = web.Application(
-        middlewares=[middleware.door(settings.api.request_timeout_seconds)],
+        middlewares=[middleware.build_middleware(settings.api.request_timeout_seconds)],
         client_max_size=settings.api.body_max_bytes,
     )
-    app[docs.DOCUMENT] = openapi.encode(rooms)
-    app.on_response_prepare.append(middleware.dress)
-    gate = app[GATE] = Gate(services.database, settings, services.sealer)
-    app[PUSHERS] = Pushers(services.http, settings.addresses.push)
-    rests = index_paths({route.path for room in rooms for route in room})
-    for room in rooms:
-        if room.attach:
-            room.attach(app, services)
-        for route in room:
-            app.router.add_route(
-                route.method, resource(route.path, rests, route.slashes), endpoint(route, services, gate)
-            )
+    app[docs.DOCUMENT] = openapi.encode_document(route_groups)
+    app.on_response_prepare.append(middleware.set_response_headers)
+    authenticator = app[auth.AUTHENTICATOR] = auth.Authenticator(services.database, settings, services.sealer)
+    app[auth.PUSH_AUTHENTICATOR] = auth.PushAuthenticator(services.http, settings.addresses.push)
+    suffixes = index_paths({route.path for group in route_groups for route in group})
+    for group in route_groups:
+        if group.attach:
+            group.attach(app, services)
+        for route in group:
+            path = build_resource_path(route.path, suffixes, route.slashes)
+            app.router.add_route(route.method, path, build_handler(route, services, authenticator))
     return app
 
 
 def index_paths(paths: Collection[str]) -> Mapping[str, Sequence[str]]:
-    """What follows each beginning of these paths that ends with a slash."""
-    rests: defaultdict[str, list[str]] = defaultdict(list)
+    """Return the rest of every path after each of its prefixes that end with a slash."""
+    suffixes: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(paths):
         for slash in re.finditer("/", path):
-            rests[path[: slash.end()]].append(path[slash.end() :])
-    return rests
+            suffixes[path[: slash.end()]].append(path[slash.end() :])
+    return suffixes
 
 
-def resource(path: str, rests: Mapping[str, Sequence[str]], slashes: str = "") -> str:
-    """A path as aiohttp matches it: a variable never stands for a word that another path has in its place.
+def build_resource_path(path: str, suffixes: Mapping[str, Sequence[str]], slashes: str = "") -> str:
+    """Return a path as aiohttp matches it: a variable never matches a word that another path has in its place.
 
     Args:
-        rests: The index of all paths.
-        slashes: The variable that may hold slashes; it does not swallow what other paths have behind it.
+        suffixes: The index of all paths.
+        slashes: The variable that may hold slashes; it does not match what other paths have after it.
     """
-    longer = "".join(f"(?<!{re.escape(f'/{rest}')})" for rest in rests.get(f"{path}/", ()))
+    longer = "".join(f"(?<!{re.escape(f'/{suffix}')})" for suffix in suffixes.get(f"{path}/", ()))
 
-    def narrow(variable: re.Match[str]) -> str:
-        words = {rest.partition("/")[0] for rest in rests[path[: variable.start()]]}
+    def restrict(variable: re.Match[str]) -> str:
+        words = {suffix.partition("/")[0] for suffix in suffixes[path[: variable.start()]]}
         taken = "|".join(sorted(re.escape(word) for word in words if word and not word.startswith("{")))
         not_taken = f"(?!(?:{taken})(?:/|$))" if taken else ""
         if variable[1] == slashes:
             return f"{{{variable[1]}:{not_taken}.+{longer}}}"
         return f"{{{variable[1]}:{not_taken}[^/]+}}" if taken else variable[0]
 
-    return re.sub(r"{(\w+)}", narrow, path)
+    return re.sub(r"{(\w+)}", restrict, path)
+
+
+def build_handler(
+    route: Route, services: Services, authenticator: auth.Authenticator
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the aiohttp handler of a route: authenticate, parse the inputs, call the route's handler."""
+    limits = services.settings.api
+    if route.body_max_bytes:
+        limits = limits.model_copy(update={"body_max_bytes": route.body_max_bytes})
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request[REQUEST_STATE].route = route
+        caller = await _authenticate(route, request, authenticator)
+        if caller.project_id:
+            log.bind(project_id=caller.project_id, key_id=caller.key_id)
+        inputs = await _parse_inputs(route, request, caller, limits)
+        return _build_response(route, await route.handler(Call(request, caller, services, route), **inputs))
+
+    return handle
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what is under way."""
+    """Serve until SIGTERM or SIGINT, then let requests in progress finish."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with services.connect(settings) as held:
-        await migrate.require_head(held.database)
-        async with server.listening(build(held), settings.api) as (address, *own):
-            # What is loaded by now stays: the collector need not look through it again and again. Nor need it come so
-            # often: a request leaves nothing behind that only it can find, and a thousand at a time are no garbage.
+    async with services.connect(settings) as connected:
+        await migrate.require_head(connected.database)
+        async with server.open_server(build_app(connected), settings.api) as (address, *own):
+            # What is loaded by now stays, so the garbage collector need not visit it again. It may also run less often:
+            # requests leave no reference cycles behind, and a thousand requests in progress are not garbage.
             gc.freeze()
-            gc.set_threshold(*GARBAGE)
+            gc.set_threshold(*GC_THRESHOLDS)
             log.get(__name__).info("api_ready", address=address, own=next(iter(own), address))
             await stop.wait()
             log.get(__name__).info("api_stopping")
+
+
+async def _authenticate(route: Route, request: web.Request, authenticator: auth.Authenticator) -> Caller:
+    if route.access is Access.PUSH:
+        await request.app[auth.PUSH_AUTHENTICATOR].authenticate(request)
+        return Caller()
+    return await authenticator.authenticate(request, route)
+
+
+async def _parse_inputs(route: Route, request: web.Request, caller: Caller, limits: ApiSettings) -> dict[str, Any]:
+    """Return the handler's arguments. The project is checked before the body is read."""
+    inputs: dict[str, Any] = {}
+    if route.variables:
+        inputs["path"] = parsing.parse_path(request, route.variables)
+    if route.access is Access.OWNER:
+        auth.check_owner(caller, inputs["path"].project_id)
+    # The project's parameter was read by the authenticator.
+    ignored = auth.PROJECT_PARAMETER if request.query_string and route.project_in_query else ""
+    if route.query:
+        inputs["query"] = parsing.parse_query(request, route.query, ignored)
+    elif request.query_string:
+        parsing.parse_query(request, EmptyQuery, ignored)
+    if route.headers:
+        inputs["headers"] = parsing.parse_headers(request, route.headers)
+    if route.body and route.body_optional and not request.body_exists:
+        inputs["body"] = route.body()
+    elif route.body:
+        # A body of unknown length, or one larger than other routes allow, needs the larger limit of this route.
+        if route.body_max_bytes and not 0 < (request.content_length or 0) <= request.client_max_size:
+            request = request.clone(client_max_size=route.body_max_bytes)
+        inputs["body"] = await parsing.parse_body(request, route.body, limits, headerless=route.headerless)
+    return inputs
+
+
+def _build_response(route: Route, answer: BaseModel | web.StreamResponse | None) -> web.StreamResponse:
+    match answer:
+        case web.StreamResponse():
+            return answer
+        case BaseModel():
+            return web.Response(status=route.status, body=answer.model_dump_json().encode(), content_type=JSON)
+        case None:
+            return web.Response(status=route.status)
 
 
 def _check_pepper(settings: Settings) -> None:

@@ -1,7 +1,8 @@
-"""Batches: requests that come while one batch is under way go over together in the next.
+"""Batching: requests that arrive while a batch is under way are sent together in the next one.
 
-Every group commit of the API is one of these: it says how long requests wait for each other (`gather`), how many go
-over at once (`measure`) and how they are answered (`flush`). Who asks what may be asked again does so with `Patience`.
+Every group commit of the API subclasses `Batcher`, which says how long requests wait for each other
+(`wait_for_batch`), how many fit into a batch (`make_fit_check`) and how they are answered (`send_batch`). Requests that
+may be repeated are repeated within a `RetryWindow`.
 """
 
 from __future__ import annotations
@@ -17,167 +18,168 @@ from typing import Final, Generic, TypeVar
 
 from infra.outages import EngineSilent
 
-What = TypeVar("What")
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
-PATIENCE_SECONDS: Final = 30.0
-"""How long a batch is handed over again and again before its callers are told to come later."""
-SOON_SECONDS: Final = 0.01
-AGAIN_SECONDS: Final = 0.05
-AGAIN_MAX_SECONDS: Final = 0.2
+RETRY_WINDOW_SECONDS: Final = 30.0
+"""How long a batch is repeated before its callers get an error."""
+PAUSE_MIN_SECONDS: Final = 0.01
+PAUSE_USUAL_SECONDS: Final = 0.05
+PAUSE_MAX_SECONDS: Final = 0.2
 
 
 @dataclass(slots=True)
-class Request(Generic[What, Answer]):
-    """One request, until it has its answer."""
+class BatchItem(Generic[Value, Result]):
+    """One request and the future of its result."""
 
-    what: What
+    value: Value
     weight: int
-    answer: asyncio.Future[Answer]
-    """A future for each: who stops waiting does not stop the question of the others."""
+    result: asyncio.Future[Result]
+    """A future for each item: a caller that stops waiting does not cancel the batch."""
 
-    def tell(self, answer: Answer) -> None:
-        """Answer it, unless its caller has gone."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+    def resolve(self, result: Result) -> None:
+        """Set the result, unless the caller has stopped waiting."""
+        if not self.result.done():
+            self.result.set_result(result)
 
-    def fail(self, error: Exception) -> None:
-        """Raise an error where it is waited for."""
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            # Its caller may go before being told; then nobody else looks at it.
-            self.answer.exception()
+    def reject(self, error: Exception) -> None:
+        """Set the error, unless the caller has stopped waiting."""
+        if not self.result.done():
+            self.result.set_exception(error)
+            # The caller may be cancelled before it sees the error; asyncio would log it as never retrieved.
+            self.result.exception()
 
 
-class Batcher(ABC, Generic[What, Answer]):
-    """Hands requests over in batches, one at a time, for as long as any wait."""
+class Batcher(ABC, Generic[Value, Result]):
+    """Send items in batches, one batch at a time, for as long as any are waiting."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Request[What, Answer]] = deque()
+        self.waiting: deque[BatchItem[Value, Result]] = deque()
         self.weight = 0
         self.ready = asyncio.Event()
-        """Set while there is no need to wait for more requests."""
-        self.serving: asyncio.Task[None] | None = None
+        """Set while the next batch need not wait for more items."""
+        self.sending: asyncio.Task[None] | None = None
 
-    def put(self, what: What, weight: int = 1) -> asyncio.Future[Answer]:
-        """Put a request into the next batch; returns its answer to come."""
-        request = Request(what, weight, asyncio.get_running_loop().create_future())
-        self.waiting.append(request)
-        self.add(request)
-        if self.serving is None:
-            self.serving = asyncio.create_task(self._serve())
-        return request.answer
+    def submit(self, value: Value, weight: int = 1) -> asyncio.Future[Result]:
+        """Add an item to the next batch; return the future of its result."""
+        item = BatchItem(value, weight, asyncio.get_running_loop().create_future())
+        self.waiting.append(item)
+        self.add_weight(item)
+        if self.sending is None:
+            self.sending = asyncio.create_task(self._send_all())
+        return item.result
 
-    def put_back(self, requests: list[Request[What, Answer]]) -> None:
-        """Make those that a batch had no room for the first in the next."""
-        self.waiting.extendleft(reversed(requests))
-        for request in requests:
-            self.add(request)
+    def requeue(self, items: list[BatchItem[Value, Result]]) -> None:
+        """Put items that a batch could not hold at the front of the next one."""
+        self.waiting.extendleft(reversed(items))
+        for item in items:
+            self.add_weight(item)
 
-    def take(self) -> list[Request[What, Answer]]:
-        """Take the next batch: in order, without those whose callers have gone, and at least one."""
-        batch: list[Request[What, Answer]] = []
-        has_room = self.measure()
+    def take_batch(self) -> list[BatchItem[Value, Result]]:
+        """Remove the next batch from the queue: in order, at least one item, without those whose callers have gone."""
+        batch: list[BatchItem[Value, Result]] = []
+        fits = self.make_fit_check()
         while self.waiting:
-            request = self.waiting[0]
-            is_gone = request.answer.done()
-            if not is_gone and not has_room(request) and batch:
+            item = self.waiting[0]
+            is_gone = item.result.done()
+            if not is_gone and not fits(item) and batch:
                 break
             self.waiting.popleft()
-            self.weight -= request.weight
+            self.weight -= item.weight
             if not is_gone:
-                batch.append(request)
+                batch.append(item)
         self.clear_ready()
         return batch
 
-    def add(self, request: Request[What, Answer]) -> None:
-        """Count a request that waits, and note whether it is the last that was to be waited for."""
-        self.weight += request.weight
+    def add_weight(self, item: BatchItem[Value, Result]) -> None:
+        """Add the weight of a waiting item, and set `ready` if the batch need not wait any longer."""
+        self.weight += item.weight
         if self.is_ready():
             self.ready.set()
 
     def clear_ready(self) -> None:
-        """Wait again, unless what is left needs no company."""
+        """Clear `ready`, unless what is left makes a full batch."""
         if not self.is_ready():
             self.ready.clear()
 
     async def wait_until_ready(self, seconds: float) -> bool:
-        """Wait until there is no need to any more; whether that was so in time."""
+        """Wait until `ready` is set; return False if it was not set in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return await self.ready.wait()
         return False
 
     def is_ready(self) -> bool:
-        """Whether what waits needs no company; by default it waits for as long as `gather` says."""
+        """Return whether the waiting items should be sent at once; by default `wait_for_batch` alone decides."""
         return False
 
     @abstractmethod
-    def measure(self) -> Callable[[Request[What, Answer]], bool]:
-        """Begin an empty batch; what is returned says of one request after the other whether it still has room."""
+    def make_fit_check(self) -> Callable[[BatchItem[Value, Result]], bool]:
+        """Start an empty batch; return a function that adds an item to it and says whether it fits."""
 
-    async def gather(self) -> None:
-        """Wait for further requests before a batch leaves; by default it leaves at once."""
+    async def wait_for_batch(self) -> None:
+        """Wait for further items before a batch is sent; by default it is sent at once."""
         return
 
     @abstractmethod
-    async def flush(self, batch: list[Request[What, Answer]]) -> None:
-        """Hand a batch over and answer each of its requests; what this raises is told to those without an answer."""
+    async def send_batch(self, batch: list[BatchItem[Value, Result]]) -> None:
+        """Send a batch and resolve each item; an error that this raises rejects the items left without a result."""
 
-    def rest(self) -> None:
-        """Note that nothing waits any more."""
+    def on_idle(self) -> None:
+        """Do what is due when no item is waiting any more."""
         return
 
-    async def _serve(self) -> None:
-        batch: list[Request[What, Answer]] = []
+    async def _send_all(self) -> None:
+        batch: list[BatchItem[Value, Result]] = []
         try:
             while self.waiting:
-                await self.gather()
-                batch = self.take()
+                await self.wait_for_batch()
+                batch = self.take_batch()
                 if not batch:
                     continue
                 try:
-                    await self.flush(batch)
-                except Exception as error:  # noqa: BLE001 - everybody who asked is told, whatever it was
-                    for request in batch:
-                        request.fail(error)
+                    await self.send_batch(batch)
+                except Exception as error:  # noqa: BLE001 - every caller gets the error, whatever it is
+                    for item in batch:
+                        item.reject(error)
         finally:
-            self.serving = None
-            # None is left, unless this was cancelled in the middle of a batch.
-            for request in (*batch, *self.waiting):
-                request.answer.cancel()
+            self.sending = None
+            # Nothing is left, unless this task was cancelled in the middle of a batch.
+            for item in (*batch, *self.waiting):
+                item.result.cancel()
             self.waiting.clear()
             self.weight = 0
-            self.rest()
+            self.on_idle()
 
 
-class Patience:
-    """How long and how often the same message is sent again while it is not known whether it arrived.
+class RetryWindow:
+    """How long a message is repeated while it is unknown whether it arrived.
 
     Args:
-        who: Whose answer is missing, for the error that says so.
-        gives_up: What is raised when it is over; the caller may ask again.
+        service: What has not answered, for the error message.
+        error_class: The error that is raised when the window has passed; the caller may try again.
     """
 
-    def __init__(self, who: str, gives_up: type[EngineSilent]) -> None:
-        self._who = who
-        self._gives_up = gives_up
-        self._until = time.monotonic() + PATIENCE_SECONDS
-        self._pause = SOON_SECONDS
+    def __init__(self, service: str, error_class: type[EngineSilent]) -> None:
+        self._service = service
+        self._error_class = error_class
+        self._until = time.monotonic() + RETRY_WINDOW_SECONDS
+        self._pause = PAUSE_MIN_SECONDS
 
-    async def wait(self, hindrance: Exception, *, soon: bool = False) -> None:
-        """Pause, longer each time.
+    async def wait(self, cause: Exception, *, soon: bool = False) -> None:
+        """Pause before the next attempt, longer each time.
 
         Args:
-            soon: Whether it is known that the message may be taken in some milliseconds.
+            cause: The error of the last attempt.
+            soon: Whether the message is known to be acceptable again in a few milliseconds.
 
         Raises:
-            EngineSilent: Patience is over; as the class that was given.
+            EngineSilent: The window has passed; an instance of `error_class`.
         """
         if time.monotonic() >= self._until:
-            message = f"{self._who} did not answer in {PATIENCE_SECONDS:g} s: {hindrance}"
-            raise self._gives_up(message) from hindrance
+            message = f"{self._service} did not answer in {RETRY_WINDOW_SECONDS:g} s: {cause}"
+            raise self._error_class(message) from cause
         if not soon:
-            self._pause = max(self._pause, AGAIN_SECONDS)
+            self._pause = max(self._pause, PAUSE_USUAL_SECONDS)
         await asyncio.sleep(self._pause)
-        self._pause = min(2 * self._pause, AGAIN_MAX_SECONDS)
+        self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)

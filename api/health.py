@@ -7,16 +7,16 @@ from typing import Literal
 
 from aiohttp import web
 
-from api.models import Answer
-from api.problems import FieldProblem, Refusal
-from api.routes import Access, Call, Routes
+from api.http.models import Response
+from api.http.problems import FieldProblem, RequestRejected
+from api.http.routes import Access, Call, Routes
 from domain import VERSION
 from infra import metrics, temporal
 
 routes = Routes("health", "Whether the service lives, and how it does.")
 
 
-class Pong(Answer):
+class Pong(Response):
     """Who answers; `code` and `msg` are for callers of flowSvr's routes, who look for them in every answer."""
 
     code: Literal[0] = 0
@@ -25,13 +25,13 @@ class Pong(Answer):
     version: str = VERSION
 
 
-class Alive(Answer):
+class Alive(Response):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Ready(Answer):
+class Ready(Response):
     """Every part answers."""
 
     parts: dict[str, Literal["ok"]]
@@ -62,7 +62,7 @@ async def ready(call: Call) -> Ready:
     if not any(failing.values()):
         return Ready(parts=dict.fromkeys(failing, "ok"))
     down = [part for part, fails in failing.items() if fails]
-    raise Refusal(
+    raise RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "not_ready",
         f"These parts do not answer: {', '.join(down)}.",

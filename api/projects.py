@@ -8,11 +8,11 @@ from typing import Annotated, TypeVar
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from api import paging
-from api.auth import not_here
-from api.models import Answer, Request
-from api.paging import Page, PageQuery
-from api.routes import Access, Call, Routes
+from api.http import pagination
+from api.http.auth import build_not_found
+from api.http.models import Request, Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call, Routes
 from domain import projects as rules
 from domain.faults import Conflict, Invalid
 from infra import log
@@ -57,7 +57,7 @@ class Rotation(Request):
     )
 
 
-class ShownProject(Answer):
+class ShownProject(Response):
     """A project."""
 
     project_id: str
@@ -66,7 +66,7 @@ class ShownProject(Answer):
     revoked_at: AwareDatetime | None = Field(description="since when none of its keys opens anything; null if it lives")
 
 
-class ShownKey(Answer):
+class ShownKey(Response):
     """A key, without its secret."""
 
     key_id: str = Field(description="the part of the key between its underscores")
@@ -99,11 +99,11 @@ async def create(call: Call, body: NewProject) -> MadeProject:
 
 
 @routes.get("/v1/projects", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse(call: Call, query: PageQuery) -> Page[ShownProject]:
+async def browse(call: Call, query: PageQuery) -> PageResponse[ShownProject]:
     """List projects, newest first."""
     async with call.services.database.session() as session:
         rows = await store.list_page(session, query.after, query.limit)
-    return paging.page(rows, query.limit, _show_project, lambda row: (row.created_at, row.project_id))
+    return pagination.build_page(rows, query.limit, _show_project, lambda row: (row.created_at, row.project_id))
 
 
 @routes.get("/v1/projects/{project_id}", access=Access.OWNER)
@@ -136,12 +136,12 @@ async def create_key(call: Call, path: ProjectPath) -> NewKey:
 
 
 @routes.get("/v1/projects/{project_id}/keys", access=Access.OWNER, problems={"cursor_invalid": Invalid})
-async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> Page[ShownKey]:
+async def browse_keys(call: Call, path: ProjectPath, query: PageQuery) -> PageResponse[ShownKey]:
     """List a project's keys, newest first, revoked ones too."""
     async with call.services.database.session() as session:
         _require(await store.find(session, path.project_id))
         rows = await store.list_keys(session, path.project_id, query.after, query.limit)
-    return paging.page(rows, query.limit, _show_key, lambda row: (row.created_at, row.key_id))
+    return pagination.build_page(rows, query.limit, _show_key, lambda row: (row.created_at, row.key_id))
 
 
 @routes.post(
@@ -178,7 +178,7 @@ async def revoke_key(call: Call, path: KeyPath) -> None:
 
 def _require(row: Found | None) -> Found:
     if row is None:
-        raise not_here()
+        raise build_not_found()
     return row
 
 

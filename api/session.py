@@ -7,9 +7,9 @@ from http import HTTPStatus
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
-from api.auth import GATE
-from api.models import Answer, Request
-from api.routes import JSON, Access, Call, Caller, Routes
+from api.http.auth import AUTHENTICATOR
+from api.http.models import Request, Response
+from api.http.routes import JSON, Access, Call, Caller, Routes
 from domain.faults import Denied
 from stores.shared import projects
 
@@ -24,7 +24,7 @@ class SignIn(Request):
     api_key: str = Field(min_length=1, max_length=1_000, description="a project's key, or the admin key")
 
 
-class WhoAmI(Answer):
+class WhoAmI(Response):
     """Who calls, and what they may see."""
 
     is_admin: bool = Field(description="true for the admin key, which sees all projects")
@@ -43,11 +43,11 @@ async def begin(call: Call, body: SignIn) -> WhoAmI | web.Response:
     signs out. Whatever is no GET needs the header `Haulage-Console: 1` with it, or `Sec-Fetch-Site: same-origin`, which
     browsers send by themselves.
     """
-    gate = call.request.app[GATE]
-    caller, session = await gate.sign_in(body.api_key.strip())
+    authenticator = call.request.app[AUTHENTICATOR]
+    caller, session = await authenticator.sign_in(body.api_key.strip())
     known = Caller(caller.project_id, caller.key_id, caller.is_admin, session.until)
     response = web.Response(body=(await _shown(call, known)).model_dump_json().encode(), content_type=JSON)
-    gate.cookies.put(call.request, response, session)
+    authenticator.cookies.set_cookie(call.request, response, session)
     return response
 
 
@@ -64,7 +64,7 @@ async def end(call: Call) -> web.Response:
     Revoke a key to end every session that was begun with it.
     """
     response = web.Response(status=HTTPStatus.NO_CONTENT)
-    call.request.app[GATE].cookies.take(call.request, response)
+    call.request.app[AUTHENTICATOR].cookies.delete_cookie(call.request, response)
     return response
 
 

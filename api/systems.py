@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
-from api.routes import Routes
+from api.http.routes import Routes
 from domain.workload import Workloads
 from infra.settings import Settings
 from services.services import Services

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime, Field
 
-from api.models import Answer, Request
+from api.http.models import Request, Response
 from domain.addresses import states
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
@@ -29,7 +29,7 @@ class Signed(Request):
     reason: str = Field(min_length=3, max_length=500, pattern=_SEEN, description="why; noted beside your name")
 
 
-class Wait(Answer):
+class Wait(Response):
     """Why a message is not done."""
 
     kind: Kind | None
@@ -42,7 +42,7 @@ class Wait(Answer):
     unsure: list[Module] = Field(description="modules that gave no answer, and may have applied it")
 
 
-class Ack(Answer):
+class Ack(Response):
     """What a module said last."""
 
     ack: str | None = Field(
@@ -57,7 +57,7 @@ class FullAck(Ack):
     trace: str | None
 
 
-class ListedMessage(Answer):
+class ListedMessage(Response):
     """A message, as lists show it."""
 
     id: int = Field(description="the order of receipt")
@@ -81,7 +81,7 @@ class ListedMessage(Answer):
     acks: dict[Module, Ack]
 
 
-class Action(Answer):
+class Action(Response):
     """What an operator did."""
 
     at: AwareDatetime

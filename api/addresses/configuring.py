@@ -7,12 +7,12 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field
 
-from api import paging
 from api.addresses.answers import Signed
 from api.addresses.room import routes
-from api.models import Answer
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
+from api.http import pagination
+from api.http.models import Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from domain.addresses import config
 from domain.addresses.config import Options
 from domain.addresses.operations import Module
@@ -33,7 +33,7 @@ class Change(Signed):
     options: Options
 
 
-class ModuleInForce(Answer):
+class ModuleInForce(Response):
     """What is in force for a module."""
 
     base_url: str
@@ -47,7 +47,7 @@ class ModuleInForce(Answer):
     breaker_seconds: float
 
 
-class SettingsInForce(Answer):
+class SettingsInForce(Response):
     """What is in force for cycles."""
 
     threshold: int
@@ -72,7 +72,7 @@ class SettingsInForce(Answer):
         return cls(**{name: getattr(settings, name) for name in names}, modules=modules)
 
 
-class Config(Answer):
+class Config(Response):
     """What is in force, and what of it was set."""
 
     version: int = Field(description="grows with every change; 0 while nothing was set")
@@ -80,7 +80,7 @@ class Config(Answer):
     own: Options = Field(description="what this version sets; all else is as the environment of the API has it")
 
 
-class ListedVersion(Answer):
+class ListedVersion(Response):
     """One version, and who set it."""
 
     version: int
@@ -120,12 +120,12 @@ async def change_config(call: Call, body: Change) -> Config:
 
 
 @routes.get("/v1/addresses/config/versions", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_versions(call: Call, query: PageQuery) -> Page[ListedVersion]:
+async def browse_versions(call: Call, query: PageQuery) -> PageResponse[ListedVersion]:
     """List what was in force, the newest first, with who set it, when and why."""
-    after = query.after and (query.after[0], paging.number(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
         rows = await addresses_configuration.list_page(session, after, query.limit)
-    return paging.page(
+    return pagination.build_page(
         rows,
         query.limit,
         lambda row: ListedVersion.model_validate(row, from_attributes=True),

@@ -17,8 +17,8 @@ from temporalio.service import RPCError
 
 from api.addresses.answers import Signed
 from api.addresses.room import WAKER, in_force, routes
-from api.models import Answer
-from api.routes import Access, Call
+from api.http.models import Response
+from api.http.routes import Access, Call
 from domain.addresses.cycle import Phase
 from infra import schedules
 from stores.addresses import steering
@@ -28,7 +28,7 @@ from workflows.addresses import handle as addresses_handle
 PATIENCE: Final = timedelta(seconds=2)
 
 
-class CycleProgress(Answer):
+class CycleProgress(Response):
     """How far the run is that is under way."""
 
     phase: Phase
@@ -41,7 +41,7 @@ class CycleProgress(Answer):
     superseded: int
 
 
-class CycleAnswer(Answer):
+class CycleAnswer(Response):
     """How the schedule of cycles stands."""
 
     paused: bool

@@ -12,8 +12,8 @@ from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import Client
 
 from api.addresses.room import routes
-from api.models import Answer, Request
-from api.routes import Access, Call
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from domain.addresses import names
 from domain.addresses.drift import DriftOrder, DriftReport
 from domain.addresses.names import CONTENT_TYPE
@@ -36,7 +36,7 @@ class DriftPath(Request):
     report: str = Field(pattern=_REPORT, examples=["20261120T134600Z"])
 
 
-class Found(Answer):
+class Found(Response):
     """What a comparison found."""
 
     made_at: AwareDatetime
@@ -51,7 +51,7 @@ class Found(Answer):
     url: str = Field(description="the workbook, for a quarter of an hour")
 
 
-class ShownDrift(Answer):
+class ShownDrift(Response):
     """How far a comparison is."""
 
     report: str
@@ -66,7 +66,7 @@ class ShownDrift(Answer):
         return names.drift_id(self.report)
 
 
-class ListedDrift(Answer):
+class ListedDrift(Response):
     """A comparison, as the list shows it."""
 
     report: str
@@ -76,7 +76,7 @@ class ListedDrift(Answer):
     different: int | None
 
 
-class Drifts(Answer):
+class Drifts(Response):
     """Comparisons."""
 
     items: list[ListedDrift]

@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from api.addresses.pushed import PUSHED
 from api.addresses.room import routes
-from api.models import Foreign, Request
-from api.routes import Access, Call
+from api.http.models import ForeignRequest, Request
+from api.http.routes import Access, Call
 from domain.addresses.intake import Message
 from domain.addresses.messages import Topic
 from stores.addresses.inbox import Incoming
@@ -49,7 +49,7 @@ class PushQuery(Request):
     )
 
 
-class PushedMessage(Foreign):
+class PushedMessage(ForeignRequest):
     """A message as Pub/Sub wraps it."""
 
     message_id: str = Field(
@@ -61,7 +61,7 @@ class PushedMessage(Foreign):
     publish_time: str = Field(default="", alias="publishTime", max_length=100)
 
 
-class PushEnvelope(Foreign):
+class PushEnvelope(ForeignRequest):
     """What Pub/Sub sends to a push endpoint."""
 
     message: PushedMessage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import AwareDatetime, Field
 
 from api.addresses.room import in_force, routes
-from api.models import Answer
-from api.routes import Access, Call
+from api.http.models import Response
+from api.http.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
@@ -14,7 +14,7 @@ from stores.addresses import counting
 from stores.addresses.counting import Counts
 
 
-class Figure(Answer):
+class Figure(Response):
     """The messages of a topic in one state."""
 
     topic: Topic
@@ -25,7 +25,7 @@ class Figure(Answer):
     failed_in: dict[Module, int] = Field(description="how many of them failed in each module")
 
 
-class Figures(Answer):
+class Figures(Response):
     """What is not done."""
 
     at: AwareDatetime

@@ -9,12 +9,12 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field, computed_field
 from temporalio.client import ScheduleOverlapPolicy
 
-from api import paging
 from api.addresses.answers import LARGEST, Signed
 from api.addresses.room import in_force, routes
-from api.models import Answer, Request
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
+from api.http import pagination
+from api.http.models import Request, Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from domain.addresses import names
 from domain.addresses.logical import PURGE_MAX, PurgeOrder, PurgeReport
 from domain.addresses.operations import Module
@@ -40,7 +40,7 @@ class Wanted(PageQuery):
     purged: bool = Field(default=False, description="those that were removed, instead of those that still are")
 
 
-class ShownDelete(Answer):
+class ShownDelete(Response):
     """An address that was deleted logically."""
 
     address_id: int
@@ -53,7 +53,7 @@ class ShownDelete(Answer):
     purged_at: AwareDatetime | None
 
 
-class Check(Answer):
+class Check(Response):
     """A check that has been ordered."""
 
     schedule: str = Field(
@@ -73,7 +73,7 @@ class PurgePath(Request):
     purge_id: str = Field(pattern=_ID)
 
 
-class ShownPurge(Answer):
+class ShownPurge(Response):
     """How far a purge is, and what became of each address; one that is in no list was not listed any more."""
 
     purge_id: str
@@ -91,12 +91,12 @@ class ShownPurge(Answer):
 
 
 @routes.get("/v1/addresses/logical-deletes", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_logical_deletes(call: Call, query: Wanted) -> Page[ShownDelete]:
+async def browse_logical_deletes(call: Call, query: Wanted) -> PageResponse[ShownDelete]:
     """List addresses that are deleted logically, the newest first."""
     wanted = LogicalDeleteFilter(query.uprn, query.address_id, query.removable, query.purged)
-    after = query.after and (query.after[0], paging.number(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     rows = await logical_deletes.list_page(call.services.database, wanted, after, query.limit)
-    return paging.page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
+    return pagination.build_page(rows, query.limit, _shown, lambda row: (row.create_date, str(row.address_id)))
 
 
 @routes.post("/v1/addresses/logical-deletes/check", access=Access.ADMIN, status=HTTPStatus.ACCEPTED)

@@ -6,14 +6,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from api import moments, paging
 from api.addresses import answers
 from api.addresses.answers import LARGEST, ListedMessage, ShownMessage
 from api.addresses.room import in_force, routes
-from api.models import Request
-from api.moments import Moment
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
+from api.http import pagination, timestamps
+from api.http.models import Request
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
+from api.http.timestamps import QueryTimestamp
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
@@ -37,14 +37,16 @@ class Wanted(PageQuery):
     state: State | None = None
     module: Module | None = Field(default=None, description="those that failed in this module")
     kind: Kind | None = Field(default=None, description="those that are not done for this reason")
-    created_after: Moment | None = Field(default=None, description="received at or after this time")
-    created_before: Moment | None = Field(default=None, description="received before this time")
+    created_after: QueryTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
     history: bool = Field(default=False, description="those that are done, instead of those that are not")
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
         """The history may be a thousand times the log: what it has no index of is read in a time or of a UPRN only."""
-        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        timestamps.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
         if self.state is State.WAITING and (self.module or self.kind):
             raise ValueError(
                 "state “waiting” has failed nowhere yet; leave module and kind out, or choose another state."
@@ -66,7 +68,7 @@ class Wanted(PageQuery):
 
 
 @routes.get("/v1/addresses/messages", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_messages(call: Call, query: Wanted) -> Page[ListedMessage]:
+async def browse_messages(call: Call, query: Wanted) -> PageResponse[ListedMessage]:
     """List change messages, those received last first.
 
     What is done goes to the history at the end of its cycle; `history=true` lists that.
@@ -79,10 +81,10 @@ async def browse_messages(call: Call, query: Wanted) -> Page[ListedMessage]:
         retries=retries,
         state=query.state,
         in_history=query.history,
-        after=(after[0], paging.number(after[1])) if after else None,
+        after=(after[0], pagination.parse_numeric_id(after[1])) if after else None,
     )
     rows = await searching.search(call.services.database, wanted)
-    return paging.page(
+    return pagination.build_page(
         rows, query.limit, lambda row: answers.listed(row, retries), lambda row: (row.created_at, str(row.id))
     )
 

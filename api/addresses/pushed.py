@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from api.together import Gathered
+from api.shared_reads import BatchedLookup
 from services.addresses.waking import Waker
 from services.services import Services
 from stores.addresses.inbox import Inbox, Incoming
@@ -21,11 +21,11 @@ class Pushed:
     def __init__(self, services: Services, waker: Waker) -> None:
         self._inbox = Inbox(services.database, services.settings.addresses.message_max_bytes)
         self._waker = waker
-        self._groups = Gathered(self._write, GROUP_MAX)
+        self._groups = BatchedLookup(self._write, GROUP_MAX)
 
     async def take_in(self, incoming: Incoming) -> None:
         """Return when the message is durable: in the log, there before, or in quarantine."""
-        await self._groups.ask(incoming)
+        await self._groups.get(incoming)
 
     async def _write(self, group: Sequence[Incoming]) -> Mapping[Incoming, bool]:
         taken = await self._inbox.take_in(group)

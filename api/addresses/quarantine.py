@@ -9,13 +9,13 @@ from typing import Annotated, Final
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
-from api import paging
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.room import WAKER, routes
-from api.models import Answer, Request
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
+from api.http import pagination
+from api.http.models import Request, Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from domain.addresses.messages import Topic
 from domain.faults import Conflict, Invalid, Missing
 from stores.addresses import mending, steering
@@ -55,7 +55,7 @@ class Discard(Signed):
     ids: list[QuarantineId] = Field(min_length=1, max_length=DISCARDED_MAX)
 
 
-class Discarded(Answer):
+class Discarded(Response):
     """How many went."""
 
     discarded: int = Field(description="the others were not in quarantine any more, or were mended and are kept")
@@ -67,7 +67,7 @@ class Mended(Signed):
     text: str = Field(max_length=RAW_MAX_BYTES, description="the whole message, as its publisher should have sent it")
 
 
-class ListedUnreadable(Answer):
+class ListedUnreadable(Response):
     """A message that could not be read, as lists show it."""
 
     id: int
@@ -92,13 +92,13 @@ class ShownUnreadable(ListedUnreadable):
 
 
 @routes.get("/v1/addresses/quarantine", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_quarantine(call: Call, query: Wanted) -> Page[ListedUnreadable]:
+async def browse_quarantine(call: Call, query: Wanted) -> PageResponse[ListedUnreadable]:
     """List messages that could not be read, the newest first."""
-    after = query.after and (query.after[0], paging.number(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     rows = await store.list_page(
         call.services.database, query.topic, is_mended=query.mended, after=after, limit=query.limit
     )
-    return paging.page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
+    return pagination.build_page(rows, query.limit, _listed, lambda row: (row.created_at, str(row.id)))
 
 
 @routes.post("/v1/addresses/quarantine/discard", access=Access.ADMIN)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from api.addresses import watching
 from api.addresses.pushed import PUSHED, Pushed
-from api.routes import Call, Routes
+from api.http.routes import Call, Routes
 from infra.settings import AddressSettings
 from services.addresses import configuration
 from services.addresses.waking import Waker

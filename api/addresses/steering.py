@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from api import moments
 from api.addresses import messages
 from api.addresses.answers import LARGEST, ShownMessage, Signed
 from api.addresses.messages import MessagePath
 from api.addresses.room import WAKER, in_force, routes
-from api.models import Answer, Request
-from api.moments import BodyMoment, Moment
-from api.routes import Access, Call
+from api.http import timestamps
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
+from api.http.timestamps import BodyTimestamp, QueryTimestamp
 from domain.addresses.messages import Topic
 from domain.addresses.operations import Module
 from domain.addresses.states import State
@@ -57,12 +57,14 @@ class Chosen(Request):
 class Asked(Chosen):
     """Which failed messages are counted; nothing named means all of them."""
 
-    created_after: Moment | None = Field(default=None, description="received at or after this time")
-    created_before: Moment | None = Field(default=None, description="received before this time")
+    created_after: QueryTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="received before this time")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        timestamps.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
         return self
 
 
@@ -72,17 +74,19 @@ class Many(Chosen, Signed):
     ids: list[MessageId] | None = Field(
         default=None, min_length=1, max_length=RETRIED_MAX, description="of these only, whatever else is named"
     )
-    created_after: BodyMoment | None = Field(default=None, description="received at or after this time")
-    created_before: BodyMoment | None = Field(default=None, description="received before this time")
+    created_after: BodyTimestamp | None = Field(default=None, description="received at or after this time")
+    created_before: BodyTimestamp | None = Field(default=None, description="received before this time")
     limit: int = Field(default=RETRIED_MAX, ge=1, le=RETRIED_MAX, description="how many at most, the oldest first")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        timestamps.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
         return self
 
 
-class Retried(Answer):
+class Retried(Response):
     """How many are tried again."""
 
     retried: int
@@ -90,7 +94,7 @@ class Retried(Answer):
     left: int = Field(description="match, and were too many for one time: send the same again")
 
 
-class Skipped(Answer):
+class Skipped(Response):
     """How many are skipped."""
 
     skipped: int
@@ -99,7 +103,7 @@ class Skipped(Answer):
     left: int = Field(description="match, and were too many for one time: send the same again")
 
 
-class Counted(Answer):
+class Counted(Response):
     """How many failed messages match."""
 
     messages: int = Field(description="so many a retry would try again")

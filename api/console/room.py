@@ -10,8 +10,8 @@ from pydantic import Field
 
 from api.console import files
 from api.console.files import File
-from api.models import Foreign, Request
-from api.routes import Access, Call, Routes
+from api.http.models import ForeignRequest, Request
+from api.http.routes import Access, Call, Routes
 from domain.faults import Missing
 
 CONTENT_SECURITY_POLICY = (
@@ -25,7 +25,7 @@ ASK_AGAIN = "no-cache"
 routes = Routes("console", "Every room in a browser; it calls this API and nothing else.")
 
 
-class View(Foreign):
+class View(ForeignRequest):
     """What a page of the console keeps in its address: the page reads it, not we."""
 
 

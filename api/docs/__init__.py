@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from api.routes import Access, Call, Routes
+from api.http.routes import Access, Call, Routes
 
 FOLDER = Path(__file__).parent
 DOCUMENT = web.AppKey("document", bytes)

@@ -7,8 +7,8 @@ from math import ceil
 from pydantic import Field
 
 from api.downloads.room import routes
-from api.models import Answer, Request
-from api.routes import Access, Call
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from stores.downloads import quotas
 from stores.downloads.quotas import DAY_SECONDS, MINUTE_SECONDS, Kind, Scope
 
@@ -21,7 +21,7 @@ class Party(Request):
     operator_id: str | None = Field(default=None, min_length=1, max_length=64, description="his or hers, too")
 
 
-class ShownQuota(Answer):
+class ShownQuota(Response):
     """A quota and what is used of it."""
 
     name: str = Field(description="as the RateLimit headers call it", examples=["project-active"])
@@ -33,7 +33,7 @@ class ShownQuota(Answer):
     first_back_seconds: int | None = Field(description="until some of it comes back; null where nobody can say")
 
 
-class Allowance(Answer):
+class Allowance(Response):
     """All quotas that count for the caller."""
 
     quotas: list[ShownQuota]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pydantic import AwareDatetime, Field, computed_field
 
-from api.models import Answer
+from api.http.models import Response
 from domain.downloads import names
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import Phase, State, Status, StoredFile, Trouble
@@ -14,7 +14,7 @@ from domain.faults import FaultRecord
 from stores.tables.downloads import Download
 
 
-class ListedDownload(Answer):
+class ListedDownload(Response):
     """A download as lists show it; ask for it alone to see how far it is."""
 
     task_id: str
@@ -54,7 +54,7 @@ class DownloadAnswer(ListedDownload):
     rows_per_second: int | None = Field(default=None, description="on average since it began; null before that")
 
 
-class Asked(Answer):
+class Asked(Response):
     """What the engine is given to keep beside a run, for answers before there is a row."""
 
     type: FileType

@@ -6,8 +6,8 @@ from pydantic import AwareDatetime, Field
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.downloads.room import TaskPath, board, routes
-from api.models import Answer, Request
-from api.routes import Access, Call
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.faults import FaultRecord
 from infra import history
@@ -22,7 +22,7 @@ class HowMany(Request):
     limit: int = Field(default=50, ge=1, le=200, description="steps at most")
 
 
-class ShownStep(Answer):
+class ShownStep(Response):
     """One step with all its attempts."""
 
     step: str = Field(examples=["probe", "fetch_range", "assemble", "render", "bind"])
@@ -35,7 +35,7 @@ class ShownStep(Answer):
     fault: FaultRecord | None = Field(description="why the last attempt that failed did")
 
 
-class Attempts(Answer):
+class Attempts(Response):
     """The steps of the last run."""
 
     steps: list[ShownStep] = Field(description="newest first; none once the engine has forgotten the run")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from api.downloads.room import TaskPath, board, routes
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from api.webhooks import deliveries
 from api.webhooks.deliveries import ShownDelivery
 from domain.downloads import names
@@ -21,7 +21,7 @@ class DeliveryPath(TaskPath):
 
 
 @routes.get("/v1/downloads/{task_id}/deliveries", access=Access.PROJECT, problems={"cursor_invalid": Invalid})
-async def browse_deliveries(call: Call, path: TaskPath, query: PageQuery) -> Page[ShownDelivery]:
+async def browse_deliveries(call: Call, path: TaskPath, query: PageQuery) -> PageResponse[ShownDelivery]:
     """List what was sent to the callback address of a download, newest first."""
     page = await deliveries.list_page(call, call.project_id, _owner(path), query)
     if not page.items:

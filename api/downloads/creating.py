@@ -13,14 +13,14 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import AfterValidator, Field
 
-from api import auth, idempotency, quotas
-from api.downloads import answers, delivery, inline, starting, tables
+from api.downloads import answers, delivery, idempotency, inline, quotas, starting, tables
 from api.downloads.answers import DownloadAnswer
 from api.downloads.requests import NewDownload
 from api.downloads.room import board, routes, watches
 from api.downloads.tables import Table
-from api.models import Request
-from api.routes import Access, Call
+from api.http import auth
+from api.http.models import Request
+from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.downloads.request import DownloadOrder, FileType, TableSource, clean_file_name
 from domain.downloads.status import State, Status
@@ -84,7 +84,7 @@ async def create(call: Call, body: NewDownload, query: Patience, headers: Once) 
 
 def _checked(call: Call, body: NewDownload) -> list[Table]:
     if body.project_id not in (None, call.project_id):
-        raise auth.not_here()
+        raise auth.build_not_found()
     asked = tables.of(body)
     for url in dict.fromkeys([*(table.source_url for table in asked), body.callback]):
         if url is not None:
@@ -131,7 +131,7 @@ async def _started(call: Call, body: NewDownload, asked: list[Table], task_id: s
 
 
 def _tell(call: Call, header: str, value: str) -> None:
-    call.visit.headers[header] = value
+    call.request_state.headers[header] = value
 
 
 def _source(call: Call, table: Table, task_id: str, index: int) -> TableSource:

@@ -17,8 +17,8 @@ from api.downloads import answers, links
 from api.downloads.board import missing
 from api.downloads.links import Link
 from api.downloads.room import TaskPath, board, routes
-from api.models import Answer, Request
-from api.routes import Access, Call
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from domain.downloads import csv
 from domain.downloads.request import DownloadOrder, FileType
 from domain.downloads.status import State, StoredFile
@@ -55,7 +55,7 @@ class LinkQuery(Request):
     )
 
 
-class MadeLink(Answer):
+class MadeLink(Response):
     """A link that needs no key."""
 
     url: str = Field(description="whoever has it gets the file")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from api.downloads.excel import Looks
-from api.problems import FieldProblem
+from api.http.problems import FieldProblem
 from excel.template.drawing import Drawing, Multi, TableDrawing
 from excel.template.reading import says_nothing
 

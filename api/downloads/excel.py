@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from api.downloads.fields import TABLES_MAX, Summaries, Summary, TableData, Title, Titles, Url
 from api.downloads.headers import Headers
-from api.models import Request
+from api.http.models import Request
 from excel.template.drawing import Multi
 from excel.template.sheet_names import NAME_MAX_UNITS
 from excel.template.style import Align

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
-from api import forms
 from api.downloads.headers import Headers
+from api.http import validation
 
 URL_MAX_CHARACTERS = 4_000
 ROWS_MAX = 100_000
@@ -28,12 +28,12 @@ def _zones() -> frozenset[str]:
 
 
 def _form_of_table(value: Any) -> str:
-    return forms.form(1 if isinstance(value, dict) else 0)
+    return validation.branch_name(1 if isinstance(value, dict) else 0)
 
 
 def _form_of_data(value: Any) -> str:
     is_tables = isinstance(value, list) and not all(isinstance(item, dict) for item in value)
-    return forms.form(2) if is_tables and all(map(_may_be_table, value)) else _form_of_table(value)
+    return validation.branch_name(2) if is_tables and all(map(_may_be_table, value)) else _form_of_table(value)
 
 
 def _may_be_table(value: Any) -> bool:
@@ -66,32 +66,35 @@ _Key = Annotated[str, Field(max_length=1_000)]
 Row = Annotated[dict[_Key, JsonValue], Field(max_length=2_000)]
 Rows = Annotated[list[Row], Field(max_length=ROWS_MAX)]
 Groups = Annotated[dict[_Key, Rows], Field(max_length=ROWS_MAX)]
-TableData = Annotated[Annotated[Rows, forms.tag(0)] | Annotated[Groups, forms.tag(1)], forms.Told(_form_of_table)]
+TableData = Annotated[
+    Annotated[Rows, validation.branch_tag(0)] | Annotated[Groups, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(_form_of_table),
+]
 """The rows of a table, or the rows of each of its row heads."""
 
 _ForEach = Field(min_length=1, max_length=TABLES_MAX)
 # How many tables there may be is judged with all else that is said of them.
 _ToldForEach = Field(json_schema_extra={"minItems": 1, "maxItems": TABLES_MAX})
 Titles = Annotated[
-    Annotated[Title, forms.tag(0)] | Annotated[list[Title | None], _ForEach, forms.tag(1)],
-    forms.Told(forms.one_or_many),
+    Annotated[Title, validation.branch_tag(0)] | Annotated[list[Title | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
 ]
 Summaries = Annotated[
-    Annotated[Summary, forms.tag(0)] | Annotated[list[Summary | None], _ForEach, forms.tag(1)],
-    forms.Told(forms.one_or_many),
+    Annotated[Summary, validation.branch_tag(0)] | Annotated[list[Summary | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
 ]
 Urls = Annotated[
-    Annotated[Url, forms.tag(0)] | Annotated[list[Url | None], _ForEach, forms.tag(1)],
-    forms.Told(forms.one_or_many),
+    Annotated[Url, validation.branch_tag(0)] | Annotated[list[Url | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
 ]
 HeadersOfSources = Annotated[
-    Annotated[Headers, forms.tag(0)] | Annotated[list[Headers | None], _ForEach, forms.tag(1)],
-    forms.Told(forms.one_or_many),
+    Annotated[Headers, validation.branch_tag(0)] | Annotated[list[Headers | None], _ForEach, validation.branch_tag(1)],
+    validation.AnyOfDiscriminator(validation.discriminate_list),
 ]
 Data = Annotated[
-    Annotated[Rows, forms.tag(0)]
-    | Annotated[Groups, forms.tag(1)]
-    | Annotated[list[TableData | None], _ToldForEach, forms.tag(2)],
-    forms.Told(_form_of_data),
+    Annotated[Rows, validation.branch_tag(0)]
+    | Annotated[Groups, validation.branch_tag(1)]
+    | Annotated[list[TableData | None], _ToldForEach, validation.branch_tag(2)],
+    validation.AnyOfDiscriminator(_form_of_data),
 ]
 """One value for all tables, or an array with one for each."""

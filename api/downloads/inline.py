@@ -8,7 +8,7 @@ import msgspec
 
 from api.downloads.requests import NewDownload
 from api.downloads.tables import Table
-from api.routes import Call
+from api.http.routes import Call
 
 _NOTHING = msgspec.Raw(b"null")
 
@@ -23,12 +23,12 @@ class _Sent(_Rows):
 
 def rows(call: Call) -> bytes:
     """The rows of a request that has one table, as JSON text."""
-    return bytes(msgspec.json.decode(call.visit.body, type=_Rows).data)
+    return bytes(msgspec.json.decode(call.request_state.body, type=_Rows).data)
 
 
 def texts(call: Call, body: NewDownload) -> list[bytes]:
     """The rows of each table as JSON text; `null` for those that have a source."""
-    sent = msgspec.json.decode(call.visit.body, type=_Sent)
+    sent = msgspec.json.decode(call.request_state.body, type=_Sent)
     if sent.sheets is not None:
         return [bytes(sheet.data) for sheet in sent.sheets]
     if body.multi is not None and isinstance(body.data, list):

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
-from api.cached_read import CachedRead
 from api.downloads.answers import ListedDownload
 from api.downloads.pending import pending
+from api.shared_reads import CachedRead
 from domain.workload import Tally, Workload, Workloads, merge
 from infra import log
 from infra.settings import Settings

@@ -10,15 +10,15 @@ import msgspec
 from aiohttp import web
 from pydantic import Field
 
-from api import reading
 from api.downloads import drawings, inline, press
 from api.downloads.drawings import REGIONS
 from api.downloads.excel import Looks, TableRegions
 from api.downloads.fields import TableData, TimeZone
 from api.downloads.press import PRESS
 from api.downloads.room import routes
-from api.problems import FieldProblem
-from api.routes import Access, Call
+from api.http import parsing
+from api.http.problems import FieldProblem
+from api.http.routes import Access, Call
 from domain.downloads.pages import first_look
 from domain.downloads.request import FileType
 from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
@@ -83,7 +83,7 @@ def checked(body: NewPreview) -> Drawing:
         message = "it is missing, and so is `data`, whose keys would be titles; send one of them."
         faults.append(FieldProblem(path="template", message=message))
     if faults:
-        reading.refuse("body", faults)
+        parsing.reject_fields("body", faults)
     if table.template is not None:
         _require_drawable(read_template(table.template))
     return drawing
@@ -143,4 +143,4 @@ def draw(drawing: Drawing, page: bytes, time_zone: str) -> bytes:
 
 
 def _refuse(path: str, message: str) -> NoReturn:
-    reading.refuse("body", [FieldProblem(path=path, message=message)])
+    parsing.reject_fields("body", [FieldProblem(path=path, message=message)])

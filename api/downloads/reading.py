@@ -6,14 +6,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from api import auth, moments, paging
 from api.downloads import answers
 from api.downloads.answers import DownloadAnswer, ListedDownload
 from api.downloads.pending import pending
 from api.downloads.room import TaskPath, board, routes
-from api.moments import Moment
-from api.paging import Page, PageQuery, Position
-from api.routes import Access, Call
+from api.http import auth, pagination, timestamps
+from api.http.pagination import PageQuery, PageResponse, Position
+from api.http.routes import Access, Call
+from api.http.timestamps import QueryTimestamp
 from domain.downloads.request import FileType
 from domain.downloads.status import State
 from domain.faults import Invalid, Missing
@@ -31,8 +31,8 @@ class Wanted(PageQuery):
     type: FileType | None = None
     operator_id: str | None = Field(default=None, max_length=64)
     file_name: str | None = Field(default=None, min_length=1, max_length=200, description="a part of it, in any case")
-    created_after: Moment | None = Field(default=None, description="at or after this time")
-    created_before: Moment | None = Field(default=None, description="before this time")
+    created_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    created_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @property
     def in_state(self) -> State | None:
@@ -47,25 +47,27 @@ class Wanted(PageQuery):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.created_after, self.created_before, ("created_after", "created_before"))
+        timestamps.require_start_before_end(
+            self.created_after, self.created_before, ("created_after", "created_before")
+        )
         return self
 
 
 @routes.get("/v1/downloads", access=Access.PROJECTS, problems={"cursor_invalid": Invalid, "not_found": Missing})
-async def browse(call: Call, query: Wanted) -> Page[ListedDownload]:
+async def browse(call: Call, query: Wanted) -> PageResponse[ListedDownload]:
     """List downloads, newest first.
 
     A download appears as soon as a worker takes it up, before that under `state=pending` only. How far a running one
     is, is told when it is asked for alone. The admin key sees those of all projects where it names none.
     """
     if query.project_id is not None and call.scope not in (None, query.project_id):
-        raise auth.not_here()
+        raise auth.build_not_found()
     project_id = query.project_id or call.scope
     found = await _recorded(call, query, project_id)
     if query.in_state is State.PENDING:
         waiting = await pending(call.services, project_id)
         found = sorted([*found, *(one for one in waiting if _is_wanted(one, query))], key=_position, reverse=True)
-    return paging.page(found, query.limit, lambda one: one, _position)
+    return pagination.build_page(found, query.limit, lambda one: one, _position)
 
 
 async def _recorded(call: Call, query: Wanted, project_id: str | None) -> list[ListedDownload]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.downloads.excel import ExcelRequest
 from api.downloads.fields import Callback, Data, HeadersOfSources, OperatorId, TimeZone, Urls
-from api.models import Request
+from api.http.models import Request
 from domain.downloads.request import (
     EXPIRES_IN_SECONDS_DEFAULT,
     MAX_EXEC_SECONDS_DEFAULT,

@@ -8,8 +8,8 @@ from pydantic import Field
 from api.downloads import press, watching
 from api.downloads.board import BOARD, Board
 from api.downloads.watching import WATCHES, Watches
-from api.models import Request
-from api.routes import Call, Routes
+from api.http.models import Request
+from api.http.routes import Call, Routes
 from services.services import Services
 
 

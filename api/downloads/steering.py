@@ -9,12 +9,11 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from api import quotas
-from api.downloads import answers, starting
+from api.downloads import answers, quotas, starting
 from api.downloads.answers import DownloadAnswer
 from api.downloads.board import missing
 from api.downloads.room import TaskPath, board, routes
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from domain.downloads import names
 from domain.downloads.request import DownloadOrder
 from domain.downloads.status import Phase, State

@@ -12,14 +12,14 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 from pydantic import Field
 
-from api import auth
 from api.downloads import watching
 from api.downloads.answers import DownloadAnswer
 from api.downloads.room import TaskPath, routes, watches
 from api.downloads.subscription import Ending, Subscription
-from api.models import Request
-from api.problems import Refusal
-from api.routes import Access, Call
+from api.http import auth
+from api.http.models import Request
+from api.http.problems import RequestRejected
+from api.http.routes import Access, Call
 from domain.faults import Denied, Exhausted
 from infra import log
 
@@ -124,7 +124,7 @@ async def by_socket(call: Call, watcher: Subscription) -> web.WebSocketResponse:
         heartbeat=ping_seconds, timeout=CLOSE_SECONDS, max_msg_size=MESSAGE_MAX_BYTES, compress=False
     )
     if not socket.can_prepare(call.request):
-        raise Refusal(
+        raise RequestRejected(
             HTTPStatus.UPGRADE_REQUIRED,
             "upgrade_required",
             "This address speaks WebSocket, and the request asked for no upgrade.",
@@ -202,11 +202,11 @@ async def _attended(call: Call, watcher: Subscription, *others: Coroutine[Any, A
 
 
 async def _while_admitted(call: Call, watcher: Subscription) -> None:
-    gate, seconds = call.request.app[auth.GATE], call.services.settings.api.ping_seconds
+    authenticator, seconds = call.request.app[auth.AUTHENTICATOR], call.services.settings.api.ping_seconds
     while watcher.ending is None:
         await asyncio.sleep(seconds)
         try:
-            await gate.admit(call.request, call.route)
+            await authenticator.authenticate(call.request, call.route)
         except Denied:
             watcher.end(Ending.KEY_REVOKED)
         except Exception as error:  # noqa: BLE001 (whom we cannot ask about now, we ask about later)

@@ -10,13 +10,13 @@ from typing import Any
 
 from yarl import URL
 
-from api import reading
 from api.downloads import drawings
 from api.downloads.drawings import REGIONS
 from api.downloads.excel import SheetRequest
 from api.downloads.fields import TABLES_MAX, TableData
 from api.downloads.requests import NewDownload
-from api.problems import FieldProblem
+from api.http import parsing
+from api.http.problems import FieldProblem
 from domain.downloads.request import FileType
 from excel.template import checking, sheet_names
 from excel.template.drawing import Drawing, Multi, TableDrawing
@@ -57,10 +57,10 @@ def of(body: NewDownload) -> list[Table]:
         Refusal: What it says of them does not fit together.
     """
     if misfits := list(_misfits(body)):
-        reading.refuse("body", misfits)
+        parsing.reject_fields("body", misfits)
     tables = _tables(body)
     if faults := [*_of_sources(body, tables), *_without_effect(body, tables), *_of_looks(body, tables)]:
-        reading.refuse("body", faults)
+        parsing.reject_fields("body", faults)
     return tables
 
 

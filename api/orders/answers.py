@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import AwareDatetime, Field
 
-from api.models import Answer
+from api.http.models import Response
 from api.orders.backfills import ShownBackfill
 from domain.faults import FaultRecord
 from domain.orders import names
@@ -20,7 +20,7 @@ from stores.tables.orders import OrderPlatform, OrderSlice
 _COUNTED: Final = frozenset(each.name for each in fields(SliceCounts))
 
 
-class ListedPlatform(Answer):
+class ListedPlatform(Response):
     """A platform, as lists show it."""
 
     platform: str
@@ -71,7 +71,7 @@ class ShownPlatform(ListedPlatform):
     workflow_id: str | None = Field(description="where Temporal shows the newest cycle; null before the first")
 
 
-class Reread(Answer):
+class Reread(Response):
     """The last reading of a complete slice that somebody asked for: by a redo, or by a backfill of its time."""
 
     state: RereadState = Field(description="`failed`: what was read before is kept")
@@ -80,7 +80,7 @@ class Reread(Answer):
     fault: FaultRecord | None = Field(description="why it failed")
 
 
-class ShownSlice(Answer):
+class ShownSlice(Response):
     """A slice as the ledger has it."""
 
     slice: str = Field(description="names it in addresses")

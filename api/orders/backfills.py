@@ -9,12 +9,12 @@ from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from api import moments, paging
-from api.models import Answer, Request
-from api.moments import BodyMoment
+from api.http import pagination, timestamps
+from api.http.models import Request, Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
+from api.http.timestamps import BodyTimestamp
 from api.orders.room import PlatformPath, routes
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import names, windows
 from domain.orders.backfills import BackfillOrder, BackfillState
@@ -30,8 +30,8 @@ BACKFILL_MAX: Final = timedelta(hours=12)
 class Times(Request):
     """A time to read again, and who wants it."""
 
-    start: BodyMoment
-    end: BodyMoment
+    start: BodyTimestamp
+    end: BodyTimestamp
     who: str = Field(
         default="",
         max_length=200,
@@ -40,7 +40,7 @@ class Times(Request):
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        moments.require_order(self.start, self.end)
+        timestamps.require_start_before_end(self.start, self.end)
         if self.end - self.start > BACKFILL_MAX:
             raise ValueError(
                 f"start {self.start.isoformat()} and end {self.end.isoformat()} are {self.end - self.start} apart; "
@@ -67,7 +67,7 @@ class BackfillsWanted(PageQuery):
     state: BackfillState | None = None
 
 
-class ShownBackfill(Answer):
+class ShownBackfill(Response):
     """The record of a backfill."""
 
     platform: str
@@ -128,12 +128,12 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
     access=Access.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
-async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWanted) -> Page[ShownBackfill]:
+async def browse_backfills(call: Call, path: PlatformPath, query: BackfillsWanted) -> PageResponse[ShownBackfill]:
     """List the backfills of a platform, newest first."""
     async with call.services.database.session() as session:
         await configuration.standing(session, path.platform)
         rows = await backfills.list_page(session, path.platform, query.state, query.after, query.limit)
-    return paging.page(rows, query.limit, shown_backfill, lambda row: (row.asked_at, row.backfill_id))
+    return pagination.build_page(rows, query.limit, shown_backfill, lambda row: (row.asked_at, row.backfill_id))
 
 
 @routes.get("/v1/platforms/{platform}/backfills/{backfill_id}", access=Access.ADMIN, problems={"not_found": Missing})

@@ -10,12 +10,12 @@ from typing import Self
 from aiohttp import web
 from pydantic import AwareDatetime, Field, JsonValue, model_validator
 
-from api import moments, paging
-from api.models import Answer
-from api.moments import Moment
+from api.http import pagination, timestamps
+from api.http.models import Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import JSON, Access, Call
+from api.http.timestamps import QueryTimestamp
 from api.orders.room import routes
-from api.paging import Page, PageQuery
-from api.routes import JSON, Access, Call
 from domain.faults import Invalid
 from domain.orders import names
 from stores.orders import searching
@@ -29,16 +29,18 @@ class Wanted(PageQuery):
     platform: str | None = Field(default=None, pattern=names.PLATFORM_PATTERN)
     shop: str | None = Field(default=None, max_length=200)
     order_id: str | None = Field(default=None, max_length=200)
-    modified_after: Moment | None = Field(default=None, description="at or after this time")
-    modified_before: Moment | None = Field(default=None, description="before this time")
+    modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.modified_after, self.modified_before, ("modified_after", "modified_before"))
+        timestamps.require_start_before_end(
+            self.modified_after, self.modified_before, ("modified_after", "modified_before")
+        )
         return self
 
 
-class ShownOrder(Answer):
+class ShownOrder(Response):
     """An order, as its platform told it last."""
 
     platform: str
@@ -50,7 +52,7 @@ class ShownOrder(Answer):
 
 
 @routes.get("/v1/orders", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
-async def browse(call: Call, query: Wanted) -> Page[ShownOrder] | web.Response:
+async def browse(call: Call, query: Wanted) -> PageResponse[ShownOrder] | web.Response:
     """List your orders, those modified last first; each as its platform wrote it, to the last digit.
 
     The admin key that names no project lists everybody's.
@@ -67,7 +69,7 @@ async def browse(call: Call, query: Wanted) -> Page[ShownOrder] | web.Response:
     async with call.services.database.session() as session:
         rows = await searching.list_page(session, wanted, after, query.limit)
     shown = rows[: query.limit]
-    more = paging.encode((shown[-1].modified_at, _named(shown[-1]))) if len(rows) > query.limit else None
+    more = pagination.encode_cursor((shown[-1].modified_at, _named(shown[-1]))) if len(rows) > query.limit else None
     body = f'{{"items":[{",".join(map(_written, shown))}],"next_cursor":{json.dumps(more)}}}'
     return web.Response(text=body, content_type=JSON)
 

@@ -6,9 +6,9 @@ from http import HTTPStatus
 
 from pydantic import Field
 
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
 from api.webhooks import deliveries
 from api.webhooks.deliveries import ShownDelivery
 from domain.faults import Invalid, Missing
@@ -28,7 +28,7 @@ class DeliveryPath(PlatformPath):
     access=Access.ADMIN,
     problems={"not_found": Missing, "cursor_invalid": Invalid},
 )
-async def browse_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> Page[ShownDelivery]:
+async def browse_deliveries(call: Call, path: PlatformPath, query: PageQuery) -> PageResponse[ShownDelivery]:
     """List what was sent to the `notify_url` of a platform, newest first.
 
     It tells of slices and backfills that failed, and of what keeps the platform from being fetched.

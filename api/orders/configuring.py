@@ -8,9 +8,9 @@ from typing import Final
 
 from pydantic import Field, JsonValue
 
-from api.models import Answer
+from api.http.models import Response
+from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
-from api.routes import Access, Call
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
 from domain.orders.config import BUILT_IN, DEFAULT, Options, Origin
@@ -27,14 +27,14 @@ _ORIGINS: Final = {
 _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
 
-class Value(Answer):
+class Value(Response):
     """One value, and where it comes from."""
 
     value: JsonValue
     origin: Origin
 
 
-class Config(Answer):
+class Config(Response):
     """What is in force."""
 
     platform: str

@@ -12,14 +12,14 @@ from pydantic import Field
 from temporalio.client import ScheduleActionExecutionStartWorkflow as ScheduledRun
 from temporalio.service import RPCError, RPCStatusCode
 
-from api import paging
-from api.models import Request
+from api.http import pagination
+from api.http.models import Request
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
 from api.orders import answers
 from api.orders.answers import ListedPlatform, ShownPlatform
 from api.orders.backfills import newest_backfill
 from api.orders.room import PlatformPath, routes
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
 from clients.platforms import day_bucket, rate_bucket
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import lateness, marks, names, platforms, windows
@@ -63,12 +63,12 @@ class PlatformsWanted(PageQuery):
 
 
 @routes.get("/v1/platforms", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_platforms(call: Call, query: PlatformsWanted) -> Page[ListedPlatform]:
+async def browse_platforms(call: Call, query: PlatformsWanted) -> PageResponse[ListedPlatform]:
     """List the platforms, newest first."""
     async with call.services.database.session() as session:
         rows = await store.list_page(session, query.project_id, query.after, query.limit)
         counts = await slices.count_by_platform(session, [row.platform for row in rows])
-    return paging.page(
+    return pagination.build_page(
         rows,
         query.limit,
         lambda row: ListedPlatform(**answers.known(row, counts.get(row.platform, SliceCounts()))),

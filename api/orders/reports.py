@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 
-from api.models import Answer, Request
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
-from api.routes import Access, Call
 from domain.faults import Invalid, Missing
 from domain.orders import days, names
 from domain.orders.names import CONTENT_TYPE
@@ -39,7 +39,7 @@ class DayPath(PlatformPath):
     day: Day
 
 
-class Started(Answer):
+class Started(Response):
     """A comparison that is being made."""
 
     platform: str
@@ -47,14 +47,14 @@ class Started(Answer):
     workflow_id: str
 
 
-class Reports(Answer):
+class Reports(Response):
     """Which days were compared."""
 
     platform: str
     days: list[date] = Field(description=f"newest first, at most {DAYS_MAX}")
 
 
-class ShownReport(Answer):
+class ShownReport(Response):
     """What a comparison found."""
 
     platform: str

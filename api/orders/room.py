@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 from pydantic import Field
 
-from api.models import Request
+from api.http.models import Request
+from api.http.routes import Routes
 from api.orders.frozen import FROZEN, Frozen
-from api.routes import Routes
 from domain.orders import names
 from services.services import Services
 

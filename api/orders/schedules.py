@@ -7,9 +7,9 @@ from http import HTTPStatus
 from pydantic import AwareDatetime, Field
 from temporalio.client import ScheduleHandle
 
-from api.models import Answer, Request
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
-from api.routes import Access, Call
 from domain.faults import Conflict, Missing
 from infra import schedules
 from stores.orders import platforms
@@ -22,7 +22,7 @@ class Pause(Request):
     note: str = Field(default="", max_length=500, description="shown in the Temporal Web UI")
 
 
-class ScheduleAnswer(Answer):
+class ScheduleAnswer(Response):
     """How a platform's schedule stands."""
 
     platform: str

@@ -6,13 +6,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from api import moments, paging
-from api.moments import Moment
+from api.http import pagination, timestamps
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Access, Call
+from api.http.timestamps import QueryTimestamp
 from api.orders import answers
 from api.orders.answers import ShownSlice
 from api.orders.room import PlatformPath, routes
-from api.paging import Page, PageQuery
-from api.routes import Access, Call
 from domain.faults import Invalid, Missing
 from domain.orders import windows
 from domain.orders.states import RereadState, SliceState
@@ -55,17 +55,17 @@ class Wanted(PageQuery):
     reread: RereadState | None = Field(default=None, description="only complete slices that were asked for again")
     stale: Literal["true"] | None = Field(default=None, description="only those that were reported to take too long")
     sweep: Literal["failed"] | None = Field(default=None, description="only complete ones whose last sweep failed")
-    start: Moment | None = Field(default=None, description="only slices that end after this")
-    end: Moment | None = Field(default=None, description="only slices that begin before this")
+    start: QueryTimestamp | None = Field(default=None, description="only slices that end after this")
+    end: QueryTimestamp | None = Field(default=None, description="only slices that begin before this")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.start, self.end)
+        timestamps.require_start_before_end(self.start, self.end)
         return self
 
 
 @routes.get("/v1/platforms/{platform}/slices", access=Access.ADMIN, problems={"cursor_invalid": Invalid})
-async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[ShownSlice]:
+async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> PageResponse[ShownSlice]:
     """List a platform's slices, the latest first; `state=failed` is the failed set."""
     wanted = SliceFilter(
         path.platform,
@@ -76,11 +76,11 @@ async def browse_slices(call: Call, path: PlatformPath, query: Wanted) -> Page[S
         ends_after=query.start,
         begins_before=query.end,
     )
-    after = query.after and (query.after[0], paging.number(query.after[1]))
+    after = query.after and (query.after[0], pagination.parse_numeric_id(query.after[1]))
     async with call.services.database.session() as session:
         await configuration.standing(session, path.platform)
         rows = await store.list_page(session, wanted, after, query.limit)
-    return paging.page(rows, query.limit, answers.shown_slice, lambda row: (row.start_at, str(row.slice_id)))
+    return pagination.build_page(rows, query.limit, answers.shown_slice, lambda row: (row.start_at, str(row.slice_id)))
 
 
 @routes.get("/v1/platforms/{platform}/slices/{slice}", access=Access.ADMIN, problems={"not_found": Missing})

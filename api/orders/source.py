@@ -14,12 +14,12 @@ from urllib.parse import urlencode
 from aiohttp import web
 from pydantic import AwareDatetime, Field, model_validator
 
-from api import moments
-from api.models import Answer, Request
-from api.moments import Moment
+from api.http import timestamps
+from api.http.models import Request, Response
+from api.http.routes import JSON, Access, Call
+from api.http.timestamps import QueryTimestamp
 from api.orders.frozen import FROZEN
 from api.orders.room import routes
-from api.routes import JSON, Access, Call
 from domain.faults import Conflict, Gone, Missing
 from domain.orders import names
 from stores.orders import configuration, platforms
@@ -36,12 +36,14 @@ class Filters(Request):
     """Which orders."""
 
     platform: str = Field(pattern=names.PLATFORM_PATTERN)
-    modified_after: Moment | None = Field(default=None, description="at or after this time")
-    modified_before: Moment | None = Field(default=None, description="before this time")
+    modified_after: QueryTimestamp | None = Field(default=None, description="at or after this time")
+    modified_before: QueryTimestamp | None = Field(default=None, description="before this time")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        moments.require_order(self.modified_after, self.modified_before, ("modified_after", "modified_before"))
+        timestamps.require_start_before_end(
+            self.modified_after, self.modified_before, ("modified_after", "modified_before")
+        )
         return self
 
 
@@ -53,7 +55,7 @@ class Asked(Filters):
     page_size: int = Field(ge=1, le=PAGE_SIZE_MAX)
 
 
-class Mark(Answer):
+class Mark(Response):
     """What an export can be frozen at."""
 
     platform: str

@@ -8,14 +8,14 @@ from typing import Final, Self, assert_never
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from api import moments
-from api.models import Answer, Request
-from api.moments import BodyMoment
+from api.http import timestamps
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
+from api.http.timestamps import BodyTimestamp
 from api.orders import answers
 from api.orders.answers import ShownSlice
 from api.orders.room import PlatformPath, routes
 from api.orders.slices import SliceName, SlicePath, find, unknown
-from api.routes import Access, Call
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
 from domain.orders.marks import Track
@@ -43,8 +43,8 @@ class Choice(Request):
     """Which slices: those that are named, or those of the failed set that fit."""
 
     slices: list[SliceName] | None = Field(default=None, min_length=1, max_length=MANY_MAX)
-    start: BodyMoment | None = Field(default=None, description="of the failed set, those that end after this")
-    end: BodyMoment | None = Field(default=None, description="of the failed set, those that begin before this")
+    start: BodyTimestamp | None = Field(default=None, description="of the failed set, those that end after this")
+    end: BodyTimestamp | None = Field(default=None, description="of the failed set, those that begin before this")
     code: str | None = Field(default=None, max_length=100, description="of the failed set, those with this code")
     all: bool = Field(default=False, description="the whole failed set")
 
@@ -55,7 +55,7 @@ class Choice(Request):
             raise ValueError(
                 "Name `slices`, or choose of the failed set by `start`, `end` and `code`, or all of it by `all`: true."
             )
-        moments.require_order(self.start, self.end)
+        timestamps.require_start_before_end(self.start, self.end)
         return self
 
 
@@ -65,7 +65,7 @@ class ChoiceToSkip(Choice):
     reason: str = Field(min_length=3, max_length=500, description="kept in the ledger of each")
 
 
-class Left(Answer):
+class Left(Response):
     """A slice that was left as it is."""
 
     slice: str
@@ -73,7 +73,7 @@ class Left(Answer):
     detail: str
 
 
-class Steered(Answer):
+class Steered(Response):
     """What became of many."""
 
     done: list[str] = Field(description="slices that were read again, split or skipped, the oldest first")

@@ -7,11 +7,11 @@ from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from api import moments
-from api.models import Answer, Request
-from api.moments import Moment
+from api.http import timestamps
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
+from api.http.timestamps import QueryTimestamp
 from api.orders.room import PlatformPath, routes
-from api.routes import Access, Call
 from domain.faults import Invalid, Missing
 from stores.orders import configuration, ledger, timeline
 from stores.tables.orders import OrderPlatform
@@ -23,17 +23,17 @@ UNBEGUN_SHOWN: Final = timedelta(hours=1)
 class TimelineWanted(Request):
     """Which time, and how fine."""
 
-    start: Moment | None = Field(default=None, description="the platform's beginning if it is left out")
-    end: Moment | None = Field(default=None, description="the platform's now if it is left out")
+    start: QueryTimestamp | None = Field(default=None, description="the platform's beginning if it is left out")
+    end: QueryTimestamp | None = Field(default=None, description="the platform's now if it is left out")
     parts: int = Field(default=240, ge=1, le=1_000, description="into how many parts the time is cut")
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
-        moments.require_order(self.start, self.end)
+        timestamps.require_start_before_end(self.start, self.end)
         return self
 
 
-class Part(Answer):
+class Part(Response):
     """What became of the slices that touch a part of the time."""
 
     number: int = Field(description="counted from 0; a part that no slice touches is left out")
@@ -47,7 +47,7 @@ class Part(Answer):
     orders: int = Field(description="orders of the slices that begin here")
 
 
-class Timeline(Answer):
+class Timeline(Response):
     """A time of a platform, with its marks."""
 
     platform: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime, Field
 
-from api.models import Answer
+from api.http.models import Response
 from domain.workload import Trouble
 from systems.names import System
 
 
-class Part(Answer):
+class Part(Response):
     """One of the parts that all rooms stand on."""
 
     name: str = Field(description="`database`, `engine` or `bucket`")
@@ -17,7 +17,7 @@ class Part(Answer):
     milliseconds: float | None = Field(description="how long its answer took; null where there was none")
 
 
-class Queue(Answer):
+class Queue(Response):
     """One of the engine's task queues."""
 
     name: str
@@ -27,14 +27,14 @@ class Queue(Answer):
     backlog_seconds: float = Field(description="for how long the first of it has waited, about")
 
 
-class Concern(Answer):
+class Concern(Response):
     """Something to look at."""
 
     trouble: Trouble
     count: int = Field(description="how many")
 
 
-class RoomFigures(Answer):
+class RoomFigures(Response):
     """What a room has to do."""
 
     room: System
@@ -54,7 +54,7 @@ class RoomFigures(Answer):
     )
 
 
-class Overview(Answer):
+class Overview(Response):
     """The whole at a glance, of one project or of all."""
 
     at: AwareDatetime

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from api.cached_read import CachedRead
 from api.overview import engine
 from api.overview.answers import Concern, Overview, Part, Queue, RoomFigures
+from api.shared_reads import CachedRead
 from api.systems import SystemApi
 from domain.workload import Trouble, Workload, Workloads, add_up
 from infra import log

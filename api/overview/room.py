@@ -10,11 +10,11 @@ from typing import Final
 
 from aiohttp import web
 
-from api import auth
-from api.cached_read import FRESH_SECONDS
+from api.http import auth
+from api.http.routes import Access, Call, Routes
 from api.overview.answers import Overview
 from api.overview.board import Board
-from api.routes import Access, Call, Routes
+from api.shared_reads import FRESH_SECONDS
 from api.systems import import_apis
 from domain.faults import Denied, Exhausted
 from services.services import Services
@@ -90,7 +90,7 @@ async def events(call: Call) -> web.StreamResponse:
 
     Each event is what `GET /v1/overview` shows; there is one every two seconds.
     """
-    window, gate = call.request.app[WINDOW], call.request.app[auth.GATE]
+    window, authenticator = call.request.app[WINDOW], call.request.app[auth.AUTHENTICATOR]
     with window.stream(call.scope):
         first = await _overview(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -100,7 +100,7 @@ async def events(call: Call) -> web.StreamResponse:
         while not await _stops(window):
             try:
                 # Whoever's key is revoked sees nothing more.
-                await gate.admit(call.request, call.route)
+                await authenticator.authenticate(call.request, call.route)
             except Denied:
                 break
             await _send(response, _event(await _overview(call)))

@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 from pydantic import Field
 
-from api.models import Answer
-from api.routes import JSON
+from api.http.models import Response
+from api.http.routes import JSON
 from api.tasks.envelope import SUCCESS, Code, Envelope
 from api.tasks.types import TaskType
 from domain.tasks import attempts
@@ -30,7 +30,7 @@ _OUTCOMES: Mapping[int, OutcomeWord] = {
 _json = msgspec.json.Encoder().encode
 
 
-class TaskAnswer(Answer):
+class TaskAnswer(Response):
     """A task."""
 
     user_id: str
@@ -68,7 +68,7 @@ class ShownTask(TaskAnswer):
     archived: bool = Field(description="whether its lane has let go of it")
 
 
-class AttemptAnswer(Answer):
+class AttemptAnswer(Response):
     """An attempt that did not end its task."""
 
     held_time: str = Field(description="when a worker got the task")
@@ -85,7 +85,7 @@ class FollowedTask(ShownTask):
     attempts_left_out: int = Field(description="how many there were before those")
 
 
-class TypeAnswer(Answer):
+class TypeAnswer(Response):
     """A type, and which lanes its tasks are in."""
 
     task_type: str
@@ -118,7 +118,7 @@ class TypeFigures(TypeAnswer):
     timeouts: int = Field(description="of tasks in open lanes: leases that ran out")
 
 
-class LaneAnswer(Answer):
+class LaneAnswer(Response):
     """A lane that is open, as it said within the last second."""
 
     pos: int

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 
 from aiohttp import web
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.tasks import answers, searching
 from api.tasks.answers import FoundIds, LaneAnswer, LanePage, TaskPage, TypeFigures, TypePage, succeeded
 from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from api.together import Gathered
+from api.shared_reads import BatchedLookup
 from domain.tasks.messages import REF_CHARACTERS, TEXT_MAX_BYTES, Refs, Task
 from infra.database import Database
 from stores.tasks import contents
@@ -40,13 +40,13 @@ class Contents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._writes = Gathered(self._write, TEXTS_AT_A_TIME)
-        self._reads = Gathered(self._read, TEXTS_AT_A_TIME)
+        self._writes = BatchedLookup(self._write, TEXTS_AT_A_TIME)
+        self._reads = BatchedLookup(self._read, TEXTS_AT_A_TIME)
 
     async def put(self, task_id: str, text: str) -> str:
         """The reference of a text, once it is written down."""
         ref = ref_of(text)
-        await self._writes.ask((task_id, ref, text))
+        await self._writes.get((task_id, ref, text))
         return ref
 
     async def texts(self, task_id: str, task: Task) -> tuple[str, str]:
@@ -59,7 +59,7 @@ class Contents:
 
     async def _text(self, task_id: str, ref: str) -> str:
         # A task that ended keeps its last texts only; one that was read before that may name another.
-        return await self._reads.ask((task_id, ref)) or ""
+        return await self._reads.get((task_id, ref)) or ""
 
     async def _write(self, texts: Sequence[tuple[str, str, str]]) -> Mapping[tuple[str, str, str], bool]:
         await contents.write(self._database, texts)

@@ -11,7 +11,7 @@ import hashlib
 import msgspec
 from aiohttp import web
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.tasks import figures
 from api.tasks.answers import Created, Outcomes, succeeded
 from api.tasks.calls import Over
@@ -107,7 +107,7 @@ async def _create_named(here: Desk, kind: TaskType, new: NewTask) -> str:
             raise LookupError(f"{claim.task_id!r} stands under a key and is no id of ours")
         code = await _put(here, kind, named, new, Refs.KEYED)
         # Where the lane sees another content, a worker has changed it: the digest tells what was asked for.
-        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archived.ask(claim.task_id):
+        if code in {Code.OK, Code.SAME, Code.CONFLICT} or await here.archived.get(claim.task_id):
             figures.tasks(kind.type, "created").inc()
             return claim.task_id
         # It is not there, and as the lane takes no more, it never will be.

@@ -13,9 +13,9 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
-from api import problems
-from api.problems import RETRY_AFTER_SECONDS, Problem
-from api.routes import JSON
+from api.http import problems
+from api.http.problems import RETRY_AFTER_SECONDS, Problem
+from api.http.routes import JSON
 
 SUCCESS = "SUCCESS"
 FAIL = "FAIL_REASON::{reason}"
@@ -70,7 +70,7 @@ class Envelope(BaseModel):
 def render(problem: Problem) -> web.Response:
     """A problem as this room shows it."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
-        return problems.respond(problem)
+        return problems.render_problem(problem)
     answer = failure(_code_of(problem), problem.detail)
     if problem.errors:
         answer["errors"] = [error.model_dump() for error in problem.errors]

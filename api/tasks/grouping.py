@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from api.batching import Batcher, Request
+from api.batching import Batcher, BatchItem
 from api.tasks.resting import LaneName
 from domain.tasks.messages import (
     GROUP_MAX_BYTES,
@@ -57,7 +57,7 @@ class Gathering(Batcher[Any, Any]):
     def __init__(
         self,
         name: LaneName,
-        hand_over: Callable[[Gathering, list[Request[Any, Any]]], Awaitable[None]],
+        hand_over: Callable[[Gathering, list[BatchItem[Any, Any]]], Awaitable[None]],
         spacing: Callable[[Gathering], float],
         rest: Callable[[LaneName], None],
     ) -> None:
@@ -73,26 +73,26 @@ class Gathering(Batcher[Any, Any]):
         self.rules: Rules | None = None
         self.version = 0
 
-    def put(self, what: Any, weight: int = 1) -> asyncio.Future[Any]:
+    def submit(self, value: Any, weight: int = 1) -> asyncio.Future[Any]:
         """See base class."""
         self.come += 1
-        return super().put(what, weight)
+        return super().submit(value, weight)
 
-    def measure(self) -> Callable[[Request[Any, Any]], bool]:
+    def make_fit_check(self) -> Callable[[BatchItem[Any, Any]], bool]:
         """See base class. A group is no more than one message carries."""
         count, room = 0, GROUP_MAX_BYTES - FRAME_BYTES
 
-        def has_room(request: Request[Any, Any]) -> bool:
+        def has_room(request: BatchItem[Any, Any]) -> bool:
             nonlocal count, room
             count, room = count + 1, room - request.weight
             return count <= GROUP_MAX_OPERATIONS and room >= 0
 
         return has_room
 
-    def take(self) -> list[Request[Any, Any]]:
+    def take_batch(self) -> list[BatchItem[Any, Any]]:
         """See base class."""
         self.come = 0
-        group = super().take()
+        group = super().take_batch()
         self.taken = len(group)
         self.asked_at = time.monotonic()
         self.clear_ready()
@@ -103,13 +103,13 @@ class Gathering(Batcher[Any, Any]):
         self.is_full = True
         waiting, self.waiting, self.weight = self.waiting, deque(), 0
         for request in waiting:
-            if not is_new(request.what):
+            if not is_new(request.value):
                 self.waiting.append(request)
                 self.weight += request.weight
             else:
-                request.tell(Code.FULL)
+                request.resolve(Code.FULL)
 
-    async def gather(self) -> None:
+    async def wait_for_batch(self) -> None:
         """Let requests come together: longer where many came last time, but not longer than until all are back."""
         spacing = self._spacing(self)
         if time.monotonic() - self.answered_at > LULL_SECONDS:
@@ -122,7 +122,7 @@ class Gathering(Batcher[Any, Any]):
         if await self.wait_until_ready(until_beat(time.time(), left, spacing, self.pos * BEAT_SECONDS)):
             await asyncio.sleep(until_beat(time.time(), 0.0, BEAT_SECONDS))
 
-    async def flush(self, batch: list[Request[Any, Any]]) -> None:
+    async def send_batch(self, batch: list[BatchItem[Any, Any]]) -> None:
         """See base class. Those who get their answers may come again."""
         try:
             await self._hand_over(self, batch)
@@ -131,7 +131,7 @@ class Gathering(Batcher[Any, Any]):
             self.come = 0
             self.clear_ready()
 
-    def rest(self) -> None:
+    def on_idle(self) -> None:
         """See base class."""
         self._rest(self.name)
 

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from api.shared_reads import CoalescedRead
 from api.tasks import announcing, figures
 from api.tasks.announcing import Announcer
-from api.together import Together
 from domain.tasks.ids import split_type
 from domain.tasks.messages import Head
 from infra import log
@@ -51,7 +51,7 @@ class Heads:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queues: dict[str, _Queue] = defaultdict(_Queue)
-        self._reads = Together(self._read)
+        self._reads = CoalescedRead(self._read)
         self._announcer = Announcer(database)
 
     def hear(self, type_: str, pos: int, head: Head) -> None:
@@ -85,7 +85,7 @@ class Heads:
     async def refresh(self, type_: str) -> None:
         """See that what is known of a type's lanes is fresh."""
         if self._queues[type_].read_at + FRESH_SECONDS < time.monotonic():
-            await self._reads.ask(type_)
+            await self._reads.get(type_)
 
     def first_due(self, type_: str, without: Collection[int]) -> int | None:
         """The lane whose turn it is, of those that have more tasks due than were asked for already."""
@@ -104,7 +104,7 @@ class Heads:
 
     async def open_lanes(self, type_: str) -> list[int]:
         """All lanes of a type that are not over, the newest first; asked anew."""
-        await self._reads.ask(type_)
+        await self._reads.get(type_)
         return sorted(self._queues[type_].heads, reverse=True)
 
     @contextmanager
@@ -130,7 +130,7 @@ class Heads:
         try:
             # What was said since the queue was looked at.
             if queue.read_at == float("-inf"):
-                await self._reads.ask(type_)
+                await self._reads.get(type_)
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(timeout, soon + 0.001)):
                     await news.wait()
@@ -172,7 +172,7 @@ class Heads:
         queue.read_at = float("-inf")
         if queue.waiting:
             try:
-                await self._reads.ask(type_)
+                await self._reads.get(type_)
             except Exception as error:  # noqa: BLE001 - those who wait look for themselves before long
                 _log.warning("heads_not_read", type=type_, error=repr(error))
 

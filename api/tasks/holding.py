@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from api import reading
-from api.problems import FieldProblem
-from api.routes import Access, Call
+from api.http import parsing
+from api.http.problems import FieldProblem
+from api.http.routes import Access, Call
 from api.tasks import answers, figures
 from api.tasks.answers import HeldTasks, succeeded
 from api.tasks.calls import Over
@@ -65,7 +65,7 @@ def _merge(body: Hold, query: HoldQuery) -> Hold:
     if body.task_type is None and query.task_type is None:
         errors.append(FieldProblem(path="task_type", message="this field is missing; add it."))
     if errors:
-        reading.refuse("request", errors)
+        parsing.reject_fields("request", errors)
     return body.model_copy(update={name: said if said is not None else asked for name, (said, asked) in sent.items()})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from api.together import Gathered
+from api.shared_reads import BatchedLookup
 from infra.database import Database
 from stores.tasks import keys
 from stores.tasks.keys import KeyClaim
@@ -17,11 +17,11 @@ class Keys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._claims = Gathered(self._claim, KEYS_AT_A_TIME)
+        self._claims = BatchedLookup(self._claim, KEYS_AT_A_TIME)
 
     async def claim(self, claim: KeyClaim) -> KeyClaim:
         """Write a claim down, unless there is one of its key; the one that is there then."""
-        return await self._claims.ask(claim) or claim
+        return await self._claims.get(claim) or claim
 
     async def move(self, before: KeyClaim, task_id: str) -> KeyClaim:
         """Have a key stand for another task, unless somebody was faster; what it stands for then."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from temporalio.client import Client
 
-from api.batching import Patience, Request
+from api.batching import BatchItem, RetryWindow
 from api.tasks import calls, figures
 from api.tasks.calls import Closing, Unanswered
 from api.tasks.grouping import Gathering, checked, is_new
@@ -55,7 +55,7 @@ LANES_KEPT = 1_000
 
 Learn: TypeAlias = Callable[[str, int, Head], None]
 Reply = TypeVar("Reply")
-Requests: TypeAlias = list[Request[Any, Any]]
+Requests: TypeAlias = list[BatchItem[Any, Any]]
 
 _log = log.get(__name__)
 
@@ -139,14 +139,14 @@ class Lanes:
             lane = self._lanes[name] = Gathering(name, self._hand_over, self._spacing, self._rest)
         if rules is not None and rules.version > lane.version:
             lane.rules = rules
-        answer = lane.put(what, checked(what))
+        answer = lane.submit(what, checked(what))
         self._serving.add(name)
         return answer
 
     def _rest(self, name: LaneName) -> None:
         self._serving.discard(name)
         if len(self._lanes) > LANES_KEPT:
-            self._lanes = {name: each for name, each in self._lanes.items() if each.serving}
+            self._lanes = {name: each for name, each in self._lanes.items() if each.sending}
 
     def _spacing(self, lane: Gathering) -> float:
         awake = sum(not self._resting.rests(name) for name in self._serving)
@@ -157,7 +157,7 @@ class Lanes:
         figures.GROUPS.labels(*ids.split_type(lane.type)).observe(len(requests))
         by_kind: dict[type, Requests] = defaultdict(list)
         for request in requests:
-            by_kind[type(request.what)].append(request)
+            by_kind[type(request.value)].append(request)
         if by_kind.keys() == {Reading}:
             await self._look(lane, requests)
         else:
@@ -165,7 +165,7 @@ class Lanes:
 
     async def _look(self, lane: Gathering, readings: Requests) -> None:
         name = (lane.type, lane.pos)
-        keys = [request.what.key for request in readings]
+        keys = [request.value.key for request in readings]
         tasks = await self._resting.tasks(name)
         if tasks is not None:
             _answer(readings, [tasks.get(key) for key in keys])
@@ -173,10 +173,10 @@ class Lanes:
         seen = await self._patiently(lambda: self._query(name, "look", Look(keys=keys), Seen))
         self._learn(*name, seen.head)
         self._resting.note(name, seen.head.number)
-        lane.put_back(_answer(readings, seen.tasks))
+        lane.requeue(_answer(readings, seen.tasks))
 
     async def _act(self, lane: Gathering, by_kind: dict[type, Requests]) -> None:
-        changes = {kind: [request.what for request in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
+        changes = {kind: [request.value for request in by_kind[kind]] for kind in (NewTask, Hold, Setting, Beat)}
         group = Group(
             sender=self._sender,
             number=next(self._numbers),
@@ -184,8 +184,8 @@ class Lanes:
             holds=changes[Hold],
             sets=changes[Setting],
             beats=changes[Beat],
-            cancels=[request.what.key for request in by_kind[Cancelling]],
-            reads=[request.what.key for request in by_kind[Reading]],
+            cancels=[request.value.key for request in by_kind[Cancelling]],
+            reads=[request.value.key for request in by_kind[Reading]],
             rules=lane.rules,
         )
         reply = await self._patiently(lambda: self._update(lane, group))
@@ -202,7 +202,7 @@ class Lanes:
         _answer(by_kind[Beat], reply.beats)
         _answer(by_kind[Cancelling], reply.cancels)
         _answer(by_kind[Rules], [reply.version] * len(by_kind[Rules]))
-        lane.put_back(_answer(by_kind[Hold], reply.holds) + _answer(by_kind[Reading], reply.reads))
+        lane.requeue(_answer(by_kind[Hold], reply.holds) + _answer(by_kind[Reading], reply.reads))
 
     async def _update(self, lane: Gathering, group: Group) -> GroupReply:
         # The same number is the same group to the lane, whichever of its runs it reaches.
@@ -217,7 +217,7 @@ class Lanes:
 
     async def _patiently(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
         """What the lane says, asked until it says something."""
-        patience = Patience("a lane", NotTaken)
+        patience = RetryWindow("a lane", NotTaken)
         while True:
             try:
                 return await ask()
@@ -231,5 +231,5 @@ class Lanes:
 def _answer(requests: Requests, answers: Sequence[object]) -> Requests:
     """Give each its answer; those that there was no room for are left."""
     for request, answer in zip(requests, answers, strict=False):
-        request.tell(answer)
+        request.resolve(answer)
     return requests[len(answers) :]

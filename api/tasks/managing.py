@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.tasks import answers
 from api.tasks.answers import Types
 from api.tasks.calls import Over

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.tasks import answers, searching
 from api.tasks.answers import Counts, FoundTask, FoundTasks, succeeded
 from api.tasks.calls import Over
@@ -34,7 +34,7 @@ async def get_task(call: Call, query: One) -> FoundTask | web.Response:
     named, kind = await here.type_of(call, query.task_id)
     # Read anew beside the task: what another process has changed is in force as soon as that was answered.
     live, now = await asyncio.gather(here.find_live(named, kind), here.types.reread(kind.type))
-    task = live or await here.archived.ask(query.task_id)
+    task = live or await here.archived.get(query.task_id)
     if task is None:
         raise unknown(query.task_id)
     texts = await here.contents.texts(query.task_id, task)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, AwareDatetime, Field, model_validator
 
-from api.models import Request
+from api.http.models import Request
 from domain.tasks.ids import TYPE_MAX_CHARACTERS
 from domain.tasks.messages import (
     HOLD_LIMIT_MAX,

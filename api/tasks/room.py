@@ -10,7 +10,8 @@ from functools import partial
 from aiohttp import web
 from temporalio.service import RPCError
 
-from api.routes import Call, Routes
+from api.http.routes import Call, Routes
+from api.shared_reads import BatchedLookup, CoalescedRead
 from api.tasks.calls import Over
 from api.tasks.contents import Contents
 from api.tasks.envelope import TASK_UNKNOWN, render
@@ -19,7 +20,6 @@ from api.tasks.keys import Keys
 from api.tasks.lanes import LANES_KEPT, Lanes
 from api.tasks.resting import LaneName
 from api.tasks.types import TaskType, Types
-from api.together import Gathered, Together
 from domain.faults import Missing
 from domain.tasks import ids
 from domain.tasks.carrying import LaneOrder
@@ -46,10 +46,10 @@ class Desk:
         self.lanes = Lanes(services.engine, self._learn)
         self.types = Types(services.database, services.settings.tasks.lane_max_tasks)
         self.contents = Contents(services.database)
-        self.archived = Gathered(partial(archive.find, services.database), ARCHIVED_AT_A_TIME)
+        self.archived = BatchedLookup(partial(archive.find, services.database), ARCHIVED_AT_A_TIME)
         self.keys = Keys(services.database)
         self._engine = services.engine
-        self._openings = Together(self._open)
+        self._openings = CoalescedRead(self._open)
         self._begun: dict[LaneName, asyncio.Task[None]] = {}
 
     async def type_of(self, call: Call, task_id: str) -> tuple[TaskId, TaskType]:
@@ -86,7 +86,7 @@ class Desk:
 
     async def find(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task where it is: in its lane, or, when that has let go of it, in the archive."""
-        return await self.find_live(named, kind) or await self.archived.ask(str(named))
+        return await self.find_live(named, kind) or await self.archived.get(str(named))
 
     async def find_live(self, named: TaskId, kind: TaskType) -> Task | None:
         """A task, if it is in its lane."""
@@ -105,7 +105,7 @@ class Desk:
 
     async def open(self, lane: LaneName) -> None:
         """Have a lane take tasks, unless the type is past it."""
-        await self._openings.ask(lane)
+        await self._openings.get(lane)
 
     async def _open(self, lane: LaneName) -> None:
         if not await self.types.open_lane(*lane):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.tasks import creating, figures
 from api.tasks.answers import Created, Outcomes, succeeded
 from api.tasks.calls import Over
@@ -193,7 +193,7 @@ async def _beat(call: Call, held: Held) -> str:
     here = desk(call)
     named, kind = await here.type_of(call, held.task_id)
     code = await _change(here, kind, named, Beat(named.key, held.lease))
-    if code == Code.MISSING and await here.archived.ask(held.task_id):
+    if code == Code.MISSING and await here.archived.get(held.task_id):
         code = Code.FINAL
     _check(code, held.task_id)
     return held.task_id
@@ -218,7 +218,7 @@ async def _refer(here: Desk, task_id: str, setting: Setting, is_due: Callable[[s
 
 async def _code_of_ended(here: Desk, task_id: str, setting: Setting) -> str:
     """What is told of a task that its lane has let go of: a set whose answer got lost may come again."""
-    ended = await here.archived.ask(task_id)
+    ended = await here.archived.get(task_id)
     if ended is None:
         return Code.MISSING
     return code_of_late(ended, setting)

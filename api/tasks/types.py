@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from api.shared_reads import BatchedLookup
 from api.tasks.envelope import TYPE_AMBIGUOUS, TYPE_UNKNOWN
 from api.tasks.requests import TypeConfig
-from api.together import Gathered
 from domain.faults import Conflict, Missing
 from domain.tasks import ids
 from domain.tasks.messages import Rules
@@ -59,7 +59,7 @@ class Types:
         self._database = database
         self._lane_max_tasks = lane_max_tasks
         self._known: dict[str, TaskType] = {}
-        self._reads = Gathered(self._read, TYPES_AT_A_TIME)
+        self._reads = BatchedLookup(self._read, TYPES_AT_A_TIME)
         self._rereading: dict[str, asyncio.Task[None]] = {}
 
     def known(self, name: str, project_id: str) -> TaskType | None:
@@ -109,7 +109,7 @@ class Types:
 
     async def reread(self, type_: str) -> TaskType | None:
         """The type as it is now, if there is one."""
-        return await self._reads.ask(type_)
+        return await self._reads.get(type_)
 
     async def owned(self, project_id: str) -> list[TaskType]:
         """All types of a project."""

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from http import HTTPStatus
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.transfers.context import get_context, missing, routes
 from api.transfers.lookup import is_over
 from api.transfers.queries import EXPIRED, gone, read_job, stand, task_answer

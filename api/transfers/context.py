@@ -11,8 +11,8 @@ from collections.abc import Collection
 
 from aiohttp import web
 
-from api.routes import Call, Routes
-from api.together import Together
+from api.http.routes import Call, Routes
+from api.shared_reads import CoalescedRead
 from api.transfers.joins import Joins
 from api.transfers.lookup import BoundedCache, CollectingJobs, TransferLookup
 from domain.faults import Missing
@@ -88,7 +88,7 @@ class OpeningsCache:
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._known: BoundedCache[str, tuple[float, list[Opening] | None]] = BoundedCache()
-        self._reads = Together(self.read)
+        self._reads = CoalescedRead(self.read)
 
     async def check(self, project_id: str, file: File, user: str, folder: str, agent_ids: Collection[str]) -> None:
         """Pass if the project may send this, or if nothing is opened for any project.
@@ -105,7 +105,7 @@ class OpeningsCache:
         known = self._known.get(project_id)
         if known and time.monotonic() - known[0] < FRESH_SECONDS:
             return known[1]
-        return await self._reads.ask(project_id)
+        return await self._reads.get(project_id)
 
     def forget(self) -> None:
         """Read anew from here on."""

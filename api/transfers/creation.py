@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from http import HTTPStatus
 
-from api.routes import Access, Call
+from api.http.routes import Access, Call
 from api.transfers.context import get_context, routes
 from api.transfers.joins import WINDOW_FULL
 from api.transfers.requests import CreateTransferRequest, CreateTransfersRequest, TransferFileRequest

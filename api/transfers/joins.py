@@ -18,8 +18,8 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from api.batching import Batcher, Patience, Request
-from api.problems import Refusal
+from api.batching import Batcher, BatchItem, RetryWindow
+from api.http.problems import RequestRejected
 from domain.faults import Exhausted
 from domain.transfers import joining, names
 from domain.transfers.joining import (
@@ -70,7 +70,7 @@ class _Lane(Batcher[Lot, int]):
         self,
         file: File,
         pause: Callable[[_Lane], float],
-        hand_over: Callable[[_Lane, list[Request[Lot, int]]], Awaitable[None]],
+        hand_over: Callable[[_Lane, list[BatchItem[Lot, int]]], Awaitable[None]],
         rest: Callable[[_Lane], None],
     ) -> None:
         super().__init__()
@@ -85,15 +85,15 @@ class _Lane(Batcher[Lot, int]):
         # How many requests were in the last group.
         self.crowd = 0
 
-    def measure(self) -> Callable[[Request[Lot, int]], bool]:
+    def make_fit_check(self) -> Callable[[BatchItem[Lot, int]], bool]:
         """See base class. A group is not more than one message carries."""
         consignments: set[Consignment] = set()
         targets = 0
 
-        def has_room(request: Request[Lot, int]) -> bool:
+        def has_room(request: BatchItem[Lot, int]) -> bool:
             nonlocal targets
             targets += request.weight
-            consignments.add(request.what.consignment)
+            consignments.add(request.value.consignment)
             return targets <= GROUP_TARGETS_MAX and len(consignments) <= CONSIGNMENTS_MAX
 
         return has_room
@@ -102,16 +102,16 @@ class _Lane(Batcher[Lot, int]):
         """See base class."""
         return self.weight >= GROUP_TARGETS_MAX
 
-    async def gather(self) -> None:
+    async def wait_for_batch(self) -> None:
         """See base class."""
         await self.wait_until_ready(self._pause(self))
 
-    async def flush(self, batch: list[Request[Lot, int]]) -> None:
+    async def send_batch(self, batch: list[BatchItem[Lot, int]]) -> None:
         """See base class."""
         self.crowd = len(batch)
         await self._hand_over(self, batch)
 
-    def rest(self) -> None:
+    def on_idle(self) -> None:
         """See base class."""
         self._rest(self)
 
@@ -135,7 +135,7 @@ class Joins:
         lane = self._lanes.get(file)
         if lane is None:
             lane = self._lanes[file] = _Lane(file, self._pause_seconds, self._join_all, self._rest)
-        return await lane.put(lot, len(lot.targets))
+        return await lane.submit(lot, len(lot.targets))
 
     def _rest(self, lane: _Lane) -> None:
         del self._lanes[lane.file]
@@ -145,22 +145,22 @@ class Joins:
         left = names.closes_at(max(lane.bucket, self._bucket_now()), self._settings.window_seconds) - time.time()
         return joining.pause_seconds(lane.groups, GROUPS_MAX, left, lane.crowd)
 
-    async def _join_all(self, lane: _Lane, requests: list[Request[Lot, int]]) -> None:
+    async def _join_all(self, lane: _Lane, requests: list[BatchItem[Lot, int]]) -> None:
         """Hand a group over; tell each request its window, or that none near has room for it."""
-        lots = _grouped([request.what for request in requests])
+        lots = _grouped([request.value for request in requests])
         found = dict(zip(lots, await self._hand_over(lane, list(lots.values())), strict=True))
         for request in requests:
-            bucket = found[request.what.consignment]
+            bucket = found[request.value.consignment]
             if bucket is None:
-                request.fail(_full(self._settings.window_seconds))
+                request.reject(_full(self._settings.window_seconds))
             else:
-                request.tell(bucket)
+                request.resolve(bucket)
 
     async def _hand_over(self, lane: _Lane, lots: list[Lot]) -> list[int | None]:
         """Hand lots over to the first windows that take them; returns the window of each, None where none near did."""
         buckets: list[int | None] = [None] * len(lots)
         left = list(range(len(lots)))
-        patience = Patience("the job of a file", NotJoined)
+        patience = RetryWindow("the job of a file", NotJoined)
         group_id = uuid.uuid4().hex
         if (now := self._bucket_now()) > lane.bucket:
             lane.bucket, lane.groups = now, 0
@@ -191,7 +191,7 @@ class Joins:
             lane.groups = reply.groups
 
     async def _answer(
-        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, patience: Patience
+        self, lane: _Lane, bucket: int, group: JoinGroup, group_id: str, patience: RetryWindow
     ) -> JoinReply | None:
         """What the job says, asked until it says something; None if it is over."""
         while True:
@@ -253,9 +253,9 @@ class Joins:
         return names.bucket_at(time.time(), self._settings.window_seconds)
 
 
-def _without_workers() -> Refusal:
+def _without_workers() -> RequestRejected:
     minutes = round(SEEN_WITHIN.total_seconds() / 60)
-    return Refusal(
+    return RequestRejected(
         HTTPStatus.SERVICE_UNAVAILABLE,
         NO_WORKERS,
         f"This was not accepted: no worker has asked for transfers in the last {minutes} minutes.",

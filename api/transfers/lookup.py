@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from api.together import Gathered
+from api.shared_reads import BatchedLookup
 from domain.transfers import names
 from domain.transfers.models import State
 from domain.transfers.names import Job
@@ -52,21 +52,21 @@ class TransferLookup:
         self._database = services.database
         self._engine = services.engine
         self._looks: dict[str, asyncio.Task[bool]] = {}
-        self._targets = Gathered(self._find, TARGETS_AT_A_TIME)
-        self._cancelled = Gathered(self._find_cancelled, TARGETS_AT_A_TIME)
+        self._targets = BatchedLookup(self._find, TARGETS_AT_A_TIME)
+        self._cancelled = BatchedLookup(self._find_cancelled, TARGETS_AT_A_TIME)
         # Of jobs that are over: to count 50,000 targets for each page of them would take longer than the page.
         self._ends: BoundedCache[tuple[int, str | None], Sequence[EndCount]] = BoundedCache()
 
     async def target(self, job_id: str, key: int, project_id: str) -> TargetOfJob | None:
         """What is written of a target; nothing before its window has ended, nor when its time is over."""
-        return await self._targets.ask((job_id, key, project_id))
+        return await self._targets.get((job_id, key, project_id))
 
     async def _find(self, wanted: Sequence[ProjectTarget]) -> dict[ProjectTarget, TargetOfJob]:
         return await targets.find(self._database, wanted)
 
     async def is_cancelled(self, job_id: str, key: int, project_id: str) -> bool:
         """Whether a target is no longer wanted, or was not when it ended."""
-        return await self._cancelled.ask((job_id, key, project_id)) is not None
+        return await self._cancelled.get((job_id, key, project_id)) is not None
 
     async def _find_cancelled(self, wanted: Sequence[ProjectTarget]) -> dict[ProjectTarget, bool]:
         return dict.fromkeys(await targets.list_cancelled(self._database, wanted), True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from api.auth import not_here
+from api.http.auth import build_not_found
+from api.http.routes import Access, Call
 from api.projects import ProjectPath
-from api.routes import Access, Call
 from api.transfers.context import get_context, routes
 from api.transfers.requests import SetOpeningsRequest
 from api.transfers.responses import OpeningResponse, OpeningsResponse
@@ -56,7 +56,7 @@ async def set_openings(call: Call, path: ProjectPath, body: SetOpeningsRequest) 
 
 async def _check_project(session: Session, project_id: str) -> None:
     if await projects.find(session, project_id) is None:
-        raise not_here()
+        raise build_not_found()
 
 
 def _check_free(wanted: Sequence[Opening], others: Sequence[tuple[str, Opening]]) -> None:

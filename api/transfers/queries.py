@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from api import paging
-from api.paging import Page
-from api.routes import Access, Call
+from api.http import pagination
+from api.http.pagination import PageResponse
+from api.http.routes import Access, Call
 from api.transfers.context import get_context, missing, routes
 from api.transfers.joins import WINDOWS_MAX
 from api.transfers.lookup import EndedJob, Waiting, is_over
@@ -148,27 +148,29 @@ def _no_job() -> Missing:
 
 
 @routes.get("/v1/transfers/jobs", access=Access.PROJECTS, problems={"cursor_invalid": Invalid})
-async def browse_jobs(call: Call, query: TransferJobsQuery) -> Page[TransferJobSummary]:
+async def browse_jobs(call: Call, query: TransferJobsQuery) -> PageResponse[TransferJobSummary]:
     """List the jobs that your project has targets in, those of the newest window first.
 
     Jobs whose window is open lead the first page. A job is listed as long as it can be asked about. The admin key that
     names no project lists everybody's.
     """
     context, project_id = get_context(call).listing, call.scope
-    after = None if query.after is None else paging.number(query.after[1])
+    after = None if query.after is None else pagination.parse_numeric_id(query.after[1])
     waiting = [] if after is not None or query.ended else await context.waiting(project_id, query.search or "")
     rows = await jobs.list_page(call.services.database, project_id, query.search or "", query.ended, after, query.limit)
     listed = [(job, row) for row in rows if (job := names.read_job(row.job_id))]
     shown = listed[: query.limit]
     counts = await context.counts([row for _, row in shown], project_id)
-    more = paging.encode((shown[-1][1].closes_at, str(shown[-1][1].id))) if len(listed) > query.limit else None
+    more = (
+        pagination.encode_cursor((shown[-1][1].closes_at, str(shown[-1][1].id))) if len(listed) > query.limit else None
+    )
     # One that was written down between the two questions is in both answers.
     written = {job for job, _ in listed}
     waiting = [each for each in waiting if each.job not in written]
     items = [_summarize_collecting(call, each) for each in waiting] + [
         _summarize_recorded(job, row, counts[row.id]) for job, row in shown
     ]
-    return Page[TransferJobSummary](items=items, next_cursor=more)
+    return PageResponse[TransferJobSummary](items=items, next_cursor=more)
 
 
 def _summarize_collecting(call: Call, waiting: Waiting) -> TransferJobSummary:

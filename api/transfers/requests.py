@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from api.models import Request
-from api.paging import PageQuery
+from api.http.models import Request
+from api.http.pagination import PageQuery
 from domain.transfers import models
 from domain.transfers import openings as rules
 from domain.transfers.models import (

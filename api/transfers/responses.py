@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from api.models import Answer
+from api.http.models import Response
 from domain.transfers.gse import meaning
 from domain.transfers.models import Reason, State, summary
 from domain.transfers.names import Job
@@ -16,14 +16,14 @@ from stores.transfers.jobs import EndCount
 from stores.transfers.targets import TargetRow
 
 
-class CreateTransferResponse(Answer):
+class CreateTransferResponse(Response):
     """A request that will be carried out, whatever dies."""
 
     task_id: str
     job_id: str
 
 
-class CreatedTransferTask(Answer):
+class CreatedTransferTask(Response):
     """One of many."""
 
     task_id: str
@@ -31,14 +31,14 @@ class CreatedTransferTask(Answer):
     target_container_id: str
 
 
-class CreateTransfersResponse(Answer):
+class CreateTransfersResponse(Response):
     """Many requests that will be carried out, in the order in which they were sent."""
 
     job_id: str
     tasks: list[CreatedTransferTask]
 
 
-class TargetStatus(Answer):
+class TargetStatus(Response):
     """Where a target stands."""
 
     status: State
@@ -93,7 +93,7 @@ class TransferTargetResponse(TargetStatus):
     file_name: str
 
 
-class FailureGroup(Answer):
+class FailureGroup(Response):
     """Targets that did not get the file for the same reason."""
 
     status: State
@@ -103,7 +103,7 @@ class FailureGroup(Answer):
     count: int = Field(description="how many targets")
 
 
-class TransferJobSummary(Answer):
+class TransferJobSummary(Response):
     """Where a job stands, by the targets that your project has in it."""
 
     job_id: str
@@ -119,7 +119,7 @@ class TransferJobSummary(Answer):
     retry_of: str | None = Field(default=None, description="the job whose failed targets this one sends again")
 
 
-class RetryTransferJobResponse(Answer):
+class RetryTransferJobResponse(Response):
     """A job that sends failed targets again."""
 
     job_id: str
@@ -141,7 +141,7 @@ class TransferJobResponse(TransferJobSummary):
     )
 
 
-class OpeningResponse(Answer):
+class OpeningResponse(Response):
     """Some transfers that the project may send."""
 
     biz_id: int
@@ -152,7 +152,7 @@ class OpeningResponse(Answer):
     hosts: list[str]
 
 
-class OpeningsResponse(Answer):
+class OpeningsResponse(Response):
     """What a project may send."""
 
     project_id: str

@@ -8,11 +8,11 @@ from typing import Final
 
 from pydantic import AwareDatetime, Field
 
-from api import paging
-from api.auth import not_here
-from api.models import Answer
-from api.paging import Page, PageQuery
-from api.routes import Call
+from api.http import pagination
+from api.http.auth import build_not_found
+from api.http.models import Response
+from api.http.pagination import PageQuery, PageResponse
+from api.http.routes import Call
 from domain.sealed import Sealed
 from domain.webhooks import names
 from domain.webhooks.deliveries import DeliveryState, Owner, WebhookEvent, WebhookOrder
@@ -28,7 +28,7 @@ DISABLED: Final = (
 )
 
 
-class ShownAttempt(Answer):
+class ShownAttempt(Response):
     """One attempt."""
 
     started_at: AwareDatetime
@@ -37,7 +37,7 @@ class ShownAttempt(Answer):
     error: str | None = Field(description="why it was no success; null if it was")
 
 
-class ShownDelivery(Answer):
+class ShownDelivery(Response):
     """One event for one receiver."""
 
     delivery_id: str = Field(description="the `webhook-id` of every attempt")
@@ -55,12 +55,12 @@ class ShownDelivery(Answer):
     workflow_id: str = Field(description="where Temporal shows it")
 
 
-async def list_page(call: Call, project_id: str, owner: Owner, query: PageQuery) -> Page[ShownDelivery]:
+async def list_page(call: Call, project_id: str, owner: Owner, query: PageQuery) -> PageResponse[ShownDelivery]:
     """A page of what was sent for an owner, newest first; empty also where there is no such owner."""
     database = call.services.database
     rows = await ledger.list_page(database, project_id, owner, query.after, query.limit)
     attempts = await ledger.list_attempts(database, [row.delivery_id for row in rows], ATTEMPTS_SHOWN)
-    return paging.page(
+    return pagination.build_page(
         rows, query.limit, lambda row: _show(row, attempts), lambda row: (row.created_at, row.delivery_id)
     )
 
@@ -74,7 +74,7 @@ async def redeliver(call: Call, project_id: str, owner: Owner, delivery_id: str)
     database = call.services.database
     row = await ledger.find(database, project_id, owner, delivery_id)
     if row is None:
-        raise not_here()
+        raise build_not_found()
     attempts = await ledger.list_attempts(database, [row.delivery_id], ATTEMPTS_SHOWN)
     order = WebhookOrder(
         delivery_id=row.delivery_id,

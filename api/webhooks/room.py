@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from api.routes import Routes
+from api.http.routes import Routes
 
 routes = Routes("webhooks", "The secrets that sign messages to your addresses (Standard Webhooks).")

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from pydantic import AwareDatetime, Field
 
-from api.auth import not_here
-from api.models import Answer, Request
-from api.routes import Access, Call
+from api.http.auth import build_not_found
+from api.http.models import Request, Response
+from api.http.routes import Access, Call
 from api.webhooks.room import routes
 from domain import projects
 from domain.faults import Conflict
@@ -37,7 +37,7 @@ class SecretRotation(Request):
     )
 
 
-class ShownSecret(Answer):
+class ShownSecret(Response):
     """A secret, masked."""
 
     masked: str = Field(description="its prefix and last characters, to tell secrets apart")
@@ -45,7 +45,7 @@ class ShownSecret(Answer):
     expires_at: AwareDatetime | None = Field(description="until when it signs; null if it stays")
 
 
-class Secrets(Answer):
+class Secrets(Response):
     """The secrets that sign now."""
 
     secrets: list[ShownSecret] = Field(description="newest first; empty until the first is needed or asked for")
@@ -91,7 +91,7 @@ async def rotate_secret(call: Call, path: ProjectPath, body: SecretRotation) -> 
 async def _project(session: Session, project_id: str) -> Project:
     project = await projects_store.find(session, project_id)
     if project is None:
-        raise not_here()
+        raise build_not_found()
     return project
 
 

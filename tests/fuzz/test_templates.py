@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
-from api import sentences
 from api.downloads import preview
 from api.downloads.preview import NewPreview
-from api.problems import Refusal
+from api.http import validation
+from api.http.problems import RequestRejected
 from domain.faults import SourceFault
 from excel.rows import UncoveredRows
 
@@ -114,8 +114,8 @@ def outcome(text: str) -> bytes | list[str]:
         page = preview.invented(drawing) if body.data is None else preview.first_rows(sent)
         return preview.draw(drawing, page, body.time_zone)
     except ValidationError as error:
-        return [problem.message for problem in sentences.of(error, NewPreview)]
-    except Refusal as refusal:
+        return [problem.message for problem in validation.describe_errors(error, NewPreview)]
+    except RequestRejected as refusal:
         return [problem.message for problem in refusal.errors]
     except (SourceFault, UncoveredRows) as fault:
         return [str(fault)]

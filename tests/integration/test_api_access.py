@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from api.app import ROOMS
-from api.routes import Access, Route
+from api.app import ROUTE_GROUPS
+from api.http.routes import Access, Route
 from domain import projects
 from infra.settings import Settings
 from tests.support.api import ApiClient, Reply, running_api
 
 pytestmark = pytest.mark.stack
 
-LOCKED = [route for room in ROOMS for route in room if route.access not in {Access.PUBLIC, Access.PUSH}]
+LOCKED = [route for room in ROUTE_GROUPS for route in room if route.access not in {Access.PUBLIC, Access.PUSH}]
 # Bodies are judged after the caller, so that any JSON will do where the caller is refused.
 ANY_BODY: dict[str, Any] = {"json": {}}
 

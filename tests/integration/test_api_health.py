@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 import domain
-from api import openapi
-from api.app import ROOMS
+from api.app import ROUTE_GROUPS
+from api.http import openapi
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import eventually
@@ -76,7 +76,7 @@ async def test_metrics_count_requests_by_route_and_hold_the_sdk_s_figures(api_cl
 
 async def test_the_document_is_served_as_it_is_made(api_client: ApiClient) -> None:
     """What the tests judge is what callers read."""
-    assert (await api_client.ask("GET", "/openapi.json")).body == openapi.document(ROOMS)
+    assert (await api_client.ask("GET", "/openapi.json")).body == openapi.build_document(ROUTE_GROUPS)
 
 
 async def test_the_reference_works_under_a_strict_policy(api_client: ApiClient) -> None:

@@ -15,8 +15,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from yarl import URL
 
-from api.app import ROOMS
-from api.routes import Access, Route
+from api.app import ROUTE_GROUPS
+from api.http.routes import Access, Route
 from infra.database import Database
 from infra.settings import Settings
 from sims.receiver import running_receiver
@@ -28,7 +28,7 @@ from tests.support.worker import running_worker
 # One house is built for all, and every route is asked in twenty ways.
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
-ROUTES = [route for room in ROOMS for route in room]
+ROUTES = [route for room in ROUTE_GROUPS for route in room]
 LOCKED = [route for route in ROUTES if route.access not in {Access.PUBLIC, Access.PUSH}]
 # To register a type is to ask for a name that must be one in the whole house: the answer tells that it is taken.
 MAKES_A_TYPE = {"POST /v1/register_task_type", "POST /v1/register_task"}

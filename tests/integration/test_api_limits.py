@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from pydantic import Field
 
-from api.models import Answer, Request
-from api.routes import Access, Call, Routes
+from api.http.models import Request, Response
+from api.http.routes import Access, Call, Routes
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 from tests.support.waiting import PATIENCE_SECONDS
@@ -31,7 +31,7 @@ class Text(Request):
     text: str = Field(max_length=10_000)
 
 
-class Length(Answer):
+class Length(Response):
     """How long it was."""
 
     length: int

@@ -10,9 +10,9 @@ from aiohttp import web
 from pydantic import Field, SecretStr
 from structlog.testing import capture_logs
 
-from api.models import Answer, Request
-from api.problems import Problem
-from api.routes import Access, Call, Routes
+from api.http.models import Request, Response
+from api.http.problems import Problem
+from api.http.routes import Access, Call, Routes
 from domain.faults import Conflict, Denied, Exhausted, Fault, Gone, Invalid, Missing, SourceFault
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
@@ -45,7 +45,7 @@ class KindPath(Request):
     kind: str = Field(pattern="^[A-Za-z]+$")
 
 
-class Echo(Answer):
+class Echo(Response):
     """What arrived."""
 
     seen: dict[str, Any]

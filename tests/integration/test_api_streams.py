@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from pydantic import Field
 
-from api.models import Answer, Request
-from api.routes import Access, Call, Routes
+from api.http.models import Request, Response
+from api.http.routes import Access, Call, Routes
 from infra.settings import Settings
 from tests.support.api import ApiClient, running_api
 
@@ -30,7 +30,7 @@ class Labels(Request):
     label: str | None = Field(default=None, alias="X-Label", pattern="^[a-z]{1,9}$")
 
 
-class Label(Answer):
+class Label(Response):
     """What it was."""
 
     label: str | None

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import Field
 
-from api import downloads, idempotency, projects, quotas
-from api.models import Answer, Request
-from api.routes import Access, Call, Routes
+from api import downloads, projects
+from api.downloads import idempotency, quotas
+from api.http.models import Request, Response
+from api.http.routes import Access, Call, Routes
 from domain.downloads.request import DownloadOrder
 from domain.faults import Invalid
 from infra.database import Database
@@ -36,7 +37,7 @@ class Submission(Request):
     operator_id: str | None = Field(default=None, max_length=20)
 
 
-class Admitted(Answer):
+class Admitted(Response):
     """It was let in."""
 
 

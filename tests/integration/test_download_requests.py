@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api import idempotency
+from api.downloads import idempotency
 from api.downloads.requests import NewDownload
 from domain.downloads.request import DownloadOrder
 from stores.tables.downloads import Download

@@ -22,8 +22,8 @@ from api import projects
 from api.downloads import answers, streams
 from api.downloads.answers import Asked
 from api.downloads.subscription import Subscription
-from api.models import Request
-from api.routes import Access, Call, Routes
+from api.http.models import Request
+from api.http.routes import Access, Call, Routes
 from domain.downloads.request import FileType
 from domain.downloads.status import Status
 from domain.faults import FaultRecord

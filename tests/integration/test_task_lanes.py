@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from api.routes import Call
+from api.http.routes import Call
 from api.tasks import calls, heads, holding
 from domain.tasks import keeping
 from infra.settings import Settings

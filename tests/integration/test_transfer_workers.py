@@ -45,7 +45,7 @@ async def test_without_workers_a_request_is_refused_soon(transfers: Transfers, m
 
     assert (refused.status, refused.code) == (503, "no_workers")
     assert "`haulage worker --queues transfers`" in refused.body["detail"]
-    assert time.monotonic() - began < batching.PATIENCE_SECONDS / 2
+    assert time.monotonic() - began < batching.RETRY_WINDOW_SECONDS / 2
 
 
 async def test_a_worker_that_is_being_replaced_is_waited_for(

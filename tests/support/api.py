@@ -13,8 +13,9 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from api import app, openapi, server
-from api.routes import Routes
+from api import app
+from api.http import openapi, server
+from api.http.routes import Routes
 from infra.settings import Settings
 from services import services
 from services.services import Services
@@ -94,19 +95,19 @@ class ApiClient:
 
 @asynccontextmanager
 async def running_api(
-    settings: Settings, rooms: Sequence[Routes] = app.ROOMS, **limits: Any
+    settings: Settings, rooms: Sequence[Routes] = app.ROUTE_GROUPS, **limits: Any
 ) -> AsyncIterator[ApiClient]:
     """Serve these rooms on a free port; `limits` replace settings of the API."""
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0, **limits})})
     async with (
         services.connect(settings) as held,
-        server.listening(_built(held, rooms), settings.api) as (address, *_),
+        server.open_server(_built(held, rooms), settings.api) as (address, *_),
         aiohttp.ClientSession() as session,
     ):
         yield ApiClient(address, settings, session)
 
 
-_encode = cache(openapi.encode)
+_encode = cache(openapi.encode_document)
 
 
 def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
@@ -117,4 +118,4 @@ def _built(held: Services, rooms: Sequence[Routes]) -> web.Application:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(openapi, "encode", encode)
-        return app.build(held, rooms)
+        return app.build_app(held, rooms)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from api.routes import Route
+from api.http.routes import Route
 from domain import projects
 from domain.orders.marks import Marks
 from domain.orders.windows import Window

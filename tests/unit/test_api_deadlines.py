@@ -1,4 +1,4 @@
-"""Deadlines: what takes too long is cancelled, and nothing else is."""
+"""Deadlines: a block that takes too long is cancelled, and no other."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from api.deadlines import Deadline, Deadlines
+from api.http.deadlines import Deadline, DeadlineQueue
 
 SHORT = 0.05
 LONG = 60.0
 
 
-async def test_what_takes_too_long_is_cut() -> None:
-    """It raises as under a timeout, and the task goes on as if nobody had cancelled it."""
-    with pytest.raises(TimeoutError), Deadlines(SHORT).begin():
+async def test_a_block_that_takes_too_long_is_cancelled() -> None:
+    """It raises TimeoutError, and the task is not left in a cancelled state."""
+    with pytest.raises(TimeoutError), DeadlineQueue(SHORT).start_deadline():
         await asyncio.sleep(LONG)
     task = asyncio.current_task()
     assert task
@@ -22,27 +22,27 @@ async def test_what_takes_too_long_is_cut() -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_is_done_in_time_is_left_alone() -> None:
-    """Also when its deadline passes later."""
-    deadlines = Deadlines(SHORT)
-    with deadlines.begin() as met:
+async def test_a_block_that_ends_in_time_is_not_cancelled() -> None:
+    """Nor later, when its deadline passes."""
+    deadlines = DeadlineQueue(SHORT)
+    with deadlines.start_deadline() as met:
         await asyncio.sleep(0)
     await asyncio.sleep(2 * SHORT)
-    assert not met.is_over
-    with pytest.raises(TimeoutError), deadlines.begin():
+    assert not met.is_expired
+    with pytest.raises(TimeoutError), deadlines.start_deadline():
         await asyncio.sleep(LONG)
 
 
-async def test_each_of_many_has_its_own() -> None:
-    """One timer serves all; those that begin later end later, and one that is lifted never ends."""
-    deadlines = Deadlines(4 * SHORT)
+async def test_each_of_several_deadlines_expires_by_itself() -> None:
+    """One timer serves all; a deadline that starts later expires later, and one that is lifted never expires."""
+    deadlines = DeadlineQueue(4 * SHORT)
     ended: list[int] = []
     held = asyncio.Event()
 
     async def one(number: int) -> None:
         await asyncio.sleep(number * SHORT / 4)
         try:
-            with deadlines.begin() as deadline:
+            with deadlines.start_deadline() as deadline:
                 if number == 3:
                     deadline.lift()
                 await held.wait()
@@ -57,13 +57,13 @@ async def test_each_of_many_has_its_own() -> None:
     await tasks[3]
 
 
-async def test_who_cancels_the_task_is_obeyed() -> None:
-    """A deadline that is over as well does not turn that into a mere timeout."""
+async def test_another_cancellation_of_the_task_goes_on() -> None:
+    """A deadline that has expired as well does not turn it into a timeout."""
     begun = asyncio.Event()
     seen: list[Deadline] = []
 
     async def work() -> None:
-        with Deadlines(LONG).begin() as deadline:
+        with DeadlineQueue(LONG).start_deadline() as deadline:
             seen.append(deadline)
             begun.set()
             await asyncio.sleep(LONG)
@@ -76,15 +76,15 @@ async def test_who_cancels_the_task_is_obeyed() -> None:
         await task
 
 
-async def test_there_is_none_without_a_task() -> None:
+async def test_a_deadline_needs_a_task() -> None:
     """A callback of the loop cannot be cancelled."""
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def call() -> None:
         try:
-            Deadlines(LONG).begin()
+            DeadlineQueue(LONG).start_deadline()
         except RuntimeError as error:
             refused.set_result(str(error))
 
     asyncio.get_running_loop().call_soon(call)
-    assert "none is running" in await refused
+    assert "needs a running task" in await refused

@@ -21,7 +21,7 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 from urllib3 import HTTPResponse
 
-from api import problems
+from api.http import problems
 from api.tasks.calls import Unanswered
 from api.transfers.joins import NotJoined
 from infra.database import Database
@@ -57,7 +57,7 @@ STATEMENT: Final = {"P", "Q"}
 )
 def test_an_outage_names_the_part(error: Exception, part: Part) -> None:
     """A part that cannot serve is 503, and the answer says which one, whatever raised the error."""
-    problem = problems.of(error, "r-1")
+    problem = problems.convert_error(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert problem.detail.startswith(str(part))
@@ -69,13 +69,13 @@ def test_a_store_that_says_that_it_cannot_serve_is_away(code: str) -> None:
     """The codes of S3 that another request does not mend, but time does."""
     refused = S3Error(HTTPResponse(status=503), code, "wait", "/haulage/files/1", "", "", "haulage", "files/1")
 
-    assert problems.of(from_s3(refused, "files/1"), "r-1").detail.startswith(Part.STORE)
+    assert problems.convert_error(from_s3(refused, "files/1"), "r-1").detail.startswith(Part.STORE)
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("by peer"), TimeoutError()], ids=repr)
 def test_an_outage_of_a_part_that_is_not_known_is_one_all_the_same(error: Exception) -> None:
     """It is 503, too, and names no part."""
-    problem = problems.of(error, "r-1")
+    problem = problems.convert_error(error, "r-1")
 
     assert (problem.status, problem.code) == (503, "unavailable")
     assert not any(part in problem.detail for part in Part)
@@ -98,7 +98,7 @@ def test_an_outage_of_a_part_that_is_not_known_is_one_all_the_same(error: Except
 )
 def test_a_mistake_is_no_outage(error: Exception) -> None:
     """To ask again in a moment would not help: it is 500, and says nothing but the request id."""
-    assert problems.of(error, "r-1").status == 500
+    assert problems.convert_error(error, "r-1").status == 500
 
 
 @pytest.mark.parametrize("state", ["57P03", "53300"])
@@ -149,7 +149,7 @@ async def ask_at(port: int) -> problems.Problem:
         with pytest.raises((OSError, SQLAlchemyError, asyncpg.PostgresError)) as caught:
             async with database.session() as session:
                 await session.execute(text("INSERT INTO toys VALUES (1)"))
-        return problems.of(caught.value, "r-1")
+        return problems.convert_error(caught.value, "r-1")
     finally:
         await database.close()
 

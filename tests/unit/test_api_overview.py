@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api import cached_read
-from api.cached_read import CachedRead
+from api import shared_reads
 from api.overview import engine
+from api.shared_reads import CachedRead
 from domain.workload import Tally, Trouble, Workload, add_up, merge
 from systems.names import System
 
@@ -51,7 +51,7 @@ class Watcher:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that looks go by."""
     clock = Clock()
-    monkeypatch.setattr(cached_read, "time", clock)
+    monkeypatch.setattr(shared_reads, "time", clock)
     return clock
 
 

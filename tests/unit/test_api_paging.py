@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import paging
+from api.http import pagination
 from domain.faults import Invalid
 
 NAMES = st.from_regex(r"[0-9A-Za-z_-]{1,100}", fullmatch=True)
@@ -18,29 +18,29 @@ NAMES = st.from_regex(r"[0-9A-Za-z_-]{1,100}", fullmatch=True)
 @given(st.datetimes(timezones=st.just(UTC)), NAMES)
 def test_a_cursor_leads_back_to_its_position(moment: datetime, name: str) -> None:
     """What a page ended with is where the next one starts."""
-    assert paging.decode(paging.encode((moment, name))) == (moment, name)
+    assert pagination.decode_cursor(pagination.encode_cursor((moment, name))) == (moment, name)
 
 
 @given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_other_text_is_refused_with_a_sentence(cursor: str) -> None:
     """A cursor that somebody made up is the caller's fault, never ours."""
     with pytest.raises(Invalid, match="Send next_cursor"):
-        paging.decode(cursor)
+        pagination.decode_cursor(cursor)
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01T00:00:00"])
 def test_a_time_that_no_database_holds_is_refused(moment: str) -> None:
     """A made-up cursor cannot carry a time past the calendar's ends, nor one without an offset."""
     with pytest.raises(Invalid, match="Send next_cursor"):
-        paging.decode(base64.urlsafe_b64encode(f"{moment} name".encode()).decode())
+        pagination.decode_cursor(base64.urlsafe_b64encode(f"{moment} name".encode()).decode())
 
 
 def test_a_page_names_the_next_only_when_one_follows() -> None:
     """The surplus row is not shown; it only says that there is more."""
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     rows = ["c", "b", "a"]
-    full = paging.page(rows, 2, str.upper, lambda row: (moment, row))
-    last = paging.page(rows, 3, str.upper, lambda row: (moment, row))
+    full = pagination.build_page(rows, 2, str.upper, lambda row: (moment, row))
+    last = pagination.build_page(rows, 3, str.upper, lambda row: (moment, row))
     assert full.items == ["C", "B"]
-    assert paging.decode(full.next_cursor or "") == (moment, "b")
+    assert pagination.decode_cursor(full.next_cursor or "") == (moment, "b")
     assert (last.items, last.next_cursor) == (["C", "B", "A"], None)

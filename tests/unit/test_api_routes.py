@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from api.app import ROOMS, index_paths, resource
-from api.models import Answer, Request
-from api.routes import Access, Call, Route, Routes
+from api.app import ROUTE_GROUPS, build_resource_path, index_paths
+from api.http.models import Request, Response
+from api.http.routes import Access, Call, Route, Routes
 
-ROUTES = [route for room in ROOMS for route in room]
+ROUTES = [route for room in ROUTE_GROUPS for route in room]
 
 # Every route that answers without a key. Think twice before this list grows.
 PUBLIC = {
@@ -58,28 +58,28 @@ class ThingPath(Request):
     thing_id: str
 
 
-async def loose_body(call: Call, body: Loose) -> Answer:
+async def loose_body(call: Call, body: Loose) -> Response:
     """Take anything."""
-    return Answer()
+    return Response()
 
 
-async def no_docstring(call: Call) -> Answer:
-    return Answer()
+async def no_docstring(call: Call) -> Response:
+    return Response()
 
 
-async def path_without_variable(call: Call, path: ThingPath) -> Answer:
+async def path_without_variable(call: Call, path: ThingPath) -> Response:
     """Name a variable that the path does not have."""
-    return Answer()
+    return Response()
 
 
-async def other_parameter(call: Call, boddy: ThingPath) -> Answer:
+async def other_parameter(call: Call, boddy: ThingPath) -> Response:
     """Misspell a parameter."""
-    return Answer()
+    return Response()
 
 
-async def plain(call: Call) -> Answer:
+async def plain(call: Call) -> Response:
     """Do nothing."""
-    return Answer()
+    return Response()
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ async def plain(call: Call) -> Answer:
         (path_without_variable, "/things", Access.PUBLIC, "same variables; see thing_id"),
         (plain, "/things/{thing_id}", Access.PUBLIC, "same variables; see thing_id"),
         (other_parameter, "/things", Access.PUBLIC, "takes only call, body, query, headers and path; see boddy"),
-        (plain, "/things", Access.OWNER, "needs the project in its path"),
+        (plain, "/things", Access.OWNER, "needs project_id in its path"),
     ],
 )
 def test_a_row_that_cannot_work_is_refused(
-    handler: Callable[..., Awaitable[Answer]], path: str, access: Access, sentence: str
+    handler: Callable[..., Awaitable[Response]], path: str, access: Access, sentence: str
 ) -> None:
-    """The mistake is told when the room is imported, not when the first caller meets it."""
+    """TypeError is raised at import, not at the first call."""
     with pytest.raises(TypeError, match=sentence):
         Routes("things", "").get(path, access=access)(handler)
 
@@ -117,7 +117,7 @@ def test_a_row_that_cannot_work_is_refused(
 )
 def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[str], pattern: str) -> None:
     """So that what a word's own address allows is told without what its neighbours allow."""
-    assert resource(path, index_paths([path, *others])) == pattern
+    assert build_resource_path(path, index_paths([path, *others])) == pattern
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_variable_stands_for_no_word_of_another_path(path: str, others: list[s
 )
 def test_a_variable_with_slashes_leaves_other_paths_their_own(path: str, others: list[str], pattern: str) -> None:
     """Neither words before it nor what stands behind it elsewhere."""
-    assert resource(path, index_paths([path, *others]), "thing_id") == pattern
+    assert build_resource_path(path, index_paths([path, *others]), "thing_id") == pattern
 
 
 def _inputs(route: Route) -> Iterator[tuple[str, dict[str, Any]]]:

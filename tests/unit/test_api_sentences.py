@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasChoices, Field, ValidationError, field_validator
 
-from api import sentences
-from api.models import Request
-from api.problems import FieldProblem
+from api.http import validation
+from api.http.models import Request
+from api.http.problems import FieldProblem
 
 
 class Colour(StrEnum):
@@ -62,7 +62,7 @@ def read(text: str) -> list[FieldProblem]:
     """The faults of a JSON body."""
     with pytest.raises(ValidationError) as caught:
         Sample.model_validate_json(text, strict=True)
-    return sentences.of(caught.value, Sample)
+    return validation.describe_errors(caught.value, Sample)
 
 
 CASES = [

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api import sentences
 from api.addresses import messages
 from api.addresses import steering as address_steering
 from api.downloads import reading
-from api.models import Request
+from api.http import validation
+from api.http.models import Request
 from api.orders import browsing, slices, source, steering
 
 EARLY, LATE = "2026-01-02T09:00:00Z", "2026-01-02T10:00:00Z"
@@ -44,7 +44,7 @@ def test_a_time_that_ends_before_it_begins_is_refused(
     with pytest.raises(ValidationError) as refused:
         model.model_validate_json(_json({first: LATE, last: end, **others}))
 
-    [problem] = sentences.of(refused.value, model)
+    [problem] = validation.describe_errors(refused.value, model)
     told = f"{end[:-1]}+00:00"
     assert problem.message == f"{first} 2026-01-02T10:00:00+00:00 is not before {last} {told}; send a later {last}."
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from api import idempotency, sentences
-from api.downloads import tables
+from api.downloads import idempotency, tables
 from api.downloads.requests import NewDownload
 from api.downloads.tables import Table
-from api.problems import Refusal
+from api.http import validation
+from api.http.problems import RequestRejected
 from excel.template.drawing import Multi
 from excel.template.style import Align
 
@@ -35,8 +35,8 @@ def told(**fields: Any) -> list[str]:
     try:
         asked(**fields)
     except ValidationError as error:
-        problems = sentences.of(error, NewDownload)
-    except Refusal as refusal:
+        problems = validation.describe_errors(error, NewDownload)
+    except RequestRejected as refusal:
         problems = refusal.errors
     else:
         return []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from api import sentences
+from api.http import validation
 from api.orders.platforms import Setup
 from domain.orders.capability import Capability
 from domain.orders.moments import Form, Moments, Resolution
@@ -148,7 +148,7 @@ def test_what_is_wrong_with_a_record_is_said_as_of_any_request() -> None:
     with pytest.raises(ValidationError) as refusal:
         Setup.model_validate_json(json.dumps(setup), strict=True)
 
-    assert {(each.path, each.message) for each in sentences.of(refusal.value, Setup)} == {
+    assert {(each.path, each.message) for each in validation.describe_errors(refusal.value, Setup)} == {
         (
             "capability.rate.per_second",
             "0 is outside the numbers above 0; choose a value in that range.",

@@ -33,9 +33,9 @@ import workflows.tasks.queues
 import workflows.transfers.handle
 import workflows.transfers.queues
 import workflows.webhooks.queues
-from api.app import ROOMS
+from api.app import ROUTE_GROUPS
+from api.http.routes import Routes
 from api.overview import engine
-from api.routes import Routes
 from api.systems import SystemApi, SystemOverview, import_apis
 from domain.workload import Workloads
 from infra.settings import Settings
@@ -123,7 +123,7 @@ def test_a_system_is_known_by_its_own_name(system: System) -> None:
 def test_the_api_serves_a_system_s_routes(system: System) -> None:
     """All of them, under a tag that is its name."""
     routes = MODULES[system].api.routes
-    assert routes in ROOMS
+    assert routes in ROUTE_GROUPS
     assert routes.tag == system
     assert list(routes)
 

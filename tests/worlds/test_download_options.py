@@ -29,8 +29,8 @@ from api.downloads.reading import Wanted
 from api.downloads.requests import NewDownload
 from api.downloads.room import TaskPath
 from api.downloads.streams import Reconnection
-from api.models import Request
-from api.paging import PageQuery
+from api.http.models import Request
+from api.http.pagination import PageQuery
 from infra.settings import Settings
 from sims.receiver import Receiver, running_receiver
 from tests.support.downloads import Downloads, running_downloads

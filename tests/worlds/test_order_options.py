@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from sqlmodel import col, update
 
-from api.models import Request
+from api.http.models import Request
+from api.http.pagination import PageQuery
 from api.orders import (
     backfills,
     browsing,
@@ -28,7 +29,6 @@ from api.orders import (
     timeline,
 )
 from api.orders.room import routes
-from api.paging import PageQuery
 from domain.orders import windows
 from domain.orders.config import Options
 from infra.settings import Settings

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import api.tasks
-from api.models import Request
+from api.http.models import Request
 from api.tasks import requests
 from api.tasks.requests import CREATE_IGNORES, SET_IGNORES
 from infra.settings import Settings

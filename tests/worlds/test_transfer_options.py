@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 import api.transfers
-from api.models import Request
+from api.http.models import Request
 from api.transfers.requests import (
     CreateTransferRequest,
     CreateTransfersRequest,

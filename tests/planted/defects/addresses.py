@@ -89,7 +89,7 @@ DEFECTS = (
     Defect(
         "a-right-token-beside-a-wrong-one-is-refused",
         "addresses",
-        "api/pushers.py",
+        "api/http/auth.py",
         "            except NotPubSub as reason:\n                reasons.append(str(reason))\n",
         "            except NotPubSub as reason:\n                reasons.append(str(reason))\n                break\n",
         ("tests/integration/test_address_push.py", "-k", "accepted"),

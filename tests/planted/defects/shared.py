@@ -24,7 +24,7 @@ DEFECTS = (
     Defect(
         "a-refusal-is-lost-in-a-reset",
         "shared",
-        "api/server.py",
+        "api/http/server.py",
         "            self.transport.write_eof()\n",
         "            self.transport.abort()\n",
         ("tests/integration/test_api_limits.py", "-k", "refusal"),
@@ -49,8 +49,8 @@ DEFECTS = (
         "a-batch-that-is-cancelled-leaves-its-callers-waiting",
         "shared",
         "api/batching.py",
-        "                request.answer.cancel()\n",
-        "                request.answer.done()\n",
+        "                item.result.cancel()\n",
+        "                item.result.done()\n",
         ("tests/unit/test_api_batching.py", "-k", "cancelled"),
     ),
     Defect(

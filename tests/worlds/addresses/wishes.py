@@ -20,8 +20,8 @@ from api.addresses.quarantine import Discard, Mended, QuarantinePath
 from api.addresses.quarantine import Wanted as WantedUnreadable
 from api.addresses.room import routes
 from api.addresses.steering import Asked, Many, Skip
-from api.models import Nothing
-from api.paging import PageQuery
+from api.http.models import EmptyQuery
+from api.http.pagination import PageQuery
 from domain.addresses.config import ModuleOptions, ModulesOptions, Options
 from domain.addresses.messages import Topic
 
@@ -132,7 +132,7 @@ def list_models() -> frozenset[type[BaseModel]]:
     left = [model for route in routes for model in (route.body, route.query, route.headers, route.variables) if model]
     while left:
         model = left.pop()
-        if model not in found and model is not Nothing:
+        if model not in found and model is not EmptyQuery:
             found.add(model)
             left += [inner for each in model.model_fields.values() for inner in _list_inner(each.annotation)]
     return frozenset(found)

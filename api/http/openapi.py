@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api import cookies, problems
-from api.auth import PROJECT_HEADER, PROJECT_PARAMETER
-from api.routes import JSON, Access, Route, Routes
+from api.http import cookies, problems
+from api.http.auth import PROJECT_HEADER, PROJECT_PARAMETER
+from api.http.routes import JSON, Access, Route, Routes
 from domain import VERSION
 
 REFERENCE = "#/components/schemas/{model}"
@@ -63,8 +63,8 @@ SCHEMES: Json = {
     "session": {
         "type": "apiKey",
         "in": "cookie",
-        "name": cookies.NAME,
-        "description": f"Of who signed in; what is no GET needs the header `{cookies.OWN_HEADER}: 1` with it.",
+        "name": cookies.COOKIE_NAME,
+        "description": f"Of who signed in; what is no GET needs the header `{cookies.CONSOLE_HEADER}: 1` with it.",
     },
     "push_token": {
         "type": "http",
@@ -103,12 +103,12 @@ _STRUCTURED = {JSON, "text/event-stream"}
 _BODILESS = {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.FOUND}
 
 
-def encode(rooms: Iterable[Routes]) -> bytes:
+def encode_document(rooms: Iterable[Routes]) -> bytes:
     """Return the document of these rooms as it is sent."""
-    return json.dumps(document(rooms)).encode()
+    return json.dumps(build_document(rooms)).encode()
 
 
-def document(rooms: Iterable[Routes]) -> Json:
+def build_document(rooms: Iterable[Routes]) -> Json:
     """The OpenAPI 3.1 document of these rooms."""
     rooms = list(rooms)
     routes = [route for room in rooms for route in room]
@@ -131,7 +131,7 @@ def document(rooms: Iterable[Routes]) -> Json:
     }
 
 
-def security(route: Route) -> list[Json]:
+def list_security(route: Route) -> list[Json]:
     """What opens a route: any one of these."""
     opens = SECURITY[route.access]
     if route.headerless and route.access is not Access.PUBLIC:
@@ -139,7 +139,7 @@ def security(route: Route) -> list[Json]:
     return [*opens, {"admin_key": [], "project_parameter": []}] if route.project_in_query else opens
 
 
-def codes(route: Route) -> dict[HTTPStatus, list[str]]:
+def list_problem_codes(route: Route) -> dict[HTTPStatus, list[str]]:
     """The problem codes that a route may answer, by status."""
     known = dict(_ALWAYS)
     if route.access is Access.PUSH:
@@ -154,8 +154,8 @@ def codes(route: Route) -> dict[HTTPStatus, list[str]]:
         known |= _WITH_BODY
     if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
         known["upgrade_required"] = HTTPStatus.UPGRADE_REQUIRED
-    known |= {code: problems.fault_status(kind) for code, kind in route.problems.items()}
-    if route.render is not problems.respond:
+    known |= {code: problems.get_fault_status(kind) for code, kind in route.problems.items()}
+    if route.render is not problems.render_problem:
         # What comes out of such a room has its room's form; only what never came in has ours.
         known = {code: status for code, status in known.items() if status in _OUTSIDE}
     by_status: dict[HTTPStatus, list[str]] = {}
@@ -171,7 +171,7 @@ def _schemas(routes: list[Route]) -> tuple[Schemas, Json]:
     """A reference to each body's and answer's schema, and the schemas themselves."""
     wanted: dict[tuple[type[BaseModel], Mode], None] = {}
     for route in routes:
-        wanted |= {(problems.shape(status), "serialization"): None for status in codes(route)}
+        wanted |= {(problems.get_problem_model(status), "serialization"): None for status in list_problem_codes(route)}
         if route.body:
             wanted[route.body, "validation"] = None
         if route.answer:
@@ -185,7 +185,7 @@ def _operation(route: Route, schemas: Schemas) -> Json:
         "operationId": route.operation_id,
         "tags": [route.tag],
         "summary": route.summary,
-        "security": security(route),
+        "security": list_security(route),
         "parameters": [
             *_parameters(route.variables, "path"),
             *_parameters(route.query, "query"),
@@ -244,12 +244,15 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[HTTPStatus, Jso
         yield success, _without_model(success, route.media_type)
     for status, media_type in route.also.items():
         yield status, _without_model(status, media_type)
-    for status, names in codes(route).items():
+    for status, names in list_problem_codes(route).items():
         description = f"{status.phrase}: {', '.join(f'`{name}`' for name in names)}"
         if route.method == "HEAD":
             yield status, {"description": description}
             continue
-        yield status, _response(description, problems.MEDIA_TYPE, schemas[problems.shape(status), "serialization"])
+        yield (
+            status,
+            _response(description, problems.MEDIA_TYPE, schemas[problems.get_problem_model(status), "serialization"]),
+        )
 
 
 def _without_model(status: HTTPStatus, media_type: str) -> Json:

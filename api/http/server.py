@@ -9,7 +9,7 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from api import middleware, problems
+from api.http import middleware, problems
 from infra import log
 from infra.settings import ApiSettings
 
@@ -18,7 +18,7 @@ SHUTDOWN_SECONDS = 10.0  # how long requests under way may take to finish
 
 
 @asynccontextmanager
-async def listening(app: web.Application, settings: ApiSettings) -> AsyncIterator[list[str]]:
+async def open_server(app: web.Application, settings: ApiSettings) -> AsyncIterator[list[str]]:
     """Serve until the block ends, then let requests under way finish.
 
     Gives the base address, and the process' own where others share the first. Port 0 picks one.
@@ -86,10 +86,10 @@ class _Connection(RequestHandler):
         """See base class."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer is already on its way") from exc
-        request_id = middleware.id_of(request)
+        request_id = middleware.get_request_id(request)
         log.get(__name__).warning("request_unreadable", request_id=request_id, status=status, error=repr(exc))
         detail = "The request is not well-formed HTTP. Check its first line, its headers and their length."
-        response = _Bare(problems.build(HTTPStatus(status), "malformed_request", detail, request_id))
+        response = _Bare(problems.build_problem(HTTPStatus(status), "malformed_request", detail, request_id))
         response.headers[middleware.REQUEST_ID_HEADER] = request_id
         response.force_close()
         return response
@@ -104,4 +104,4 @@ class _Bare(web.Response):
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
-        middleware.dress_headers(self.headers)
+        middleware.set_security_headers(self.headers)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
-from api.routes import Call
+from api.http.routes import Call
 from domain.downloads.request import DownloadOrder
 from domain.faults import Exhausted
 from infra import log
@@ -29,7 +29,7 @@ async def admit(call: Call, order: DownloadOrder) -> None:
         Exhausted: A quota is used up; nothing was counted.
     """
     standing = await quotas.admit(call.services.database, call.services.settings.downloads.quotas, order)
-    call.visit.headers |= headers(standing)
+    call.request_state.headers |= headers(standing)
     violated = [quota for quota in standing if not quota.verdict.allowed]
     if violated:
         log.get(__name__).info("quota_exceeded", quotas=[quota.name for quota in violated])

@@ -9,7 +9,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from api.models import Answer
+from api.http.models import Response
 from domain.faults import Conflict, Denied, Exhausted, Fault, Forbidden, Gone, Invalid, Missing, SourceFault, bounded
 from infra import outages
 
@@ -34,23 +34,23 @@ def _printable(text: str) -> str:
     return bounded(text.encode("utf-8", "backslashreplace").decode())
 
 
-Text = Annotated[str, BeforeValidator(_printable)]
+PrintableText = Annotated[str, BeforeValidator(_printable)]
 
 
-class FieldProblem(Answer):
+class FieldProblem(Response):
     """One field that was wrong."""
 
-    path: Text = Field(description="where in the body, query or path, e.g. `headers[2].name`")
-    message: Text = Field(description="what was wrong with it and what to send instead")
+    path: PrintableText = Field(description="where in the body, query or path, e.g. `headers[2].name`")
+    message: PrintableText = Field(description="what was wrong with it and what to send instead")
 
 
-class Problem(Answer):
+class Problem(Response):
     """What went wrong and what to do about it."""
 
     type: str = Field(description="`urn:haulage:problem:` and the code, or the type that is registered for it")
     title: str = Field(description="the status in words")
     status: int = Field(ge=400, le=599)
-    detail: Text = Field(description="what was wrong and what to do next, for people")
+    detail: PrintableText = Field(description="what was wrong and what to do next, for people")
     code: str = Field(description="stable name of the problem, for programs")
     request_id: str = Field(description="quote this when you ask for help; it is also in the X-Request-Id header")
     errors: list[FieldProblem] = Field(default=[], description="the fields that were wrong, all of them")
@@ -70,7 +70,7 @@ class QuotaProblem(Problem):
 Renderer = Callable[[Problem], web.Response]
 
 
-class Refusal(Exception):
+class RequestRejected(Exception):
     """The door itself says no, before any handler ran."""
 
     def __init__(
@@ -82,26 +82,30 @@ class Refusal(Exception):
         super().__init__(f"{message} {hint}".strip())
 
 
-def of(error: Exception, request_id: str) -> Problem:
+def convert_error(error: Exception, request_id: str) -> Problem:
     """The problem that an error is to a caller. Our own failures say nothing but the request id."""
     match error:
         case Exhausted():
             return _of_quotas(error, request_id)
         case Fault():
             errors = [FieldProblem(path=error.field, message=error.record.message)] if error.field else []
-            return build(fault_status(type(error)), error.record.code, error.record.sentence, request_id, errors)
-        case Refusal():
-            return build(error.status, error.code, str(error), request_id, error.errors)
+            return build_problem(
+                get_fault_status(type(error)), error.record.code, error.record.sentence, request_id, errors
+            )
+        case RequestRejected():
+            return build_problem(error.status, error.code, str(error), request_id, error.errors)
         case web.HTTPException():
             return _of_http(error, request_id)
         case _ if outages.is_outage(error):
-            return build(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe(error), request_id)
+            return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", outages.describe(error), request_id)
         case _:
             sentence = f"Something failed on our side. Try again, and if it stays, tell us the request id {request_id}."
-            return build(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
+            return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", sentence, request_id)
 
 
-def build(status: HTTPStatus, code: str, detail: str, request_id: str, errors: Sequence[FieldProblem] = ()) -> Problem:
+def build_problem(
+    status: HTTPStatus, code: str, detail: str, request_id: str, errors: Sequence[FieldProblem] = ()
+) -> Problem:
     """A problem in full."""
     return Problem(
         type=f"urn:haulage:problem:{code}",
@@ -114,7 +118,7 @@ def build(status: HTTPStatus, code: str, detail: str, request_id: str, errors: S
     )
 
 
-def respond(problem: Problem) -> web.Response:
+def render_problem(problem: Problem) -> web.Response:
     """The default renderer."""
     response = web.Response(status=problem.status, body=problem.model_dump_json().encode(), content_type=MEDIA_TYPE)
     if problem.status == HTTPStatus.UNAUTHORIZED:
@@ -126,18 +130,18 @@ def respond(problem: Problem) -> web.Response:
     return response
 
 
-def shape(status: HTTPStatus) -> type[Problem]:
+def get_problem_model(status: HTTPStatus) -> type[Problem]:
     """The model of problems with a status."""
     return QuotaProblem if status == HTTPStatus.TOO_MANY_REQUESTS else Problem
 
 
-def fault_status(kind: type[Fault]) -> HTTPStatus:
+def get_fault_status(kind: type[Fault]) -> HTTPStatus:
     """The status that a kind of fault answers with; a subclass answers as its parent."""
     return next(FAULT_STATUS[parent] for parent in kind.__mro__ if parent in FAULT_STATUS)
 
 
 def _of_quotas(error: Exhausted, request_id: str) -> QuotaProblem:
-    plain = build(fault_status(type(error)), error.record.code, error.record.sentence, request_id)
+    plain = build_problem(get_fault_status(type(error)), error.record.code, error.record.sentence, request_id)
     return QuotaProblem(
         **plain.model_dump(exclude={"type"}),
         type=QUOTA_EXCEEDED,
@@ -156,4 +160,4 @@ def _of_http(error: web.HTTPException, request_id: str) -> Problem:
             sentence = f"This address does not take {error.method}. Use {allowed}."
         case _:
             sentence = f"The request was refused: {error.reason}."
-    return build(status, status.name.lower(), sentence, request_id)
+    return build_problem(status, status.name.lower(), sentence, request_id)

@@ -14,9 +14,9 @@ from aiohttp import hdrs, web
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from api import sentences
-from api.problems import FieldProblem, Refusal
-from api.routes import JSON, VISIT
+from api.http import validation
+from api.http.problems import FieldProblem, RequestRejected
+from api.http.routes import JSON, REQUEST_STATE
 from domain.faults import Missing
 from infra.settings import ApiSettings
 
@@ -27,16 +27,16 @@ _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def path(request: web.Request, model: type[Model]) -> Model:
+def parse_path(request: web.Request, model: type[Model]) -> Model:
     """The path's variables. One that cannot be an id of ours names nothing, so it is missing, not invalid."""
     try:
         return model.model_validate(dict(request.match_info))
     except ValidationError as error:
-        wrong = sentences.of(error, model)[0]
+        wrong = validation.describe_errors(error, model)[0]
         raise Missing("not_found", f"There is nothing under this {wrong.path}: {wrong.message}") from None
 
 
-def query(request: web.Request, model: type[Model], besides: str = "") -> Model:
+def parse_query(request: web.Request, model: type[Model], besides: str = "") -> Model:
     """The query, each parameter at most once, but for one besides the model; numbers are read from their text."""
     values = dict(request.query) if request.query_string else {}
     values.pop(besides, None)
@@ -44,24 +44,24 @@ def query(request: web.Request, model: type[Model], besides: str = "") -> Model:
     errors = [FieldProblem(path=name, message="it is given more than once; give it once.") for name in repeated]
     errors += _unstorable(values)
     if errors:
-        refuse("query", errors)
+        reject_fields("query", errors)
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        refuse("query", sentences.of(error, model))
+        reject_fields("query", validation.describe_errors(error, model))
 
 
-def headers(request: web.Request, model: type[Model]) -> Model:
+def parse_headers(request: web.Request, model: type[Model]) -> Model:
     """The headers that a model names, each at most once; all others are none of the handler's business."""
     names = [name for name in map(_alias, model.model_fields.values()) if name in request.headers]
     repeated = [name for name in names if len(request.headers.getall(name)) > 1]
     if repeated:
         errors = [FieldProblem(path=name, message="it is sent more than once; send it once.") for name in repeated]
-        refuse("header", errors)
+        reject_fields("header", errors)
     try:
         return model.model_validate({name: request.headers[name] for name in names})
     except ValidationError as error:
-        refuse("header", sentences.of(error, model))
+        reject_fields("header", validation.describe_errors(error, model))
 
 
 def _alias(field: FieldInfo) -> str:
@@ -70,7 +70,9 @@ def _alias(field: FieldInfo) -> str:
     return field.alias
 
 
-async def body(request: web.Request, model: type[Model], settings: ApiSettings, *, headerless: bool = False) -> Model:
+async def parse_body(
+    request: web.Request, model: type[Model], settings: ApiSettings, *, headerless: bool = False
+) -> Model:
     """The JSON body, without coercion: a number in quotes is a string.
 
     Args:
@@ -78,39 +80,39 @@ async def body(request: web.Request, model: type[Model], settings: ApiSettings, 
     """
     _check_headers(request, settings.body_max_bytes, headerless=headerless)
     # Some editors and libraries put a byte order mark before what they write.
-    raw = request[VISIT].body = (await _read(request, settings)).removeprefix(codecs.BOM_UTF8)
+    raw = request[REQUEST_STATE].body = (await _read(request, settings)).removeprefix(codecs.BOM_UTF8)
     # Such a client may say in the query all that it has to say.
     text = _decoded(raw) or ("{}" if headerless and hdrs.CONTENT_TYPE not in request.headers else "")
     value = _parsed(text)
     if not _is_plain(text) and (errors := list(_unstorable(value))):
-        refuse("body", errors)
+        reject_fields("body", errors)
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        refuse("body", sentences.of(error, model))
+        reject_fields("body", validation.describe_errors(error, model))
 
 
-def refuse(place: str, errors: list[FieldProblem]) -> NoReturn:
+def reject_fields(place: str, errors: list[FieldProblem]) -> NoReturn:
     """Say what is wrong with a part of the request; all of it under `errors`."""
     first = errors[0]
     detail = f"{first.path or f'The {place}'}: {first.message}"
     if len(errors) > 1:
         detail += f" {len(errors) - 1} more under `errors`."
-    raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", detail, errors=errors) from None
+    raise RequestRejected(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_request", detail, errors=errors) from None
 
 
 def _check_headers(request: web.Request, max_bytes: int, *, headerless: bool) -> None:
     # Parsed only where it is not what nearly all send.
     is_plain = request.headers.get(hdrs.CONTENT_TYPE, JSON if headerless else "") == JSON
     if not is_plain and (request.content_type != JSON or (request.charset or "utf-8").lower() != "utf-8"):
-        raise Refusal(
+        raise RequestRejected(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
             "The body must be JSON in UTF-8.",
             "Send it with the header Content-Type: application/json.",
         )
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-        raise Refusal(
+        raise RequestRejected(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_encoding",
             "Compressed bodies are not taken.",
@@ -131,7 +133,7 @@ async def _read(request: web.Request, settings: ApiSettings) -> bytes:
         async with asyncio.timeout(settings.body_timeout_seconds):
             return await request.read()
     except TimeoutError:
-        raise Refusal(
+        raise RequestRejected(
             HTTPStatus.REQUEST_TIMEOUT,
             "body_timeout",
             f"The body did not arrive within {settings.body_timeout_seconds:g} seconds.",
@@ -143,8 +145,8 @@ async def _read(request: web.Request, settings: ApiSettings) -> bytes:
         raise _malformed("The body ended early or its framing is broken.") from None
 
 
-def _too_large(max_bytes: int) -> Refusal:
-    return Refusal(
+def _too_large(max_bytes: int) -> RequestRejected:
+    return RequestRejected(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body_too_large",
         f"The body is larger than the {max_bytes:,} bytes allowed.",
@@ -152,8 +154,8 @@ def _too_large(max_bytes: int) -> Refusal:
     )
 
 
-def _malformed(message: str) -> Refusal:
-    return Refusal(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
+def _malformed(message: str) -> RequestRejected:
+    return RequestRejected(HTTPStatus.BAD_REQUEST, "malformed_json", message, "Send one well-formed JSON document.")
 
 
 def _decoded(raw: bytes) -> str:
@@ -180,7 +182,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in members if names.count(name) > 1)
-        raise _malformed(f"The body gives {sentences.shown(repeated)} more than once in one object.")
+        raise _malformed(f"The body gives {validation.format_value(repeated)} more than once in one object.")
     return members
 
 
@@ -204,7 +206,7 @@ def _unstorable(value: Any, location: tuple[str | int, ...] = ()) -> Iterator[Fi
         case str():
             if _UNSTORABLE.search(value):
                 message = "it holds a NUL character or half a surrogate pair; remove it."
-                yield FieldProblem(path=sentences.path_of(location), message=message)
+                yield FieldProblem(path=validation.format_path(location), message=message)
         case dict():
             for name, inner in value.items():
                 yield from _unstorable(name, (*location, name))

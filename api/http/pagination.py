@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from pydantic import Field
 
-from api.models import Answer, Request
+from api.http.models import Request, Response
 from domain.faults import Invalid
 
 Item = TypeVar("Item")
@@ -33,10 +33,10 @@ class PageQuery(Request):
         Raises:
             Invalid: The cursor is none of ours.
         """
-        return None if self.cursor is None else decode(self.cursor)
+        return None if self.cursor is None else decode_cursor(self.cursor)
 
 
-class Page(Answer, Generic[Item]):
+class PageResponse(Response, Generic[Item]):
     """One page of a list."""
 
     items: list[Item]
@@ -46,25 +46,29 @@ class Page(Answer, Generic[Item]):
 Position = tuple[datetime, str]
 
 
-def page(rows: Sequence[Row], limit: int, show: Callable[[Row], Item], where: Callable[[Row], Position]) -> Page[Item]:
+def build_page(
+    rows: Sequence[Row], limit: int, show: Callable[[Row], Item], where: Callable[[Row], Position]
+) -> PageResponse[Item]:
     """A page from one row more than it holds: the surplus row says that another page follows."""
     shown = rows[:limit]
     more = len(rows) > limit
-    return Page[Item](items=[show(row) for row in shown], next_cursor=encode(where(shown[-1])) if more else None)
+    return PageResponse[Item](
+        items=[show(row) for row in shown], next_cursor=encode_cursor(where(shown[-1])) if more else None
+    )
 
 
-def number(name: str) -> int:
+def parse_numeric_id(name: str) -> int:
     """The id that a position names, where ids are numbers; 0 for what somebody made up, which ends the list."""
     return min(int(name), 2**63 - 1) if re.fullmatch(r"\d{1,19}", name, re.ASCII) else 0
 
 
-def encode(position: Position) -> str:
+def encode_cursor(position: Position) -> str:
     """A position as opaque text."""
     moment, name = position
     return base64.urlsafe_b64encode(f"{moment.isoformat()} {name}".encode()).decode().rstrip("=")
 
 
-def decode(cursor: str) -> Position:
+def decode_cursor(cursor: str) -> Position:
     """The position that a cursor of ours stands for."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode("ascii")

@@ -1,18 +1,20 @@
-"""Sentences: what pydantic found wrong with a request, as a person would say it."""
+"""Validation of requests: pydantic's findings as sentences, and fields that take more than one form."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
-from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, Discriminator, GetJsonSchemaHandler, Tag, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails
 
-from api import forms
-from api.problems import FieldProblem
+from api.http.problems import FieldProblem
 
 _NUMBERS = ("an integer", "a number")
 
@@ -20,6 +22,10 @@ SHOWN_MAX_CHARACTERS = 60
 NAME_MAX_CHARACTERS = 100
 
 Schema = dict[str, Any]
+
+# No text of a caller that reaches its model holds a NUL, so a step of a location that does is a branch of a union.
+_BRANCH_MARK = "\x00"
+_BRANCH = re.compile(f"{_BRANCH_MARK}([0-9])")
 
 # How pydantic shows a choice of some members of an enumeration: `<State.FAILED: 'failed'>`.
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
@@ -44,22 +50,22 @@ _WANTED = {
 }
 
 
-def of(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
+def describe_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldProblem]:
     """All faults of a request, each with the path of its field."""
     schema = _schema(model)
     return [
-        FieldProblem(path=path_of(detail["loc"]), message=_sentence(detail, schema, model))
+        FieldProblem(path=format_path(detail["loc"]), message=_sentence(detail, schema, model))
         for detail in error.errors(include_url=False)
     ]
 
 
-def path_of(location: tuple[str | int, ...]) -> str:
+def format_path(location: tuple[str | int, ...]) -> str:
     """A path as a person writes it: `headers[2].name`."""
     path = ""
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
-        elif forms.index_of(step) is None:
+        elif find_branch(step) is None:
             path += f".{step[:NAME_MAX_CHARACTERS]}" if path else step[:NAME_MAX_CHARACTERS]
     return path
 
@@ -73,19 +79,21 @@ def _sentence(detail: ErrorDetails, schema: Schema, model: type[BaseModel]) -> s
         case "extra_forbidden":
             return _second_name(detail["loc"], model) or _unknown_field(detail["loc"], schema)
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
-            return f"{shown(value)} is outside {_range(field, 'minimum', 'maximum')}; choose a value in that range."
+            return (
+                f"{format_value(value)} is outside {_range(field, 'minimum', 'maximum')}; choose a value in that range."
+            )
         case "string_too_short" | "string_too_long":
             allowed = _range(field, "minLength", "maxLength")
             return f"it has {len(value):,} characters; send {allowed}."
         case "too_short" | "too_long":
             return f"it has {len(value):,} entries; send {_range(field, *_counted(value))}."
         case "string_pattern_mismatch":
-            return f"{shown(value)} does not have the form {context['pattern']}; correct it."
+            return f"{format_value(value)} does not have the form {context['pattern']}; correct it."
         case "timezone_aware":
-            return f"{shown(value)} does not say its time zone; send a time with its zone, e.g. {_ZONED}."
+            return f"{format_value(value)} does not say its time zone; send a time with its zone, e.g. {_ZONED}."
         case "literal_error" | "enum":
             expected = _MEMBER.sub(r"\1", context["expected"])
-            return f"{shown(value)} is not one of {expected}; choose one of them."
+            return f"{format_value(value)} is not one of {expected}; choose one of them."
         case "value_error":
             return str(context["error"])
         case _:
@@ -98,10 +106,10 @@ def _mistyped(detail: ErrorDetails) -> str:
     if wanted is None:
         return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}; correct it."
     if isinstance(value, str) and kind.endswith("_type") and wanted in _NUMBERS:
-        return f"{shown(value)} is a string; send {wanted}, without quotes."
+        return f"{format_value(value)} is a string; send {wanted}, without quotes."
     if kind.endswith("_type") and not (isinstance(value, (int, float)) and wanted in _NUMBERS):
         return f"{_kind_of(value)} was sent where {wanted} belongs; send {wanted}."
-    return f"{shown(value)} is not {wanted}; send {wanted}."
+    return f"{format_value(value)} is not {wanted}; send {wanted}."
 
 
 def _unknown_field(location: tuple[str | int, ...], schema: Schema) -> str:
@@ -145,7 +153,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A received value, bounded; arrays and objects only by their kind."""
     match value:
         case bool():
@@ -208,8 +216,40 @@ def _schema_at(schema: Schema, location: tuple[str | int, ...], root: Schema) ->
     if not location:
         return schema
     step, rest = location[0], location[1:]
-    if (form := forms.index_of(step)) is not None:
-        return _schema_at(schema["anyOf"][form], rest, root)
+    if (branch_name := find_branch(step)) is not None:
+        return _schema_at(schema["anyOf"][branch_name], rest, root)
     inner = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
     inner = inner or schema.get("additionalProperties")
     return _schema_at(inner, rest, root) if isinstance(inner, dict) else {}
+
+
+def branch_name(index: int) -> str:
+    """Return the discriminator value of a union's branch, given its position in the union."""
+    return f"{_BRANCH_MARK}{index}"
+
+
+def branch_tag(index: int) -> Tag:
+    """Return the annotation that marks a branch of a union with its position."""
+    return Tag(branch_name(index))
+
+
+def find_branch(step: str | int) -> int | None:
+    """Return the position of the branch that a step of an error's location names; None for a caller's own key."""
+    match = None if isinstance(step, int) else _BRANCH.fullmatch(step)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class AnyOfDiscriminator(Discriminator):
+    """Choose the branch of a union by a function; the schema says `anyOf`, as a value may fit several branches."""
+
+    discriminator: Callable[[Any], str]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        return {"anyOf": schema.pop("oneOf"), **schema}
+
+
+def discriminate_list(value: Any) -> str:
+    """Choose the first branch for a single value and the second for an array of values."""
+    return branch_name(1) if isinstance(value, list) else branch_name(0)

@@ -1,6 +1,6 @@
-"""Routes: the one table that the server, the OpenAPI document and the tests are all made from.
+"""Routes: the table from which the server, the OpenAPI document and the tests are built.
 
-A room declares its routes beside their handlers; annotations say everything once:
+A system declares its routes beside their handlers; annotations say everything once:
 
     routes = Routes("widgets", "Things that turn.")
 
@@ -26,9 +26,9 @@ from typing import Any, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 from aiohttp import web
 from pydantic import BaseModel
 
-from api.deadlines import Deadline
-from api.models import Foreign
-from api.problems import Renderer, respond
+from api.http.deadlines import Deadline
+from api.http.models import ForeignRequest
+from api.http.problems import Renderer, render_problem
 from domain.faults import Fault
 from services.services import Services
 
@@ -36,49 +36,49 @@ JSON = "application/json"
 
 
 class Access(StrEnum):
-    """Who may call a route. A valid key that does not open a route is told that there is nothing."""
+    """Who may call a route. A valid key that a route does not accept gets 404."""
 
     PUBLIC = "public"  # anybody
     PROJECT = "project"  # a project's own key, or the admin key within the project that it names
-    PROJECTS = "projects"  # the same, and the admin key over all projects where it names none
+    PROJECTS = "projects"  # the same, or the admin key over all projects if it names none
     OWNER = "owner"  # a key of the project named in the path, or the admin key
     ADMIN = "admin"  # the admin key
-    PUSH = "push"  # Pub/Sub, by the token that it signs or the secret that it was told
+    PUSH = "push"  # Pub/Sub, by its signed token or the configured secret
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, as the credential says."""
+    """The caller, as its credential says."""
 
     project_id: str | None = None
     key_id: str | None = None
     is_admin: bool = False
     until: datetime | None = None
-    """When the session ends by which they call; None for who shows a key."""
+    """When the console session ends; None for a caller with a key."""
 
 
 @dataclass(slots=True)
-class Visit:
-    """A request, as the door knows it."""
+class RequestState:
+    """What the framework keeps about a request."""
 
     id: str
     deadline: Deadline
     route: Route | None = None
-    """Once it is found."""
+    """None until the router has found it."""
     body: bytes = b""
-    """As it was sent, where the route takes one."""
+    """The raw body, if the route takes one."""
     headers: dict[str, str] = field(default_factory=dict)
-    """What a handler wants told in the headers, whether its answer is a result or a problem."""
-    begun: web.StreamResponse | None = None
-    """The answer that is on its way."""
+    """Headers that the handler adds to its response, also to a problem."""
+    response: web.StreamResponse | None = None
+    """Set once the response is being sent."""
 
 
-VISIT = web.RequestKey("visit", Visit)
+REQUEST_STATE = web.RequestKey("request_state", RequestState)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: who calls, and the clients that answer it."""
+    """One call of a route: the request, its caller, and the services that the handler uses."""
 
     request: web.Request
     caller: Caller
@@ -87,26 +87,26 @@ class Call:
 
     @property
     def project_id(self) -> str:
-        """The project that the call works on, on routes that work on one."""
+        """The project of the call; only for routes of one project."""
         if self.caller.project_id is None:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
 
     @property
     def scope(self) -> str | None:
-        """The project that the call is about; None for all of them, which only the admin key sees."""
+        """The project of the call; None for all projects, which only the admin key sees."""
         if self.caller.project_id is None and not self.caller.is_admin:
             raise LookupError("this route's access lets callers in that have no project")
         return self.caller.project_id
 
     @property
-    def visit(self) -> Visit:
-        """What the door knows of the request."""
-        return self.request[VISIT]
+    def request_state(self) -> RequestState:
+        """What the framework keeps about the request."""
+        return self.request[REQUEST_STATE]
 
     def lift_time_limit(self) -> None:
-        """From here on the answer takes as long as the caller listens: it waits or streams for them."""
-        self.visit.deadline.lift()
+        """Remove the time limit of the request, for a response that waits or streams."""
+        self.request_state.deadline.lift()
 
 
 Handler = Callable[..., Awaitable[BaseModel | web.StreamResponse | None]]
@@ -114,21 +114,21 @@ SomeHandler = TypeVar("SomeHandler", bound=Handler)
 Attach = Callable[[web.Application, Services], None]
 
 
-class Options(TypedDict, total=False):
-    """What a route says besides method, path and its handler's annotations."""
+class RouteOptions(TypedDict, total=False):
+    """Options of a route besides its method, its path and its handler's annotations."""
 
     status: int
     slashes: str  # the one variable of the path that may hold slashes, raw or percent-encoded
-    media_type: str  # of answers that are no model
-    body_max_bytes: int  # where bodies are larger than the setting allows everywhere else
+    media_type: str  # of responses that are not a model
+    body_max_bytes: int  # for bodies larger than the setting allows for other routes
     body_optional: bool  # whether no body is the same as {}
-    also: Mapping[HTTPStatus, str]  # what else it may answer when all is well, and in which media type
-    problems: Mapping[str, type[Fault]]  # the stable codes that this handler raises
+    also: Mapping[HTTPStatus, str]  # further successful statuses, with their media types
+    problems: Mapping[str, type[Fault]]  # the problem codes that this handler raises
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table."""
+    """A route with everything that is known about it."""
 
     method: str
     path: str
@@ -154,36 +154,36 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Method and path template, as logs and metrics say it."""
+        """Method and path template, as logs and metrics name the route."""
         return f"{self.method} {self.path}"
 
     @property
     def is_within_project(self) -> bool:
-        """Whether it works on the caller's project, or for the admin key on one that it names."""
+        """Whether the route works on the caller's project, or on one that the admin key names."""
         return self.access in {Access.PROJECT, Access.PROJECTS}
 
     @property
     def project_in_query(self) -> bool:
-        """Whether the admin's project may stand in the query: a browser opens this by itself, without headers."""
+        """Whether the query may name the admin key's project: a browser opens such routes without headers."""
         opened = self.media_type != JSON or self.status in {HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.FOUND}
         return self.is_within_project and self.method in {"GET", "HEAD"} and opened
 
     @property
     def operation_id(self) -> str:
-        """A name for generated clients, e.g. `projects_create`."""
+        """The name in generated clients, e.g. `projects_create`."""
         return f"{self.tag}_{self.handler.__name__}"
 
 
 class Routes:
-    """The routes of one room.
+    """The routes of one system or subject.
 
     Args:
-        tag: The room's name.
-        description: One sentence about it, for the reference.
-        render: How this room shows problems, if not as problem+json.
-        headerless: Whether clients that can set no header are served: they show their key in the address, which is HTTP
-            Basic, and send JSON without saying so.
-        attach: Hangs on the application what lives as long as it serves.
+        tag: The name of the group.
+        description: One sentence for the API reference.
+        render: Renders problems, if not as problem+json.
+        headerless: Whether clients that set no headers are served: their key comes in the address (HTTP Basic), and
+            their JSON without a Content-Type.
+        attach: Adds to the application what the handlers share.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Routes:
         tag: str,
         description: str,
         *,
-        render: Renderer = respond,
+        render: Renderer = render_problem,
         attach: Attach | None = None,
         headerless: bool = False,
     ) -> None:
@@ -205,32 +205,44 @@ class Routes:
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes)
 
-    def get(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
+    def get(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
         """Declare a route that reads."""
         return self._declare("GET", path, access, options)
 
-    def head(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
-        """Declare a route that answers the head alone of what another one sends."""
+    def head(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that answers with the headers of a GET route."""
         return self._declare("HEAD", path, access, options)
 
-    def post(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
-        """Declare a route that makes or starts something."""
+    def post(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that creates or starts something."""
         return self._declare("POST", path, access, options)
 
-    def put(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
-        """Declare a route that sets something whole; sending the same again changes nothing."""
+    def put(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that replaces something; repeating the request changes nothing."""
         return self._declare("PUT", path, access, options)
 
-    def patch(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
-        """Declare a route that changes what is sent and leaves the rest."""
+    def patch(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that changes some fields of something."""
         return self._declare("PATCH", path, access, options)
 
-    def delete(self, path: str, *, access: Access, **options: Unpack[Options]) -> Callable[[SomeHandler], SomeHandler]:
-        """Declare a route that ends something."""
+    def delete(
+        self, path: str, *, access: Access, **options: Unpack[RouteOptions]
+    ) -> Callable[[SomeHandler], SomeHandler]:
+        """Declare a route that deletes or ends something."""
         return self._declare("DELETE", path, access, options)
 
     def _declare(
-        self, method: str, path: str, access: Access, options: Options
+        self, method: str, path: str, access: Access, options: RouteOptions
     ) -> Callable[[SomeHandler], SomeHandler]:
         def declare(handler: SomeHandler) -> SomeHandler:
             hints = get_type_hints(handler)
@@ -260,12 +272,12 @@ class Routes:
         return declare
 
 
-def _with_status(options: Options, answer: Any) -> Options:
+def _with_status(options: RouteOptions, answer: Any) -> RouteOptions:
     return options if answer is not type(None) else {"status": HTTPStatus.NO_CONTENT, **options}
 
 
 def _main_answer(hint: Any) -> Any:
-    """Of several answers the one that is a model; what else there is the options say under `also`."""
+    """Return the member of a union that is a model; the option `also` declares the others."""
     return next(filter(_is_model, get_args(hint)), hint)
 
 
@@ -274,7 +286,7 @@ def _is_model(hint: Any) -> bool:
 
 
 def _check(route: Route, hints: Mapping[str, Any]) -> None:
-    """Refuse a row that could not work, when the room is imported and not when it is called."""
+    """Raise TypeError for a route that could not work, at import rather than at the first call."""
     inputs = {name: hint for name, hint in hints.items() if name not in {"call", "_call", "return"}}
     variables = set(re.findall(r"{(\w+)}", route.path))
     declared = set(route.variables.model_fields) if route.variables else set()
@@ -284,10 +296,12 @@ def _check(route: Route, hints: Mapping[str, Any]) -> None:
         "every input must be a model that forbids unknown fields": {
             name
             for name, hint in inputs.items()
-            if not (_is_model(hint) and (hint.model_config.get("extra") == "forbid" or issubclass(hint, Foreign)))
+            if not (
+                _is_model(hint) and (hint.model_config.get("extra") == "forbid" or issubclass(hint, ForeignRequest))
+            )
         },
         "the path and its model must have the same variables": variables ^ declared,
-        "a route that its owner opens needs the project in its path": (
+        "a route with Access.OWNER needs project_id in its path": (
             {"project_id"} - declared if route.access is Access.OWNER else set()
         ),
         "a handler's docstring is its summary": set() if route.summary else {"docstring"},

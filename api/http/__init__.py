@@ -1,0 +1,1 @@
+"""How the API speaks HTTP: routes, models, authentication, parsing, problems, and the server."""

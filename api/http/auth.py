@@ -1,0 +1,273 @@
+"""Authentication: callers by API key or console session, and Pub/Sub by its push token."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+
+from aiohttp import hdrs, web
+from multidict import istr
+
+from api.http.cookies import CONSOLE_HEADER, COOKIE_NAME, ConsoleSession, SessionCookies
+from api.http.routes import Access, Caller, Route
+from api.shared_reads import CoalescedRead
+from clients.http import GuardedClient
+from clients.pubsub import NotPubSub, Signers
+from domain import projects
+from domain.faults import Denied, Missing
+from infra import log
+from infra.database import Database
+from infra.pubsub_settings import PushSettings
+from infra.sealing import Sealer
+from infra.settings import Settings
+from stores.shared import projects as store
+from stores.shared.projects import KeyRecord
+
+SHARED_READ_PAUSE_SECONDS = 0.002
+"""Between two reads of a key that several calls use at the same time."""
+PROJECT_HEADER = istr("Haulage-Project")
+PROJECT_PARAMETER = "project"
+
+_PROJECT_ID = re.compile(projects.PROJECT_ID_PATTERN, re.ASCII)
+
+KEY_HINT = "Send it as `Authorization: Bearer hlg_…`."
+HEADERLESS_KEY_HINT = f"{KEY_HINT[:-1]}, or in the address: `http://:hlg_…@host`."
+PUSH_HINT = (
+    "Let the subscription push with a token for HAULAGE_ADDRESSES__PUSH__AUDIENCE by the account "
+    "HAULAGE_ADDRESSES__PUSH__EMAIL, or with HAULAGE_ADDRESSES__PUSH__SECRET behind `?token=` in its endpoint."
+)
+
+
+class Authenticator:
+    """Authenticate callers by key or console session.
+
+    Every call reads the key from the database, so a revoked key is refused at once on every replica; calls with the
+    same key at the same time share one read.
+    """
+
+    def __init__(self, database: Database, settings: Settings, sealer: Sealer) -> None:
+        self.cookies = SessionCookies(sealer, settings)
+        self._database = database
+        self._admin_key = settings.api.admin_key.get_secret_value().encode()
+        self._pepper = settings.secrets.pepper.get_secret_value()
+        self._callers = CoalescedRead(self._find_caller, SHARED_READ_PAUSE_SECONDS)
+        self._keys = CoalescedRead(self._find_live_key)
+        self._projects = CoalescedRead(self._project_exists)
+
+    async def authenticate(self, request: web.Request, route: Route) -> Caller:
+        """Return the caller of a request, if this route is open to them.
+
+        Raises:
+            Denied: There is no key, or it is unknown or revoked.
+            Missing: The key is valid and does not open this route.
+        """
+        if route.access is Access.PUBLIC:
+            return Caller()
+        if hdrs.AUTHORIZATION in request.headers or COOKIE_NAME not in request.cookies:
+            caller = await self.identify_key(_read_key(request, route))
+        else:
+            caller = await self._identify_session(request)
+        if route.access is Access.ADMIN and not caller.is_admin:
+            raise build_not_found()
+        if PROJECT_HEADER in request.headers or (request.query_string and _has_project_parameter(request, route)):
+            return await self._enter_project(caller, _read_project(request, route), route)
+        if route.access is Access.PROJECT and caller.is_admin:
+            raise Denied(
+                "project_key_needed",
+                "The admin key belongs to no project, and this route works on one project.",
+                f"Name it in the header {PROJECT_HEADER}, or use a key of that project; "
+                "POST /v1/projects/{project_id}/keys makes one.",
+            )
+        return caller
+
+    async def identify_key(self, token: str) -> Caller:
+        """Return the caller to whom a key belongs.
+
+        Raises:
+            Denied: The key is malformed, unknown or revoked.
+        """
+        if self._admin_key and hmac.compare_digest(token.encode(), self._admin_key):
+            return Caller(is_admin=True)
+        caller = await self._callers.get(token)
+        if caller is None:
+            raise _build_key_error(token)
+        return caller
+
+    async def sign_in(self, token: str) -> tuple[Caller, ConsoleSession]:
+        """Return the caller to whom a key belongs, and a session that ends with the key at the latest.
+
+        Raises:
+            Denied: The key is malformed, unknown or revoked.
+        """
+        caller = await self.identify_key(token)
+        key = projects.parse(token)
+        if caller.is_admin or key is None:
+            return caller, self.cookies.create_session("", self._admin_key)
+        return caller, self.cookies.create_session(key.key_id, projects.digest(self._pepper, key.secret))
+
+    async def _identify_session(self, request: web.Request) -> Caller:
+        session = self.cookies.read_session(request)
+        if session is None:
+            raise _build_session_error()
+        if not self.cookies.is_allowed(request):
+            raise Denied(
+                "session_not_enough",
+                "The session's cookie alone does not allow this: any page could have made the browser send it.",
+                f"Send the header `{CONSOLE_HEADER}: 1` with it, or a key as `Authorization: Bearer hlg_…`.",
+            )
+        credential, caller = self._admin_key, Caller(is_admin=True, until=session.until)
+        if session.key_id:
+            record = await self._keys.get(session.key_id)
+            credential = record.secret_hash if record else b""
+            caller = Caller(record.project_id if record else None, session.key_id, until=session.until)
+        if not credential or not hmac.compare_digest(self.cookies.digest_credential(credential), session.digest):
+            raise _build_session_error()
+        return caller
+
+    async def _enter_project(self, caller: Caller, project_id: str, route: Route) -> Caller:
+        """Return the caller as one of the project that the request names."""
+        check_owner(caller, project_id)
+        if not (caller.is_admin and route.is_within_project):
+            return caller
+        if not _PROJECT_ID.fullmatch(project_id) or not await self._projects.get(project_id):
+            raise Missing("not_found", f"There is no project {project_id!r}.", "GET /v1/projects lists them.")
+        return Caller(project_id=project_id, is_admin=True, until=caller.until)
+
+    async def _find_caller(self, token: str) -> Caller | None:
+        key = projects.parse(token)
+        if key is None:
+            return None
+        record = await store.find_key_record(self._database, key.key_id)
+        # An unknown id costs the same hash and comparison as a known one, so that timing reveals nothing.
+        stored = record.secret_hash if record else bytes(32)
+        matches = hmac.compare_digest(stored, projects.digest(self._pepper, key.secret))
+        if record is None or not (matches and record.is_live):
+            return None
+        if record.is_use_due:
+            await store.note_use(self._database, key.key_id)
+        return Caller(project_id=record.project_id, key_id=key.key_id)
+
+    async def _find_live_key(self, key_id: str) -> KeyRecord | None:
+        """Return the key of a session unless it was revoked."""
+        record = await store.find_key_record(self._database, key_id)
+        if record is None or not record.is_live:
+            return None
+        if record.is_use_due:
+            await store.note_use(self._database, key_id)
+        return record
+
+    async def _project_exists(self, project_id: str) -> bool:
+        return await store.exists(self._database, project_id)
+
+
+AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
+
+
+class PushAuthenticator:
+    """Authenticate what Google Pub/Sub pushes."""
+
+    def __init__(self, http: GuardedClient, settings: PushSettings) -> None:
+        self._signers = Signers(http, settings)
+
+    async def authenticate(self, request: web.Request) -> None:
+        """Accept a push that carries a valid token, even beside invalid ones: proxies may add headers of their own.
+
+        Raises:
+            Denied: It carries no valid token.
+            ConnectionError: A token could not be checked, and no other one is valid.
+        """
+        reasons: list[str] = []
+        unchecked: ConnectionError | None = None
+        for token in _list_push_tokens(request):
+            try:
+                await self._signers.check(token)
+            except NotPubSub as reason:
+                reasons.append(str(reason))
+            except ConnectionError as error:
+                unchecked = error
+            else:
+                return
+        if unchecked is not None:
+            raise unchecked
+        # The reasons are for the operator alone: they must not help a guesser.
+        log.get(__name__).warning("push_refused", reason="; ".join(reasons), credentials=len(reasons))
+        raise Denied("push_refused", "This push carries no valid token.", PUSH_HINT)
+
+
+PUSH_AUTHENTICATOR = web.AppKey("push_authenticator", PushAuthenticator)
+
+
+def check_owner(caller: Caller, project_id: str) -> None:
+    """Require a key of this project, or the admin key.
+
+    Raises:
+        Missing: The caller belongs to another project; the answer is the same as for a project that does not exist.
+    """
+    if not caller.is_admin and caller.project_id != project_id:
+        raise build_not_found()
+
+
+def build_not_found() -> Missing:
+    """Return the fault for what does not exist or belongs to another project."""
+    return Missing("not_found", "There is nothing here for this key.", "Check the id, or use the key that owns it.")
+
+
+def _build_key_error(token: str) -> Denied:
+    if projects.parse(token) is None:
+        return Denied("key_malformed", "This is not a Haulage key, or a character of it was lost.", KEY_HINT)
+    return Denied("key_unknown", "This key is unknown or was revoked.", "Ask for a new key of the project.")
+
+
+def _build_session_error() -> Denied:
+    return Denied("session_over", "This session is over, or the key that began it was revoked.", "Sign in again.")
+
+
+def _read_project(request: web.Request, route: Route) -> str:
+    """Return the project that a request names in its header, or in its query where browsers can set no header."""
+    named = request.headers.getall(PROJECT_HEADER, [])
+    if route.project_in_query:
+        named += request.query.getall(PROJECT_PARAMETER, [])
+    # Two different names are refused: to prefer one of them would be arbitrary.
+    return named[0] if len(set(named)) == 1 else ""
+
+
+def _has_project_parameter(request: web.Request, route: Route) -> bool:
+    return route.project_in_query and PROJECT_PARAMETER in request.query
+
+
+def _read_key(request: web.Request, route: Route) -> str:
+    """Return the key of a request: a bearer token, or a Basic password on routes for clients that set no headers."""
+    headers = request.headers.getall(hdrs.AUTHORIZATION, [])
+    scheme, _, credentials = (headers[0] if len(headers) == 1 else "").partition(" ")
+    is_basic = route.headerless and scheme.lower() == "basic"
+    key = _read_password(credentials) if is_basic else credentials.strip()
+    if not (is_basic or scheme.lower() == "bearer") or not key.isascii() or not key:
+        hint = HEADERLESS_KEY_HINT if route.headerless else KEY_HINT
+        raise Denied("key_missing", "This route needs an API key.", hint)
+    return key
+
+
+def _read_password(credentials: str) -> str:
+    """Return the password of HTTP Basic, or the user name where the password is empty."""
+    try:
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return password.strip() or user.strip()
+
+
+def _list_push_tokens(request: web.Request) -> list[str]:
+    """Return all tokens of a push; a header that holds no bearer token counts as an empty token.
+
+    The secret may stand in the address, because Pub/Sub sets no header of ours; no log shows the address. It comes
+    first: checking it needs no request to Google.
+    """
+    headers = request.headers.getall("Authorization", [])
+    return [*request.query.getall("token", []), *map(_read_bearer, headers)] or [""]
+
+
+def _read_bearer(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,107 @@
+"""The console's session cookie: a sealed reference to the key that signed in, and its end. It holds no key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from domain.sealed import Sealed
+from infra.sealing import Sealer, SealUnreadableError
+from infra.settings import Settings
+
+COOKIE_NAME = "haulage_session"
+CONSOLE_HEADER = "Haulage-Console"
+"""Pages of other sites cannot send it: the browser would ask for permission by CORS, which is never given."""
+
+_PURPOSE = "haulage_session"
+_SAFE_METHODS = {hdrs.METH_GET, hdrs.METH_HEAD}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSession:
+    """A session of a browser."""
+
+    key_id: str
+    """Empty for the admin key."""
+
+    digest: bytes
+    """Derived from the credential, so that the session ends when the credential changes."""
+
+    until: datetime
+
+
+class SessionCookies:
+    """Create, write and read the session cookie."""
+
+    def __init__(self, sealer: Sealer, settings: Settings) -> None:
+        self._sealer = sealer
+        self._pepper = settings.secrets.pepper.get_secret_value().encode()
+        self._base = settings.api.public_base
+        self._lifetime = timedelta(hours=settings.api.session_hours)
+
+    def digest_credential(self, credential: bytes) -> bytes:
+        """Return the digest of the admin key, or of the stored hash of a project's key."""
+        return hmac.digest(self._pepper, f"{_PURPOSE} ".encode() + credential, hashlib.sha256)
+
+    def create_session(self, key_id: str, credential: bytes) -> ConsoleSession:
+        """Return a new session."""
+        until = (datetime.now(UTC) + self._lifetime).replace(microsecond=0)
+        return ConsoleSession(key_id, self.digest_credential(credential), until)
+
+    def read_session(self, request: web.Request) -> ConsoleSession | None:
+        """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
+        token = request.cookies.get(COOKIE_NAME, "")
+        try:
+            text = self._sealer.open(Sealed(token=token + "=" * (-len(token) % 4)))
+        except SealUnreadableError:
+            return None
+        purpose, _, rest = text.partition(" ")
+        if purpose != _PURPOSE:
+            return None  # Sealed for another purpose.
+        until, digest, key_id = rest.split(" ")
+        session = ConsoleSession(key_id, bytes.fromhex(digest), datetime.fromtimestamp(int(until), UTC))
+        return session if session.until > datetime.now(UTC) else None
+
+    def set_cookie(self, request: web.Request, response: web.Response, session: ConsoleSession) -> None:
+        """Set the cookie of a session."""
+        text = f"{_PURPOSE} {int(session.until.timestamp())} {session.digest.hex()} {session.key_id}"
+        # Without base64 padding the cookie's value needs no quotes.
+        token = self._sealer.seal(text).token.rstrip("=")
+        response.set_cookie(
+            COOKIE_NAME,
+            token,
+            max_age=math.ceil((session.until - datetime.now(UTC)).total_seconds()),
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=self._is_secure(request),
+        )
+
+    def delete_cookie(self, request: web.Request, response: web.Response) -> None:
+        """Delete the cookie."""
+        response.del_cookie(COOKIE_NAME, path="/", httponly=True, samesite="Strict", secure=self._is_secure(request))
+
+    def is_allowed(self, request: web.Request) -> bool:
+        """Return whether the cookie is enough: for reads always, for writes and sockets only from our own pages."""
+        if request.headers.get(hdrs.UPGRADE):
+            return self._is_same_origin(request)
+        if request.method in _SAFE_METHODS:
+            return True
+        site = request.headers.get("Sec-Fetch-Site")
+        return site == "same-origin" if site else request.headers.get(CONSOLE_HEADER) == "1"
+
+    def _is_same_origin(self, request: web.Request) -> bool:
+        """Return whether a socket is opened by our own page: SameSite alone would admit other hosts of our domain."""
+        origin = urlsplit(request.headers.get(hdrs.ORIGIN, "")).netloc
+        return origin in {request.host, urlsplit(self._base).netloc or request.host}
+
+    def _is_secure(self, request: web.Request) -> bool:
+        # A caller who forges the proxy's header changes only their own cookie.
+        proxy = request.headers.get(hdrs.X_FORWARDED_PROTO, "")
+        return "https" in {request.scheme, proxy, urlsplit(self._base).scheme}
