@@ -16,25 +16,26 @@ import pytest
 from tests.support import kills, requirements
 
 KILLS_FILE = "kills.json"
-PARTS = pytest.StashKey["_Parts"]()
+FILES_SHOWN = 15
+PROCESSOR = pytest.StashKey["_Processor"]()
 
 
-class _Parts:
-    """Measure, in a process that runs tests, the processor time that each folder of tests takes, children included."""
+class _Processor:
+    """Measure, in a process that runs tests, the processor time that each file of tests takes, children included."""
 
     def __init__(self) -> None:
-        self.folder = ""
-        self.processor: dict[str, float] = defaultdict(float)
+        self.file = ""
+        self.seconds: dict[str, float] = defaultdict(float)
         self.before = 0.0
 
-    def enter(self, folder: str) -> None:
-        """Note that tests of this folder run from now on."""
-        if folder == self.folder:
+    def enter(self, file: str) -> None:
+        """Charge the time from now on to this file."""
+        if file == self.file:
             return
         now = _processor_seconds()
-        if self.folder:
-            self.processor[self.folder] += now - self.before
-        self.folder, self.before = folder, now
+        if self.file:
+            self.seconds[self.file] += now - self.before
+        self.file, self.before = file, now
 
 
 def _processor_seconds() -> float:
@@ -49,18 +50,22 @@ def _processor_seconds() -> float:
     return total
 
 
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
 def _folder(nodeid: str) -> str:
     return "/".join(nodeid.split("/")[:2]) if nodeid.startswith("tests/") else nodeid.partition("/")[0]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Measure what the folder of the test costs, in the process that runs it."""
-    parts = item.config.stash.setdefault(PARTS, _Parts())
-    parts.enter(_folder(item.nodeid))
+    """Measure what the file of the test costs, in the process that runs it."""
+    processor = item.config.stash.setdefault(PROCESSOR, _Processor())
+    processor.enter(_file(item.nodeid))
     result = yield
     if nextitem is None:
-        parts.enter("-")
+        processor.enter("-")
     return result
 
 
@@ -89,8 +94,8 @@ class _Collected:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        for folder, seconds in getattr(node, "workeroutput", {}).get("processor", {}).items():
-            self.processor[folder] += seconds
+        for file, seconds in getattr(node, "workeroutput", {}).get("processor", {}).items():
+            self.processor[file] += seconds
 
 
 COLLECTED = pytest.StashKey[_Collected]()
@@ -106,9 +111,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Hand the figures of a worker process over; say last, after pytest's totals, what could not be tested here."""
     output = getattr(session.config, "workeroutput", None)
-    parts = session.config.stash.get(PARTS, None)
-    if output is not None and parts is not None:
-        output["processor"] = dict(parts.processor)
+    processor = session.config.stash.get(PROCESSOR, None)
+    if output is not None and processor is not None:
+        output["processor"] = dict(processor.seconds)
     yield
     terminal: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
     reasons = [str(each.longrepr) for each in terminal.stats.get("skipped", [])] if terminal else []
@@ -120,29 +125,34 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print where the time went, and what was killed."""
     reports = [each for several in terminalreporter.stats.values() for each in several if hasattr(each, "nodeid")]
-    _print_parts(terminalreporter, config, reports)
+    _print_times(terminalreporter, config, reports)
     _print_kills(terminalreporter, config, reports)
 
 
-def _print_parts(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:
+def _print_times(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:
+    """Print the time of each folder, and the files that take the processor longest."""
     seconds: dict[str, float] = defaultdict(float)
     tests: dict[str, int] = defaultdict(int)
     for report in reports:
         if hasattr(report, "duration"):
-            seconds[_folder(report.nodeid)] += report.duration
-            tests[_folder(report.nodeid)] += report.when == "call"
-    processor = dict(config.stash[COLLECTED].processor)
-    if not processor and (own := config.stash.get(PARTS, None)):
-        processor = own.processor
-    if not processor or sum(tests.values()) < 2:
+            for part in (_folder(report.nodeid), _file(report.nodeid)):
+                seconds[part] += report.duration
+                tests[part] += report.when == "call"
+    files = dict(config.stash[COLLECTED].processor)
+    if not files and (own := config.stash.get(PROCESSOR, None)):
+        files = dict(own.seconds)
+    if len(files) < 2:
         return
+    folders: dict[str, float] = defaultdict(float)
+    for file, processor in files.items():
+        folders[_folder(file)] += processor
     terminal.section("where the time went")
-    terminal.write_line(f"{'folder':<24}{'tests':>7}{'seconds':>10}{'processor':>11}{'idle':>8}")
-    for folder in sorted(processor, key=lambda each: -processor[each]):
-        idle = max(0.0, seconds[folder] - processor[folder])
-        terminal.write_line(
-            f"{folder:<24}{tests[folder]:>7}{seconds[folder]:>10.1f}{processor[folder]:>11.1f}{idle:>8.1f}"
-        )
+    terminal.write_line(f"{'tests':<48}{'number':>7}{'seconds':>10}{'processor':>11}{'idle':>8}")
+    longest = sorted(files, key=files.__getitem__, reverse=True)[:FILES_SHOWN]
+    for part in (*sorted(folders, key=folders.__getitem__, reverse=True), *longest):
+        processor = folders[part] if part in folders else files[part]
+        idle = max(0.0, seconds[part] - processor)
+        terminal.write_line(f"{part:<48}{tests[part]:>7}{seconds[part]:>10.1f}{processor:>11.1f}{idle:>8.1f}")
 
 
 def _print_kills(terminal: pytest.TerminalReporter, config: pytest.Config, reports: list[Any]) -> None:
