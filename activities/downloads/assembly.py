@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from activities.downloads import books, parquet
-from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import names, repeated_keys, repeats, sinks, staging
-from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.staging import AssemblyRecord, Ledger, PartRecord, Piece, Rendered, StagingError, UploadedPiece
-from domain.downloads.status import StoredFile
-from domain.downloads.steps import Assembled, AssembleOrder, Manifest, Probe
-from infra.objects import ObjectMissing, ObjectStore, Part, composite_etag
+from activities.downloads import books
+from activities.downloads.files import read_manifest, write_manifest
+from domain.downloads import names, repeats, sinks, staging
+from domain.downloads.activity_models import Assembled, AssembleOrder, Manifest, Probe
+from domain.downloads.models import DownloadOrder, FileType, StoredFile
+from domain.downloads.staging import (
+    AssemblyRecord,
+    Ledger,
+    PartRecord,
+    Piece,
+    Rendered,
+    StagedFrame,
+    StagingError,
+    UploadedPiece,
+    read_frames,
+)
+from infra.objects import ObjectMissing, ObjectStore, Part, Stored, composite_etag
+
+if TYPE_CHECKING:
+    from domain.downloads.sinks.parquet import Renderer
+
+# Rows of a Parquet file are written in groups of this weight, and memory holds one group at a time.
+GROUP_BYTES = 16 * 1024 * 1024
 
 
 async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
@@ -22,31 +39,33 @@ async def assemble(objects: ObjectStore, assemble: AssembleOrder) -> Assembled:
     order, opening = assemble.order, assemble.opening
     if (manifest := await read_manifest(objects, order)) is not None:
         return Assembled(file=manifest.file)
-    ledgers = [await _ledgers(objects, order.for_table(table), count) for table, count in enumerate(assemble.ranges)]
+    ledgers = [
+        await _read_ledgers(objects, order.for_table(table), count) for table, count in enumerate(assemble.ranges)
+    ]
     warnings = assemble.warnings + [
         warning
         for table, probe in enumerate(opening.tables)
         for warning in (
-            *_repeats(order, probe, assemble.pages[table], ledgers[table]),
-            *_doubtful_end(probe, ledgers[table]),
-            *_repeated_keys(ledgers[table]),
-            *_half_pairs(ledgers[table]),
+            *_describe_repeats(order, probe, assemble.pages[table], ledgers[table]),
+            *_describe_doubtful_end(probe, ledgers[table]),
+            *_describe_repeated_keys(ledgers[table]),
+            *_describe_half_pairs(ledgers[table]),
         )
     ]
     known = Assembled(warnings=warnings, has_gaps=any(ledger.has_gaps for table in ledgers for ledger in table))
     if opening.archive:
-        return known.model_copy(update={"rendered": _rendered(ledgers[0]), "archive": opening.archive})
+        return known.model_copy(update={"rendered": _collect_rendered(ledgers[0]), "archive": opening.archive})
     joined = [
-        await _Table(objects, order.for_table(table), probe, ledgers[table]).joined()
+        await _TableJoiner(objects, order.for_table(table), probe, ledgers[table]).joined()
         for table, probe in enumerate(opening.tables)
     ]
     if order.type is FileType.EXCEL:
-        shared = await books.shared_out(objects, order, opening, [table.rows for table in joined])
+        shared = await books.plan_staged_books(objects, order, opening, [table.rows for table in joined])
         return shared.model_copy(update={"warnings": known.warnings, "has_gaps": known.has_gaps})
-    return Assembled(file=await _file(objects, order, opening.tables[0], joined[0], warnings))
+    return Assembled(file=await _make_file(objects, order, opening.tables[0], joined[0], warnings))
 
 
-def _rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
+def _collect_rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
     """What fetchers have made of their ranges."""
     rendered = [ledger.rendered for ledger in ledgers if ledger.rendered is not None]
     if len(rendered) < len(ledgers):
@@ -54,29 +73,31 @@ def _rendered(ledgers: Sequence[Ledger]) -> list[Rendered]:
     return rendered
 
 
-def _repeats(order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_repeats(
+    order: DownloadOrder, probe: Probe, firsts: Sequence[int], ledgers: Sequence[Ledger]
+) -> list[str]:
     """Pages that came twice, perhaps to different fetchers."""
-    rows = repeats.warn_of_rows(mark for ledger in ledgers for mark in ledger.row_marks)
+    rows = repeats.describe_repeated_rows(mark for ledger in ledgers for mark in ledger.row_marks)
     ranges = [(probe.extent.named(first), ledger.marks) for first, ledger in zip(firsts, ledgers, strict=True)]
-    return repeats.check_all(ranges, allowed=order.allow_repeats) + rows
+    return repeats.check_all_ranges(ranges, allowed=order.allow_repeats) + rows
 
 
-def _doubtful_end(probe: Probe, ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_doubtful_end(probe: Probe, ledgers: Sequence[Ledger]) -> list[str]:
     """Whether the rows may have ended before their end."""
     marks = [mark for ledger in ledgers for mark in ledger.marks]
-    return repeats.warn_of_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
+    return repeats.describe_doubtful_end(marks, probe.extent.total, sum(ledger.rows for ledger in ledgers))
 
 
-def _repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_repeated_keys(ledgers: Sequence[Ledger]) -> list[str]:
     """Keys that rows have twice, whichever fetcher saw that."""
     pages: dict[str, int] = {}
     for ledger in ledgers:
         for key, page in ledger.repeated_keys.items():
-            pages = repeated_keys.merge(pages, [key], page)
-    return repeated_keys.warnings(pages)
+            pages = repeats.merge_repeated_keys(pages, [key], page)
+    return repeats.describe_repeated_keys(pages)
 
 
-def _half_pairs(ledgers: Sequence[Ledger]) -> list[str]:
+def _describe_half_pairs(ledgers: Sequence[Ledger]) -> list[str]:
     """Halves of surrogate pairs, whichever fetcher saw one."""
     pages = [ledger.half_pair_page for ledger in ledgers if ledger.half_pair_page is not None]
     if not pages:
@@ -85,13 +106,13 @@ def _half_pairs(ledgers: Sequence[Ledger]) -> list[str]:
     return [f"Texts of the source hold half of a surrogate pair, which is no character, {first}"]
 
 
-async def _ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:
+async def _read_ledgers(objects: ObjectStore, order: DownloadOrder, count: int) -> list[Ledger]:
     texts = await asyncio.gather(*(objects.get(names.ledger(order, index)) for index in range(count)))
     return [Ledger.model_validate_json(text) for text in texts]
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _JoinedTable:
     """The rows of a table as one object."""
 
     rows: int
@@ -103,15 +124,15 @@ class _Joined:
         return sum(part.bytes for part in self.parts)
 
 
-async def _file(
-    objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _Joined, warnings: list[str]
+async def _make_file(
+    objects: ObjectStore, order: DownloadOrder, probe: Probe, joined: _JoinedTable, warnings: list[str]
 ) -> StoredFile:
     """What is joined is the file, or the file is made of it in one piece."""
     parts, etag, size = joined.parts, joined.etag, joined.bytes
     sink = sinks.sink_for(order)
     if sink.rendered:
         staged, metadata = names.upload(order), {"task": order.task_id}
-        rendered = await parquet.render(objects, staged, names.data(order), metadata=metadata)
+        rendered = await render_parquet(objects, staged, names.data(order), metadata=metadata)
         if rendered.rows != joined.rows:
             raise StagingError(f"{rendered.rows} rows were rendered where {joined.rows} are staged")
         parts, etag, size = [], rendered.stored.etag, rendered.stored.size
@@ -130,7 +151,7 @@ async def _file(
     return await write_manifest(objects, order, manifest)
 
 
-class _Table:
+class _TableJoiner:
     """The staged ranges of one table."""
 
     def __init__(self, objects: ObjectStore, order: DownloadOrder, probe: Probe, ledgers: Sequence[Ledger]) -> None:
@@ -140,14 +161,14 @@ class _Table:
         self._ledgers = ledgers
         self._joined = names.upload(order)
 
-    async def joined(self) -> _Joined:
+    async def joined(self) -> _JoinedTable:
         """Join them, and check that all rows are there."""
         rows = sum(ledger.rows for ledger in self._ledgers)
         has_gaps = any(ledger.has_gaps for ledger in self._ledgers)
         if self._probe.extent.exact and not has_gaps and rows != self._probe.extent.total:
             raise StagingError(f"{rows} rows are staged where the source has {self._probe.extent.total}")
         placed = await self._placed(staging.join(self._ledgers))
-        return _Joined(rows, placed, await self._complete(placed))
+        return _JoinedTable(rows, placed, await self._complete(placed))
 
     async def _placed(self, pieces: Sequence[Piece]) -> list[PartRecord]:
         """All parts, in place, and written down: once the upload is completed, none can be put again."""
@@ -195,3 +216,53 @@ class _Table:
                 rest, left = piece[left:], left - min(left, len(piece))
             if digest.hexdigest() != part.sha256:
                 raise StagingError(f"part {part.number} in the store is not the one that was put there")
+
+
+@dataclass(frozen=True)
+class RenderedParquet:
+    """The finished object, and how many rows it has."""
+
+    stored: Stored
+    rows: int
+
+
+async def render_parquet(
+    objects: ObjectStore, staged: str, key: str, *, metadata: Mapping[str, str]
+) -> RenderedParquet:
+    """Make the Parquet file under *key* of the frames under *staged*; repeated, it makes the same again."""
+    # Workflows import the activities for their signatures, and must not load Arrow.
+    from domain.downloads.sinks.arrow import PARQUET_TYPE  # noqa: PLC0415
+    from domain.downloads.sinks.parquet import Renderer, Survey  # noqa: PLC0415
+
+    survey = Survey(await _read_head(objects, staged))
+    async for pages in _read_groups(objects, staged):
+        await asyncio.to_thread(survey.add, pages)
+    content = _stream_parquet(objects, staged, Renderer(survey))
+    stored = await objects.put_stream(key, content, content_type=PARQUET_TYPE, metadata=metadata)
+    return RenderedParquet(stored, survey.rows)
+
+
+async def _stream_parquet(objects: ObjectStore, staged: str, renderer: Renderer) -> AsyncIterator[bytes]:
+    async for pages in _read_groups(objects, staged):
+        yield await asyncio.to_thread(renderer.add, pages)
+    yield await asyncio.to_thread(renderer.finish)
+
+
+async def _read_head(objects: ObjectStore, staged: str) -> StagedFrame:
+    async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
+        return await anext(pages)
+
+
+async def _read_groups(objects: ObjectStore, staged: str) -> AsyncIterator[list[StagedFrame]]:
+    """The pages behind the head, as many at a time as make a group of rows."""
+    group, size = list[StagedFrame](), 0
+    async with aclosing(objects.stream(staged)) as content, aclosing(read_frames(content)) as pages:
+        await anext(pages)
+        async for page in pages:
+            group.append(page)
+            size += page.plain_bytes
+            if size >= GROUP_BYTES:
+                yield group
+                group, size = [], 0
+    if group:
+        yield group

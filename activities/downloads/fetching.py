@@ -10,22 +10,21 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from activities.downloads.source import ComeBack, Source, says_nothing_is_there
+from activities.downloads.source import RetryLater, Source, means_no_page
 from activities.downloads.stager import Stager
 from domain.downloads import plan, repeats, sinks
-from domain.downloads.asking import Wait, is_timeout
+from domain.downloads.activity_models import FetchOrder, RangeReport
+from domain.downloads.models import Columns, FetchProgress
 from domain.downloads.pages import NewColumns, first_look, new_column_fault, raw_rows, row_texts
-from domain.downloads.repeats import ROWS_REMEMBERED, Seen
-from domain.downloads.request import Columns
-from domain.downloads.status import FetchProgress
-from domain.downloads.steps import FetchOrder, RangeReport
+from domain.downloads.repeats import ROWS_REMEMBERED, SeenPages
+from domain.downloads.retries import RetryWait, is_timeout
 from domain.faults import SourceFault
 
 if TYPE_CHECKING:
-    from domain.downloads.encoding import EncodedPage
+    from domain.downloads.shape import EncodedPage
 
 
-class Fetching:
+class RangeFetcher:
     """Fetches the pages of a range in order, from where its stager stands."""
 
     def __init__(self, source: Source, stager: Stager, fetch: FetchOrder) -> None:
@@ -36,12 +35,12 @@ class Fetching:
         self._extent = fetch.probe.extent
         self._tries = fetch.tries
         # Workflows import the steps for their signatures, and must not pay for Arrow.
-        from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
+        from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
         self._warnings: list[str] = []
         self._sink = sinks.sink_for(fetch.order)
         self._encoder = PageEncoder(fetch.probe.shape, self._sink)
-        self._seen = Seen(
+        self._seen = SeenPages(
             self._extent.named(fetch.pages.first),
             stager.marks,
             allowed=fetch.order.allow_repeats,
@@ -63,7 +62,7 @@ class Fetching:
             await self._stager.secure()
             await self._weigh(fault)
             raise
-        except ComeBack as later:
+        except RetryLater as later:
             await self._stager.secure()
             return self._report(done=False, wait=later.wait)
         await (self._stager.finish() if done else self._stager.secure())
@@ -76,7 +75,7 @@ class Fetching:
                 if self._is_end(page):
                     return True
                 has_gaps = page.goes_on and page.rows < self._extent.page_size
-                mark = repeats.mark(page.rows, page.digest)
+                mark = repeats.mark_page(page.rows, page.digest)
                 await self._stager.add(
                     page.data,
                     page.rows,
@@ -100,7 +99,9 @@ class Fetching:
             fault.transient = not is_there and not is_timeout(fault)
         fault.notes = [progress]
 
-    def _report(self, *, done: bool, new_columns: list[str] | None = None, wait: Wait | None = None) -> RangeReport:
+    def _report(
+        self, *, done: bool, new_columns: list[str] | None = None, wait: RetryWait | None = None
+    ) -> RangeReport:
         return RangeReport(
             number=self._pages.number,
             rows=self._stager.rows,
@@ -145,7 +146,7 @@ class Fetching:
         try:
             await self._source.read(number + 1, size, require_none, self._tries)
         except SourceFault as fault:
-            if not says_nothing_is_there(fault):
+            if not means_no_page(fault):
                 raise
         return page
 
@@ -163,7 +164,7 @@ class Fetching:
         def parse(body: bytes) -> list[bytes]:
             """The rows, where they are those of another page once more."""
             beyond = self._encoder.encode(body)
-            if repeats.mark(beyond.rows, beyond.digest) in self._stager.marks:
+            if repeats.mark_page(beyond.rows, beyond.digest) in self._stager.marks:
                 return row_texts(body)
             self._extent.check_beyond(beyond.rows)
             return []
@@ -178,7 +179,7 @@ class Fetching:
         except NewColumns as found:
             raise new_column_fault(found, self._fetch.probe.shape.columns, self._extent.named(end)) from None
         except SourceFault as fault:
-            if not says_nothing_is_there(fault):
+            if not means_no_page(fault):
                 raise
             self._warnings.append(
                 f"The total of {self._extent.total} rows is here; whether more follow could not be seen, as the page "
@@ -201,7 +202,7 @@ class Fetching:
         if await self._has_no_more_than(len(rows)):
             return
         if not self._fetch.order.allow_repeats:
-            raise repeats.fault(self._extent.named(0), self._extent.named(1), len(rows))
+            raise repeats.repeated_pages_fault(self._extent.named(0), self._extent.named(1), len(rows))
         self._warnings.append(
             f"Pages {self._extent.named(0)} and {self._extent.named(1)} of the source have the same rows, whatever "
             f"page size is asked for: whether it has more than the {self._extent.total} rows of its total could not be "
@@ -213,7 +214,7 @@ class Fetching:
         try:
             return len(await self._source.read(0, rows + 1, row_texts, self._tries)) <= rows
         except SourceFault as fault:
-            if not says_nothing_is_there(fault):
+            if not means_no_page(fault):
                 raise
             return False
 
@@ -229,9 +230,9 @@ class Fetching:
         while self._pages.end is None or number < self._pages.end:
             page = await self._source.read(number, self._extent.page_size, first_look, self._tries)
             if self._pages.end is None:
-                marks.append(repeats.mark(page.rows, blake2b(page.text).hexdigest()))
+                marks.append(repeats.mark_page(page.rows, blake2b(page.text).hexdigest()))
                 plan.require_an_end(number, self._extent.named(number), marks)
-                repeats.require_news(number, marks)
+                repeats.require_new_page(number, marks)
             names.update(dict.fromkeys(key for key in page.columns if key not in known))
             if not page.rows and not page.goes_on and self._pages.end is None:
                 break
@@ -258,7 +259,7 @@ class Fetching:
         finally:
             if upcoming is not None:
                 upcoming.cancel()
-                with suppress(asyncio.CancelledError, SourceFault, NewColumns, ComeBack):
+                with suppress(asyncio.CancelledError, SourceFault, NewColumns, RetryLater):
                     await upcoming
 
     def _ask(self, number: int) -> asyncio.Task[EncodedPage]:
@@ -269,14 +270,14 @@ class Fetching:
             if (number - self._pages.first) * self._extent.page_size * self._fetch.ranges < ROWS_REMEMBERED:
                 page = replace(page, row_mark=repeats.mark_rows(raw_rows(body)))
             self._extent.check(number, page.rows, page.total, goes_on=page.goes_on)
-            self._seen.check(named, repeats.mark(page.rows, page.digest))
+            self._seen.check(named, repeats.mark_page(page.rows, page.digest))
             return page
 
         async def ask() -> EncodedPage:
             page = await self._source.read(number, self._extent.page_size, parse, self._tries)
             if self._is_empty_end(page):
                 page = await self._confirm_end(number, parse)
-            self._seen.add(named, repeats.mark(page.rows, page.digest))
+            self._seen.add(named, repeats.mark_page(page.rows, page.digest))
             return page
 
         return asyncio.create_task(ask())

@@ -11,8 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.removal import remove_in_batches
 from domain.downloads import names
-from domain.downloads.housekeeping import Swept
-from domain.downloads.request import DownloadOrder
+from domain.downloads.activity_models import SweepResult
+from domain.downloads.models import DownloadOrder
 from infra import log
 from infra.limits import Limiter
 from infra.objects import Listed
@@ -45,7 +45,7 @@ class DownloadHousekeeping:
         return len(rows)
 
     @activity.defn(name=names.SWEEP)
-    async def sweep(self) -> Swept:
+    async def sweep(self) -> SweepResult:
         """Remove what no running download will come back to: it is a day old, and its workflow is over."""
         await Limiter(self._database).sweep()
         before = datetime.now(UTC) - ABANDONED_AFTER
@@ -61,7 +61,7 @@ class DownloadHousekeeping:
                     swept += await self._objects.delete_prefix(task)
         if stale or swept:
             log.get(__name__).info("abandoned_swept", uploads=len(stale), objects=swept)
-        return Swept(uploads=len(stale), objects=swept)
+        return SweepResult(uploads=len(stale), objects=swept)
 
     async def _is_running(self, key: str) -> bool:
         """Whether the workflow of the download that a key belongs to still runs."""

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from clients.sources import SourceClient
-from domain.downloads.asking import TIMEOUTS_MAX, Rules, Tries, Wait
+from domain.downloads.models import DownloadOrder
 from domain.downloads.redaction import Redactor
-from domain.downloads.request import DownloadOrder
+from domain.downloads.retries import TIMEOUTS_MAX, PageTries, RetryRules, RetryWait
 from domain.faults import SourceFault
 from infra import log, metrics
 from infra.objects import ObjectMissing, ObjectStore
@@ -22,18 +22,18 @@ from services.services import Services
 T = TypeVar("T")
 
 # Whoever is kept up for longer gives its place to others meanwhile, and the status shows why.
-KEPT_PLACE_SECONDS = 1.0
+SLOT_HELD_MAX_SECONDS = 1.0
 LONG_BYTES = 256 * 1024
 
 
-def source_of(services: Services, order: DownloadOrder, large_pages: asyncio.Semaphore) -> Source:
+def open_source(services: Services, order: DownloadOrder, large_pages: asyncio.Semaphore) -> Source:
     """Where the rows of a download come from.
 
     Args:
         large_pages: So many sources of this process may have large pages in memory at a time.
     """
     if order.inline_key is not None:
-        return Source(services.settings.downloads, _Inline(services.objects, order.inline_key))
+        return Source(services.settings.downloads, _InlinePages(services.objects, order.inline_key))
     if order.source_url is None:
         raise ValueError(f"download {order.task_id} has neither a source URL nor rows of its own")
     sealed = order.source_headers
@@ -43,7 +43,7 @@ def source_of(services: Services, order: DownloadOrder, large_pages: asyncio.Sem
     return Source(services.settings.downloads, pages, order.first_page, Redactor(url, headers), order.table)
 
 
-class Pages(Protocol):
+class PageClient(Protocol):
     """Answers pages as bytes, once, rightly or not."""
 
     async def body(self, page: int, page_size: int) -> bytes:
@@ -53,20 +53,20 @@ class Pages(Protocol):
         """See that nothing of any page is in memory any more."""
 
 
-async def parse_beside(parse: Callable[[bytes], T], body: bytes) -> T:
+async def parse_off_loop(parse: Callable[[bytes], T], body: bytes) -> T:
     """Parse a body; one that is long to read does not hold up who else lives in this process."""
     return await asyncio.to_thread(parse, body) if len(body) >= LONG_BYTES else parse(body)
 
 
-def says_nothing_is_there(fault: SourceFault) -> bool:
+def means_no_page(fault: SourceFault) -> bool:
     """Whether a source answers like this where it has no page; what cannot be read may well hold rows."""
     return fault.record.code in ("source_status", "source_refused", "source_no_data")
 
 
-class ComeBack(Exception):
+class RetryLater(Exception):
     """A page is to be asked for again, but later than whoever asks may keep its place."""
 
-    def __init__(self, wait: Wait) -> None:
+    def __init__(self, wait: RetryWait) -> None:
         self.wait = wait
         super().__init__(f"in {wait.seconds:g} s")
 
@@ -85,12 +85,12 @@ class Source:
     def __init__(
         self,
         settings: DownloadSettings,
-        pages: Pages,
+        pages: PageClient,
         first_page: int = 0,
         redactor: Redactor | None = None,
         table: int = 0,
     ) -> None:
-        self._rules = Rules(
+        self._rules = RetryRules(
             retries=settings.page_retries,
             pause_seconds=settings.retry_pause_seconds,
             retry_after_max_seconds=settings.retry_after_max_seconds,
@@ -105,7 +105,7 @@ class Source:
         page: int,
         page_size: int,
         parse: Callable[[bytes], T],
-        tries: Sequence[Tries] = (),
+        tries: Sequence[PageTries] = (),
         timeouts_max: int = TIMEOUTS_MAX,
     ) -> T:
         """Fetch a page and parse it; where that fails, again after a pause.
@@ -122,7 +122,7 @@ class Source:
             ComeBack: It may be right, but not soon.
         """
         number, began = page + self._first_page, time.monotonic()
-        none_yet = Tries(table=self._table, page=number, page_size=page_size)
+        none_yet = PageTries(table=self._table, page=number, page_size=page_size)
         asked = next((each for each in tries if each.question == none_yet.question), none_yet)
         asked = asked.model_copy(update={"timeouts": max(asked.timeouts, TIMEOUTS_MAX - timeouts_max)})
         while True:
@@ -137,8 +137,8 @@ class Source:
                 log.get(__name__).info(
                     "page_retry", code=fault.record.code, pause_seconds=pause, page=number, retry=asked.made
                 )
-                if time.monotonic() - began + pause > KEPT_PLACE_SECONDS:
-                    raise ComeBack(Wait(tries=asked, seconds=pause)) from None
+                if time.monotonic() - began + pause > SLOT_HELD_MAX_SECONDS:
+                    raise RetryLater(RetryWait(tries=asked, seconds=pause)) from None
                 await asyncio.sleep(pause)
             else:
                 metrics.PAGES.labels("done").inc()
@@ -175,13 +175,13 @@ class Source:
         with self._secrets_struck():
             body = await self._pages.body(number, page_size)
             try:
-                return await parse_beside(parse, body)
+                return await parse_off_loop(parse, body)
             except SourceFault as fault:
                 fault.doubtful = not fault.transient
                 raise
 
 
-class _Inline:
+class _InlinePages:
     """Rows that came with the request: one page, kept in the store."""
 
     def __init__(self, objects: ObjectStore, key: str) -> None:

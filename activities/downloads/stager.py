@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activities.downloads import books
-from activities.downloads.staged import GatheredRows
-from domain.downloads import names, repeated_keys, staging
+from activities.downloads.book_rendering import BufferedRows
+from domain.downloads import names, repeats, staging
+from domain.downloads.activity_models import FetchOrder
 from domain.downloads.staging import Ledger, Mark, PartRecord, Rendered, TailRecord
-from domain.downloads.steps import FetchOrder
 from infra import metrics
 from infra.objects import PART_TYPE, ObjectMissing, ObjectStore
 
@@ -28,7 +28,7 @@ class _Piece:
     rows: int
 
 
-async def resumed(objects: ObjectStore, fetch: FetchOrder) -> tuple[Ledger, bytes]:
+async def load_range(objects: ObjectStore, fetch: FetchOrder) -> tuple[Ledger, bytes]:
     """What an earlier attempt at the same upload secured of the range: its ledger, and what waits for more."""
     order, pages, upload_id = fetch.order, fetch.pages, fetch.probe.upload_id
     fresh = Ledger(upload_id=upload_id, range=pages.index, next_page=pages.first)
@@ -95,7 +95,7 @@ class Stager:
             has_half_pair: Whether half of a surrogate pair stood in it.
         """
         named = self._fetch.probe.extent.named(self.next_page)
-        self._repeated_keys = repeated_keys.merge(self._repeated_keys, keys_twice, named)
+        self._repeated_keys = repeats.merge_repeated_keys(self._repeated_keys, keys_twice, named)
         if has_half_pair and self._half_pair_page is None:
             self._half_pair_page = named
         self.rows += rows
@@ -145,7 +145,7 @@ class Stager:
 
     async def _upload(self, count: int) -> None:
         """Make a part of the first pieces."""
-        data, last = _joined(self._gathered[:count]), self._gathered[count - 1]
+        data, last = _join_pieces(self._gathered[:count]), self._gathered[count - 1]
         # What is sent need not be held twice: if it does not arrive, this attempt is over.
         del self._gathered[:count]
         self._gathered_bytes -= len(data)
@@ -159,11 +159,11 @@ class Stager:
         """Put what is gathered where a retry finds it."""
         if self.ledger.next_page == self.next_page and (self.ledger.tail or not self._gathered_bytes):
             return
-        data = _joined(self._gathered)
+        data = _join_pieces(self._gathered)
         key = names.tail(self._order, self.ledger.range, self.next_page)
         stored = await self._objects.put(key, data, content_type=PART_TYPE)
         rows = self.rows - self._rows_in_parts
-        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_marks(self._gathered))
+        tail = TailRecord(key=key, bytes=len(data), sha256=stored.sha256, rows=rows, marks=_build_marks(self._gathered))
         await self._write(self.ledger.parts, tail, self.next_page, self.rows)
 
     @property
@@ -217,8 +217,8 @@ class BookStager(Stager):
         """Everything is gathered: the rows become books, unless an earlier attempt made them."""
         if self.ledger.rendered is None:
             async with self._presses:
-                rows = GatheredRows(_joined(self._gathered), self.rows, self._fetch.probe.shape)
-                rendered = await books.render_gathered(self._objects, self._fetch, rows)
+                rows = BufferedRows(_join_pieces(self._gathered), self.rows, self._fetch.probe.shape)
+                rendered = await books.render_fetched_rows(self._objects, self._fetch, rows)
             await self._write([], None, self.next_page, self.rows, rendered)
         return self.ledger
 
@@ -226,11 +226,11 @@ class BookStager(Stager):
         return False
 
 
-def _joined(pieces: Sequence[_Piece]) -> bytes:
+def _join_pieces(pieces: Sequence[_Piece]) -> bytes:
     return b"".join([piece.data for piece in pieces])
 
 
-def _marks(pieces: Sequence[_Piece]) -> list[Mark]:
+def _build_marks(pieces: Sequence[_Piece]) -> list[Mark]:
     marks, size = [], 0
     for piece in pieces:
         size += len(piece.data)

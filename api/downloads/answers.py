@@ -8,8 +8,7 @@ from pydantic import AwareDatetime, Field, computed_field
 
 from api.http.models import Response
 from domain.downloads import names
-from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.status import Phase, State, Status, StoredFile, Trouble
+from domain.downloads.models import DownloadOrder, FileType, Phase, State, Status, StoredFile, Trouble
 from domain.faults import FaultRecord
 from stores.tables.downloads import Download
 

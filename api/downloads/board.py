@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.downloads import answers
 from api.downloads.answers import Asked, DownloadAnswer
 from domain.downloads import names
-from domain.downloads.status import FetchProgress, Phase, State, Status, with_progress
+from domain.downloads.models import FetchProgress, Phase, State, Status, with_progress
 from domain.faults import FaultRecord, Missing
 from infra import metrics, temporal
 from services.services import Services

@@ -22,8 +22,7 @@ from api.http import auth
 from api.http.models import Request
 from api.http.routes import Access, Call
 from domain.downloads import names
-from domain.downloads.request import DownloadOrder, FileType, TableSource, clean_file_name
-from domain.downloads.status import State, Status
+from domain.downloads.models import DownloadOrder, FileType, State, Status, TableSource, clean_file_name
 from domain.faults import Exhausted, Invalid, Missing, SourceFault
 from stores.downloads.quotas import release_active
 

@@ -19,9 +19,8 @@ from api.downloads.links import Link
 from api.downloads.room import TaskPath, board, routes
 from api.http.models import Request, Response
 from api.http.routes import Access, Call
-from domain.downloads import csv
-from domain.downloads.request import DownloadOrder, FileType
-from domain.downloads.status import State, StoredFile
+from domain.downloads.models import DownloadOrder, FileType, State, StoredFile
+from domain.downloads.sinks import csv
 from domain.faults import Conflict, Fault, FaultRecord, Gone, Missing
 from infra.objects import content_disposition
 from stores.downloads import searching
@@ -233,7 +232,7 @@ def _unfinished() -> Conflict:
 def _content_type(row: Download) -> str:
     """Of a file whose record does not tell it."""
     order = DownloadOrder.model_validate(row.request)
-    return csv.content_type(order.encoding) if order.type is FileType.CSV else PARQUET_TYPE
+    return csv.content_type_of(order.encoding) if order.type is FileType.CSV else PARQUET_TYPE
 
 
 def _pepper(call: Call) -> str:

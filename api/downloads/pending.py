@@ -6,7 +6,7 @@ from temporalio.client import WorkflowExecution
 
 from api.downloads.answers import Asked, ListedDownload
 from domain.downloads import names
-from domain.downloads.status import State
+from domain.downloads.models import State
 from infra import temporal
 from services.services import Services
 from stores.downloads import searching

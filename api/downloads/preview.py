@@ -19,8 +19,8 @@ from api.downloads.room import routes
 from api.http import parsing
 from api.http.problems import FieldProblem
 from api.http.routes import Access, Call
+from domain.downloads.models import FileType
 from domain.downloads.pages import first_look
-from domain.downloads.request import FileType
 from domain.downloads.shape import COLUMNS_MAX, ShapedReader, shape_of
 from domain.faults import Exhausted, SourceFault
 from excel.rows import UncoveredRows

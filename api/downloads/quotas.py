@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final
 
 from api.http.routes import Call
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from domain.faults import Exhausted
 from infra import log
 from stores.downloads import quotas

@@ -14,8 +14,7 @@ from api.http import auth, pagination, timestamps
 from api.http.pagination import PageQuery, PageResponse, Position
 from api.http.routes import Access, Call
 from api.http.timestamps import QueryTimestamp
-from domain.downloads.request import FileType
-from domain.downloads.status import State
+from domain.downloads.models import FileType, State
 from domain.faults import Invalid, Missing
 from stores.downloads import searching
 from stores.downloads.searching import DownloadFilter

@@ -7,7 +7,7 @@ from pydantic import Field
 from api.downloads.excel import ExcelRequest
 from api.downloads.fields import Callback, Data, HeadersOfSources, OperatorId, TimeZone, Urls
 from api.http.models import Request
-from domain.downloads.request import (
+from domain.downloads.models import (
     EXPIRES_IN_SECONDS_DEFAULT,
     MAX_EXEC_SECONDS_DEFAULT,
     PAGE_SIZE_DEFAULT,

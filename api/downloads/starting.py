@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from api.downloads import answers
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from services.services import Services
 from workflows.downloads import handle
 

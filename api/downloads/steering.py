@@ -15,8 +15,7 @@ from api.downloads.board import missing
 from api.downloads.room import TaskPath, board, routes
 from api.http.routes import Access, Call
 from domain.downloads import names
-from domain.downloads.request import DownloadOrder
-from domain.downloads.status import Phase, State
+from domain.downloads.models import DownloadOrder, Phase, State
 from domain.faults import Conflict, Exhausted
 from stores.downloads import catalogue
 from stores.tables.downloads import Download

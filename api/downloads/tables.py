@@ -17,7 +17,7 @@ from api.downloads.fields import TABLES_MAX, TableData
 from api.downloads.requests import NewDownload
 from api.http import parsing
 from api.http.problems import FieldProblem
-from domain.downloads.request import FileType
+from domain.downloads.models import FileType
 from excel.template import checking, sheet_names
 from excel.template.drawing import Drawing, Multi, TableDrawing
 

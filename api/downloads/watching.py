@@ -14,7 +14,7 @@ from aiohttp import web
 from api.downloads.board import BOARD, Board, Key
 from api.downloads.poller import Poller
 from api.downloads.subscription import Ending, Subscription
-from domain.downloads.status import State
+from domain.downloads.models import State
 from domain.faults import Exhausted
 from infra import log, metrics
 from infra.database import LISTENING, Database

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from domain.downloads import utf8
 from domain.faults import SourceFault
 
 NULL = msgspec.Raw(b"null")
@@ -62,7 +62,7 @@ def text_of(body: bytes) -> bytes:
     body = body.removeprefix(_BYTE_ORDER_MARK)
     if not body or body.isspace():
         raise _nothing("The source's answer is empty.")
-    if not utf8.is_valid(body):
+    if not is_utf8(body):
         raise _not_json(body, f"byte {_first_wrong_byte(body):,} of it is not UTF-8")
     first_escape = body.find(b"\\")
     if first_escape < 0 or not _SURROGATE.search(body, first_escape):
@@ -276,3 +276,21 @@ def total_of(raw: bytes) -> int | None:
 def _excerpt(body: bytes, limit: int = 80) -> str:
     text = body[: limit * 4].decode(errors="replace").strip()
     return f"“{text[:limit]}…”" if len(text) > limit else f"“{text}”"
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are UTF-8.
+
+    Arrow looks 18 times faster than `bytes.decode`, which builds a string that nobody wants.
+    """
+    if text.isascii():
+        return True
+    # The plan and the door import this floor, and must not pay for Arrow.
+    import pyarrow as pa  # noqa: PLC0415
+
+    buffers = [None, pa.py_buffer(array("i", (0, len(text)))), pa.py_buffer(text)]
+    try:
+        pa.Array.from_buffers(pa.string(), 1, buffers).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.downloads import sinks
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 
 RETRY = "retry"
 """The signal that has a failed download processed again."""

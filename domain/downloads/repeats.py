@@ -1,25 +1,29 @@
-"""Pages that repeat: what two pages with the same rows tell of a source."""
+"""Repetition in a source: pages that have the same rows, rows on two pages, and rows that have a key twice."""
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
+from operator import is_not
 from typing import Final
 
 import msgspec
 
+from domain.downloads.envelope import NULL
+from domain.downloads.flat import Uneven, plainer
 from domain.faults import SourceFault
 
 ROWS_MIN: Final = 20
 """Pages with fewer rows may well be equal by chance; that is told, and no fault."""
 SMALL_IN_A_ROW_MAX: Final = 2
 """More small pages in a row that are equal are one page again and again."""
-SAME_MAX: Final = 50
+SAME_PAGES_MAX: Final = 50
 """So many equal pages in a row have no end, whatever the request allows."""
-TOLD_MAX: Final = 5
+PAIRS_SHOWN_MAX: Final = 5
 NO_ROWS: Final = ""
 ROWS_REMEMBERED: Final = 20_000
 """Of so many rows it is seen whether they come on two pages: of all, or of larger exports the first of each range."""
@@ -32,12 +36,12 @@ Marks = Sequence[str]
 """What is remembered of consecutive pages: how many rows each has and their digest, e.g. `500:89ab…`."""
 
 
-def mark(rows: int, digest: str) -> str:
+def mark_page(rows: int, digest: str) -> str:
     """What is remembered of a page."""
     return f"{rows}:{digest}" if rows else NO_ROWS
 
 
-def rows_of(marked: str) -> int:
+def count_rows_of_mark(marked: str) -> int:
     """How many rows a page has."""
     return int(marked.partition(":")[0]) if marked else 0
 
@@ -47,13 +51,13 @@ def mark_rows(texts: Iterable[bytes | msgspec.Raw]) -> str:
     return b64encode(b"".join(blake2b(text, digest_size=ROW_BYTES).digest() for text in texts)).decode()
 
 
-def warn_of_rows(marks: Iterable[str]) -> list[str]:
+def describe_repeated_rows(marks: Iterable[str]) -> list[str]:
     """What is to be told of rows that came on more than one page.
 
     Args:
         marks: What is remembered of the rows of each page.
     """
-    pages = Counter(row for marked in marks for row in _rows_in(marked))
+    pages = Counter(row for marked in marks for row in _row_digests(marked))
     doubled = sum(count - 1 for count in pages.values() if count > 1)
     if not doubled:
         return []
@@ -61,12 +65,12 @@ def warn_of_rows(marks: Iterable[str]) -> list[str]:
     return [f"{doubled:,} rows of the source came on more than one page. {why}: let it sort by a unique key."]
 
 
-def _rows_in(marked: str) -> set[bytes]:
+def _row_digests(marked: str) -> set[bytes]:
     packed = b64decode(marked)
     return {packed[at : at + ROW_BYTES] for at in range(0, len(packed), ROW_BYTES)}
 
 
-def warn_of_end(marks: Marks, total: int | None, rows: int) -> list[str]:
+def describe_doubtful_end(marks: Marks, total: int | None, rows: int) -> list[str]:
     """What is to be told of an end that may be none: many sources give nothing behind some depth, and no error.
 
     Args:
@@ -86,7 +90,7 @@ def warn_of_end(marks: Marks, total: int | None, rows: int) -> list[str]:
     return [f"The last {empty:,} of {len(marks):,} pages have no rows, although by the total of {total:,} {why}."]
 
 
-class Seen:
+class SeenPages:
     """The pages of a source that were seen so far, to notice those that come again.
 
     Args:
@@ -110,12 +114,12 @@ class Seen:
             SourceFault: It is; it may be another one when it is asked for again.
         """
         if self._endless:
-            require_news(number, [*self._marks[-SAME_MAX:], marked])
+            require_new_page(number, [*self._marks[-SAME_PAGES_MAX:], marked])
         before = self._places.get(marked)
         if self._allowed or before is None or before == number or not marked:
             return
-        if rows_of(marked) >= ROWS_MIN or self._is_stuck(marked):
-            raise fault(before, number, rows_of(marked))
+        if count_rows_of_mark(marked) >= ROWS_MIN or self._is_stuck(marked):
+            raise repeated_pages_fault(before, number, count_rows_of_mark(marked))
 
     def add(self, number: int, marked: str) -> None:
         """Remember a page."""
@@ -124,26 +128,26 @@ class Seen:
 
     def _is_stuck(self, marked: str) -> bool:
         # Of single rows, three in a row may well be equal where a total says that there are so many.
-        most = SMALL_IN_A_ROW_MAX if self._endless or rows_of(marked) > 1 else ROWS_MIN
+        most = SMALL_IN_A_ROW_MAX if self._endless or count_rows_of_mark(marked) > 1 else ROWS_MIN
         return self._marks[-most:] == [marked] * most
 
 
-def require_news(number: int, marks: Marks) -> None:
+def require_new_page(number: int, marks: Marks) -> None:
     """See that a source without a total does not answer one page for ever, which no request allows.
 
     Args:
         number: Of the last page.
         marks: What is remembered of the last pages.
     """
-    if len(marks) > SAME_MAX and marks[-1] and len(set(marks[-SAME_MAX - 1 :])) == 1:
+    if len(marks) > SAME_PAGES_MAX and marks[-1] and len(set(marks[-SAME_PAGES_MAX - 1 :])) == 1:
         raise SourceFault(
             "source_endless",
-            f"The source answers the same page again and again: {SAME_MAX} times up to page {number}.",
+            f"The source answers the same page again and again: {SAME_PAGES_MAX} times up to page {number}.",
             "Answer an empty page behind the last one.",
         )
 
 
-def check_all(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = False) -> list[str]:
+def check_all_ranges(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = False) -> list[str]:
     """Hold the pages of all ranges against each other; what is to be told of those that may repeat.
 
     Args:
@@ -162,18 +166,18 @@ def check_all(ranges: Iterable[tuple[int, Marks]], *, allowed: bool = False) -> 
             before = places.setdefault(marked, number)
             if before == number:
                 continue
-            if rows_of(marked) >= ROWS_MIN and not allowed:
-                raise fault(before, number, rows_of(marked))
+            if count_rows_of_mark(marked) >= ROWS_MIN and not allowed:
+                raise repeated_pages_fault(before, number, count_rows_of_mark(marked))
             equal.append((before, number))
     if not equal:
         return []
-    pairs = ", ".join(f"{one} and {other}" for one, other in equal[:TOLD_MAX])
-    more = f" and {len(equal) - TOLD_MAX:,} more" if len(equal) > TOLD_MAX else ""
+    pairs = ", ".join(f"{one} and {other}" for one, other in equal[:PAIRS_SHOWN_MAX])
+    more = f" and {len(equal) - PAIRS_SHOWN_MAX:,} more" if len(equal) > PAIRS_SHOWN_MAX else ""
     from_one = " If its pages are counted from 1, send `first_page`: 1." if (0, 1) in equal else ""
     return [f"Pages of the source have the same rows, which may be a repetition: pages {pairs}{more}.{from_one}"]
 
 
-def fault(one: int, other: int, rows: int) -> SourceFault:
+def repeated_pages_fault(one: int, other: int, rows: int) -> SourceFault:
     """What two pages with the same rows are to the user."""
     hint = "Make the source honour `page` and look whether a cache answers for it; if rows do repeat, send "
     hint += "`allow_repeats`: true."
@@ -185,3 +189,88 @@ def fault(one: int, other: int, rows: int) -> SourceFault:
         hint,
         doubtful=True,
     )
+
+
+SAMPLE_ROWS: Final = 50
+"""Among so many rows the columns are found whose cells are lists or objects, with keys of their own."""
+REPEATED_KEYS_MAX: Final = 20
+"""Of so many keys it is told that they come twice."""
+
+_NESTED = (b"{", b"[")
+
+RawRows = Sequence[Sequence[msgspec.Raw]]
+
+
+def find_repeated_keys(uneven: Uneven, rows: RawRows) -> list[str]:
+    """The keys that the first such row has twice.
+
+    Args:
+        uneven: The rows as text.
+        rows: The cells that were read of it, `NULL` itself where a row has no such key.
+    """
+    if not rows:
+        return []
+    keys = count_keys(uneven.data) if uneven.keys is None else uneven.keys
+    more = keys - sum(map(is_not, chain.from_iterable(rows), repeat(NULL)))
+    if not more or more == _keys_within(rows, _nested_columns(rows)) or more == _keys_within(rows, range(len(rows[0]))):
+        return []
+    return _find_row_by_row(uneven.data)
+
+
+def count_keys(data: bytes) -> int:
+    """How many keys stand in valid JSON, at any depth."""
+    text = plainer(data)
+    # A quote before a colon ends a key, unless it is escaped and part of a text.
+    return text.count(b'":') - text.count(b'\\":')
+
+
+def merge_repeated_keys(before: Mapping[str, int], keys: Iterable[str], page: int) -> dict[str, int]:
+    """The first page on which each key comes twice, with one page more."""
+    merged = dict(before)
+    for key in keys:
+        if key in merged or len(merged) < REPEATED_KEYS_MAX:
+            merged[key] = min(page, merged.get(key, page))
+    return merged
+
+
+def describe_repeated_keys(pages: Mapping[str, int]) -> list[str]:
+    """What is to be told of keys that come twice.
+
+    Args:
+        pages: The first page on which each of them does, as the source counts.
+    """
+    return [
+        f"Rows of the source have the key `{key[:200]}` twice, first on page {page}; the file has the last value."
+        for key, page in sorted(pages.items(), key=lambda told: (told[1], told[0]))
+    ]
+
+
+def _nested_columns(rows: RawRows) -> list[int]:
+    sample = rows[:SAMPLE_ROWS]
+    return [at for at in range(len(rows[0])) if any(bytes(row[at])[:1] in _NESTED for row in sample)]
+
+
+def _keys_within(rows: RawRows, columns: Sequence[int]) -> int:
+    """How many keys stand within the cells of some columns."""
+    return count_keys(b"[%b]" % b",".join([row[at] for row in rows for at in columns]))
+
+
+def _find_row_by_row(data: bytes) -> list[str]:
+    for row in msgspec.json.decode(data, type=list[msgspec.Raw]):
+        counted = Counter(_keys_of(bytes(row)))
+        if repeated := [key for key, times in counted.items() if times > 1]:
+            return repeated[:REPEATED_KEYS_MAX]
+    return []
+
+
+def _keys_of(row: bytes) -> list[str]:
+    """All keys of a row as often as they stand there, however they are spelt."""
+    try:
+        keys: list[str] = json.loads(row, object_pairs_hook=_only_keys, parse_int=str, parse_float=str)
+    except RecursionError:
+        return []
+    return keys
+
+
+def _only_keys(pairs: Sequence[tuple[str, object]]) -> list[str]:
+    return [key for key, _ in pairs]

@@ -3,16 +3,21 @@
 Every range owns a block of part numbers of the final multipart upload. Full parts are final bytes and are uploaded at
 once; what is not yet enough for a part lies in a *tail*, an object of its own, until it is. The ledger of a range says
 how far both reach, and is what a retry goes on from.
+
+Rows of a file that is rendered are staged as *frames*: each is one packed page behind three numbers of four bytes: the
+packed bytes, the bytes when unpacked, and the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import BaseModel
 
-from domain.downloads.segments import Book
+from domain.downloads.books import RenderedBook
 
 MIB: Final = 1024 * 1024
 PART_BYTES: Final = 8 * MIB
@@ -22,6 +27,8 @@ CUT_BYTES: Final = PART_BYTES + PART_MIN_BYTES
 MARK_BYTES: Final = MIB
 """So far apart are the marks of a tail, if its pages are not larger."""
 MAX_PARTS: Final = 9_999
+
+_FRAME_HEAD = struct.Struct(">III")
 
 
 class PartRecord(BaseModel):
@@ -60,7 +67,7 @@ class TailRecord(BaseModel):
 class Rendered(BaseModel):
     """The books of a segment of rows, in order."""
 
-    books: list[Book]
+    books: list[RenderedBook]
     part: PartRecord | None = None
     """The part of the archive that they are; without it, each is an object of its own."""
 
@@ -171,3 +178,41 @@ def _append_tail(pieces: list[Piece], tail: TailRecord, number: int) -> None:
         last.tails.append(tail)
     else:
         pieces.append(GatheredPiece(number=number, tails=[tail]))
+
+
+@dataclass(frozen=True)
+class StagedFrame:
+    """One page, packed."""
+
+    packed: bytes
+    plain_bytes: int
+    rows: int
+
+    def to_bytes(self) -> bytes:
+        """The frame as it is staged."""
+        return _FRAME_HEAD.pack(len(self.packed), self.plain_bytes, self.rows) + self.packed
+
+
+async def read_frames(content: AsyncIterable[bytes]) -> AsyncGenerator[StagedFrame]:
+    """The frames of joined content, whatever pieces it arrives in.
+
+    Raises:
+        ValueError: The content ends within a frame.
+    """
+    buffer = bytearray()
+    async for piece in content:
+        buffer += piece
+        start = 0
+        while len(buffer) - start >= _FRAME_HEAD.size:
+            packed_bytes, plain_bytes, rows = _FRAME_HEAD.unpack_from(buffer, start)
+            begin = start + _FRAME_HEAD.size
+            end = begin + packed_bytes
+            if len(buffer) < end:
+                break
+            with memoryview(buffer) as view:
+                packed = bytes(view[begin:end])
+            yield StagedFrame(packed, plain_bytes, rows)
+            start = end
+        del buffer[:start]
+    if buffer:
+        raise ValueError(f"The staged frames end within one: {len(buffer)} bytes are left over.")

@@ -11,9 +11,8 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.downloads import names
-from domain.downloads.request import DownloadOrder
-from domain.downloads.status import State
-from domain.downloads.steps import FinishOrder, RecordOrder
+from domain.downloads.activity_models import FinishOrder, RecordOrder
+from domain.downloads.models import DownloadOrder, State
 from infra.database import Database
 from infra.objects import ObjectStore
 from stores.tables.downloads import Download

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from domain.quotas import Booking, Rate, Slot, Verdict
 from infra.database import Database
 from infra.limits import Limiter

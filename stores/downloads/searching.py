@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select
 
-from domain.downloads.request import FileType
-from domain.downloads.status import State
+from domain.downloads.models import FileType, State
 from infra.database import Database
 from stores.shared import keyset
 from stores.shared.projects import is_live

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.downloads import opening
+from activities.downloads import probing
 from sims import rows as sample
 from tests.support.downloads import Downloads, parse_csv
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture
 def goal(monkeypatch: pytest.MonkeyPatch) -> int:
     """Pages of 250 kB are heavy, so that the test need not move megabytes."""
-    monkeypatch.setattr(opening, "PAGE_GOAL_BYTES", 250_000)
+    monkeypatch.setattr(probing, "PAGE_GOAL_BYTES", 250_000)
     return 250_000
 
 

@@ -11,9 +11,8 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from domain.downloads import names
-from domain.downloads.request import Columns, DownloadOrder
-from domain.downloads.status import Outcome, Phase, State, Status
-from domain.downloads.steps import DownloadRun
+from domain.downloads.activity_models import DownloadRun
+from domain.downloads.models import Columns, DownloadOrder, Outcome, Phase, State, Status
 from sims import rows as sample
 from sims.source import is_gap
 from tests.support.downloads import Downloads, expected_rows, parse_csv, to_csv_text

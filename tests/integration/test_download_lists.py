@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from domain.downloads.status import StoredFile
+from domain.downloads.models import StoredFile
 from infra.settings import Settings
 from services import services
 from stores.tables.downloads import Download

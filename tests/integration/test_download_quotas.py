@@ -13,7 +13,7 @@ from api import downloads, projects
 from api.downloads import idempotency, quotas
 from api.http.models import Request, Response
 from api.http.routes import Access, Call, Routes
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from domain.faults import Invalid
 from infra.database import Database
 from infra.settings import PartyQuotas, QuotaSettings, Settings

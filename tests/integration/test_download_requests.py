@@ -10,7 +10,7 @@ import pytest
 
 from api.downloads import idempotency
 from api.downloads.requests import NewDownload
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, expected_rows, parse_csv
 

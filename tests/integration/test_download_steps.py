@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.downloads.activities import DownloadActivities
 from activities.downloads.stager import Stager
-from activities.downloads.steps import DownloadSteps
 from domain.downloads import names, plan, staging
+from domain.downloads.activity_models import AssembleOrder, FetchOrder, Looked, Opening, ProbeOrder, RangeReport
+from domain.downloads.models import DownloadOrder
 from domain.downloads.plan import PageRange
-from domain.downloads.request import DownloadOrder
 from domain.downloads.staging import Ledger, StagingError, StagingExpired
-from domain.downloads.steps import AssembleOrder, FetchOrder, Looked, Opening, ProbeOrder, RangeReport
 from infra.objects import ObjectMissing, ObjectStore
 from infra.settings import Settings
 from services import services
@@ -90,8 +90,8 @@ async def held(settings: Settings, source: Source) -> AsyncIterator[Services]:
         yield opened
 
 
-def steps(held: Services, store: Any = None) -> DownloadSteps:
-    return DownloadSteps(replace(held, objects=store) if store else held)
+def steps(held: Services, store: Any = None) -> DownloadActivities:
+    return DownloadActivities(replace(held, objects=store) if store else held)
 
 
 def order_of(held: Services, url: str) -> DownloadOrder:
@@ -110,18 +110,18 @@ def fetch_of(
     return FetchOrder(order=order, probe=opening.tables[0], pages=pages, ranges=ranges, slice_seconds=slice_seconds)
 
 
-async def fetch_all(doing: DownloadSteps, order: DownloadOrder, opening: Opening, ranges: list[PageRange]) -> None:
+async def fetch_all(doing: DownloadActivities, order: DownloadOrder, opening: Opening, ranges: list[PageRange]) -> None:
     for pages in ranges:
         await ActivityEnvironment().run(doing.fetch_range, fetch_of(order, opening, pages, len(ranges)))
 
 
-async def look(doing: DownloadSteps, ask: ProbeOrder) -> Opening:
+async def look(doing: DownloadActivities, ask: ProbeOrder) -> Opening:
     looked: Looked = await ActivityEnvironment().run(doing.probe, ask)
     assert looked.opening is not None
     return looked.opening
 
 
-async def assemble(doing: DownloadSteps, order: DownloadOrder, opening: Opening, ranges: int) -> None:
+async def assemble(doing: DownloadActivities, order: DownloadOrder, opening: Opening, ranges: int) -> None:
     extent = opening.tables[0].extent
     firsts = [pages.first for pages in plan.ranges(extent.total, extent.page_size, ranges)]
     whole = AssembleOrder(order=order, opening=opening, ranges=[ranges], pages=[firsts])
@@ -320,7 +320,7 @@ async def test_a_slice_leaves_nothing_for_the_garbage_collector(
         stagers.append(weakref.ref(stager))
         return stager
 
-    monkeypatch.setattr("activities.downloads.steps.Stager", noted)
+    monkeypatch.setattr("activities.downloads.activities.Stager", noted)
     order = order_of(held, source.url(rows=40_000, seed=SEED, delay_ms=20))
     doing, environment = steps(held), ActivityEnvironment()
     opening = await look(doing, ProbeOrder(order=order))

@@ -24,8 +24,7 @@ from api.downloads.answers import Asked
 from api.downloads.subscription import Subscription
 from api.http.models import Request
 from api.http.routes import Access, Call, Routes
-from domain.downloads.request import FileType
-from domain.downloads.status import Status
+from domain.downloads.models import FileType, Status
 from domain.faults import FaultRecord
 from infra.database import Database
 from infra.settings import Settings

@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
-from domain.downloads.status import State
+from domain.downloads.models import State
 from infra.database import Database
 from infra.settings import DatabaseSettings
 from infra.table_base import Row

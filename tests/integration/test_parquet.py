@@ -9,7 +9,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from activities.downloads import parquet
+from activities.downloads import assembly
 from domain.downloads.sinks.arrow import PARQUET_TYPE, ArrowSink
 from infra.objects import ObjectStore
 
@@ -28,10 +28,10 @@ def staged(pages: int, rows: int) -> bytes:
 
 async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of rows follow each other in order, and what is told of the file is true."""
-    monkeypatch.setattr(parquet, "GROUP_BYTES", 50_000)
+    monkeypatch.setattr(assembly, "GROUP_BYTES", 50_000)
     await objects.put("staged", staged(40, 500))
 
-    made = await parquet.render(objects, "staged", "file", metadata={"task": "t"})
+    made = await assembly.render_parquet(objects, "staged", "file", metadata={"task": "t"})
 
     content = await objects.get("file")
     file = pq.ParquetFile(io.BytesIO(content))
@@ -47,9 +47,9 @@ async def test_render_makes_one_valid_file(objects: ObjectStore, monkeypatch: py
 async def test_rendered_again_it_is_the_same(objects: ObjectStore) -> None:
     """An assembly that died after the file was made makes it again."""
     await objects.put("staged", staged(3, 10))
-    first = await parquet.render(objects, "staged", "file", metadata={})
+    first = await assembly.render_parquet(objects, "staged", "file", metadata={})
 
-    again = await parquet.render(objects, "staged", "file", metadata={})
+    again = await assembly.render_parquet(objects, "staged", "file", metadata={})
 
     assert again == first
 
@@ -58,7 +58,7 @@ async def test_a_head_alone_is_an_empty_file(objects: ObjectStore) -> None:
     """A source without rows makes a file with columns."""
     await objects.put("staged", ArrowSink("parquet", PARQUET_TYPE).head(COLUMNS))
 
-    made = await parquet.render(objects, "staged", "file", metadata={})
+    made = await assembly.render_parquet(objects, "staged", "file", metadata={})
 
     assert made.rows == 0
     assert pq.read_table(io.BytesIO(await objects.get("file"))).column_names == COLUMNS

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.archive import (
-    LIMIT_BYTES,
-    LIMIT_MEMBERS,
-    ArchiveTooLarge,
-    Member,
-    directory,
-    opening,
-    require_room,
+from domain.downloads.books import (
+    ZIP_MAX_BYTES,
+    ZIP_MAX_MEMBERS,
+    ZipMember,
+    ZipTooLarge,
+    encode_central_directory,
+    encode_local_header,
+    require_zip_limits,
 )
 
 MOMENT = datetime(2026, 11, 20, 13, 45, 58)  # noqa: DTZ001 - the format knows no zones
@@ -27,13 +27,13 @@ names = st.text(st.characters(exclude_characters="/\\\0", exclude_categories=["C
 
 
 def written(files: dict[str, bytes]) -> bytes:
-    members = [Member(name=name, bytes=len(data), crc32=zlib.crc32(data)) for name, data in files.items()]
-    content = b"".join(opening(member, MOMENT) + files[member.name] for member in members)
-    return content + directory(members, MOMENT)
+    members = [ZipMember(name=name, bytes=len(data), crc32=zlib.crc32(data)) for name, data in files.items()]
+    content = b"".join(encode_local_header(member, MOMENT) + files[member.name] for member in members)
+    return content + encode_central_directory(members, MOMENT)
 
 
-def member(size: int) -> Member:
-    return Member(name="a", bytes=size, crc32=0)
+def member(size: int) -> ZipMember:
+    return ZipMember(name="a", bytes=size, crc32=0)
 
 
 @given(st.dictionaries(names, st.binary(max_size=2_000), max_size=8))
@@ -47,10 +47,10 @@ def test_what_goes_in_comes_out(files: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize(
     "members",
-    [[member(LIMIT_BYTES)], [member(LIMIT_BYTES // 2)] * 2, [member(0)] * (LIMIT_MEMBERS + 1)],
+    [[member(ZIP_MAX_BYTES)], [member(ZIP_MAX_BYTES // 2)] * 2, [member(0)] * (ZIP_MAX_MEMBERS + 1)],
     ids=["one too large", "all too large", "too many"],
 )
-def test_more_than_the_format_holds_is_refused(members: list[Member]) -> None:
+def test_more_than_the_format_holds_is_refused(members: list[ZipMember]) -> None:
     """The larger format is not read by every program, so it is never written."""
-    with pytest.raises(ArchiveTooLarge, match=r"[\d,]+ files of [\d,]+ bytes"):
-        require_room(members)
+    with pytest.raises(ZipTooLarge, match=r"[\d,]+ files of [\d,]+ bytes"):
+        require_zip_limits(members)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from domain.downloads.asking import Rules, Tries
 from domain.downloads.plan import Extent
+from domain.downloads.retries import PageTries, RetryRules
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 
-RULES = Rules(retries=5, pause_seconds=0.5)
-FIRST = Tries(page=7, page_size=100)
+RULES = RetryRules(retries=5, pause_seconds=0.5)
+FIRST = PageTries(page=7, page_size=100)
 
 
 def busy(seconds: float | None = None) -> SourceFault:
@@ -88,7 +88,7 @@ def test_time_outs_are_counted_by_themselves() -> None:
 def test_what_is_wrong_for_good_is_told_within_20_seconds() -> None:
     """The pauses after the second equal answer, as installed by default, leave time for the answers themselves."""
     settings = DownloadSettings()
-    rules = Rules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
+    rules = RetryRules(retries=settings.page_retries, pause_seconds=settings.retry_pause_seconds)
     for fault in (wrong(), away(), away("source_cut_off"), away("source_no_data"), away("source_timeout")):
         tries, waited = FIRST, 0.0
         while (pause := tries.pause_after(fault, rules)) is not None:

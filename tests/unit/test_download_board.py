@@ -6,7 +6,7 @@ import pytest
 
 from api.downloads import board
 from api.downloads.board import Heights
-from domain.downloads.status import State, Status
+from domain.downloads.models import State, Status
 
 KEY = ("prj_1", "dl_1")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads import csv
-from domain.downloads.request import Encoding
+from domain.downloads.models import Encoding
+from domain.downloads.sinks import csv
 
 
 def parsed(data: bytes) -> list[list[str]]:
@@ -52,19 +52,19 @@ def parsed(data: bytes) -> list[list[str]]:
 )
 def test_cells(cell: bytes, expected: bytes) -> None:
     """Each kind of JSON value has one form."""
-    assert csv.lines([(cell, b"1")]) == expected + b",1\r\n"
+    assert csv.encode_rows([(cell, b"1")]) == expected + b",1\r\n"
 
 
 def test_nothing_is_no_empty_line() -> None:
     """Readers pass over those: alone in its row, nothing is a text without characters."""
-    assert csv.lines([[b"1"], [b"null"], [b'"a"']]) == b'1\r\n""\r\n"a"\r\n'
-    assert csv.lines([[b"null", b"null"]]) == b",\r\n"
+    assert csv.encode_rows([[b"1"], [b"null"], [b'"a"']]) == b'1\r\n""\r\n"a"\r\n'
+    assert csv.encode_rows([[b"null", b"null"]]) == b",\r\n"
 
 
 def test_head_is_guarded_and_marked() -> None:
     """Column heads come after a byte order mark and cannot be formulas either."""
-    assert csv.head(["id", "=x", 'a"b']) == b'\xef\xbb\xbf"id","\'=x","a""b"\r\n'
-    assert csv.head([]) == b"\xef\xbb\xbf"
+    assert csv.encode_head(["id", "=x", 'a"b']) == b'\xef\xbb\xbf"id","\'=x","a""b"\r\n'
+    assert csv.encode_head([]) == b"\xef\xbb\xbf"
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def test_head_is_guarded_and_marked() -> None:
 )
 def test_head_in_each_encoding(encoding: Encoding, expected: bytes) -> None:
     """Only one encoding has a byte order mark."""
-    assert csv.head(["编号"], encoding) == expected
+    assert csv.encode_head(["编号"], encoding) == expected
 
 
 def test_a_head_is_never_empty() -> None:
     """A source without rows may name no columns, but a file of nothing cannot be uploaded."""
-    assert [csv.head([], encoding) for encoding in Encoding] == [csv.BOM, b"\r\n", b"\r\n"]
+    assert [csv.encode_head([], encoding) for encoding in Encoding] == [csv.BOM, b"\r\n", b"\r\n"]
 
 
 def test_unguarded() -> None:
     """Without the guard texts stay as they are, escaped or not, in heads too."""
-    assert csv.head(["=x"], guard=False) == csv.BOM + b'"=x"\r\n'
-    assert csv.lines([(b'"=1+1"', rb'"\u003d1"', b'"@x"')], guard=False) == b'"=1+1","=1","@x"\r\n'
+    assert csv.encode_head(["=x"], guard=False) == csv.BOM + b'"=x"\r\n'
+    assert csv.encode_rows([(b'"=1+1"', rb'"\u003d1"', b'"@x"')], guard=False) == b'"=1+1","=1","@x"\r\n'
 
 
 def test_gb18030_has_every_character() -> None:
@@ -96,9 +96,9 @@ def test_gb18030_has_every_character() -> None:
     everything = "".join(chr(code) for code in range(0x20, 0x110000) if not 0xD800 <= code < 0xE000)
     cell = json.dumps(everything, ensure_ascii=False).encode()
 
-    written = csv.lines([(cell, b"1")], Encoding.GB18030)
+    written = csv.encode_rows([(cell, b"1")], Encoding.GB18030)
 
-    assert written.decode("gb18030") == csv.lines([(cell, b"1")]).decode()
+    assert written.decode("gb18030") == csv.encode_rows([(cell, b"1")]).decode()
     assert written.count(b'"') == 4  # its own, doubled, and the two around
     assert written.count(b"\r\n") == written.count(b"\n") == 1
 
@@ -107,7 +107,7 @@ def test_gbk_programs_read_what_gbk_has() -> None:
     """A program that takes the file for GBK shows other characters wrong, and none beside them."""
     cell = '"金额€=😀,中"'.encode()
 
-    shown = csv.lines([(cell,)], Encoding.GB18030).decode("gbk", errors="replace")
+    shown = csv.encode_rows([(cell,)], Encoding.GB18030).decode("gbk", errors="replace")
 
     assert shown.startswith('"金额')
     assert shown.endswith(',中"\r\n')
@@ -115,8 +115,8 @@ def test_gbk_programs_read_what_gbk_has() -> None:
 
 def test_content_types_name_the_encoding() -> None:
     """A browser is told what the bytes are."""
-    assert csv.content_type(Encoding.UTF_8) == csv.content_type(Encoding.UTF_8_BOM) == "text/csv; charset=utf-8"
-    assert csv.content_type(Encoding.GB18030) == "text/csv; charset=gb18030"
+    assert csv.content_type_of(Encoding.UTF_8) == csv.content_type_of(Encoding.UTF_8_BOM) == "text/csv; charset=utf-8"
+    assert csv.content_type_of(Encoding.GB18030) == "text/csv; charset=gb18030"
 
 
 nested = st.lists(st.integers() | st.text('ab"\\=,[{\x1f'), max_size=2) | st.dictionaries(
@@ -137,7 +137,7 @@ def test_any_cells_come_back(rows: list[list[Any]], escape: bool) -> None:
     """A CSV reader reads what was written, up to the guard's apostrophe, however the JSON was escaped."""
     cells = [tuple(json.dumps(value, ensure_ascii=escape).encode() for value in row) for row in rows]
 
-    read = parsed(csv.lines(cells))
+    read = parsed(csv.encode_rows(cells))
 
     assert read == [[as_text(value, escape) for value in row] for row in rows]
 

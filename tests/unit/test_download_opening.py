@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.downloads import opening
+from activities.downloads import probing
 from activities.downloads.source import Source
-from domain.downloads.request import DownloadOrder
+from domain.downloads.models import DownloadOrder
 from domain.faults import SourceFault
 from infra.settings import DownloadSettings
 from tests.worlds.downloads import paging
@@ -44,7 +44,7 @@ async def test_a_cap_is_found_with_fewer_rows_where_large_pages_take_too_long(na
     )
     source = Source(DownloadSettings(), WorldPages(world), world.counts_from)
 
-    look = await opening.look(source, order, drawing=None, more_columns=[])
+    look = await probing.probe_table(source, order, drawing=None, more_columns=[])
 
     size = look.probe.extent.page_size
     pages = takewhile(bool, (paging.paged(world, page, size) for page in count()))

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads import repeated_keys
-from domain.downloads.encoding import PageEncoder
-from domain.downloads.request import Encoding
-from domain.downloads.shape import Shape
-from domain.downloads.sinks import CsvSink
+from domain.downloads import repeats
+from domain.downloads.models import Encoding
+from domain.downloads.shape import PageEncoder, Shape
+from domain.downloads.sinks.csv import CsvSink
 
 COLUMNS = ["a", "b", "c"]
 VALUES = ("1", "null", '"x"', '"\\":"', '"\\\\"', '{"a":1,"a":2}', '[{"b":{"c":"d:"}}]', '"{\\"a\\":1}"', '" : "')
@@ -47,7 +46,7 @@ def test_keys_that_come_twice_are_found(data: bytes, keys: tuple[str, ...]) -> N
 
 def test_columns_that_are_nested_late_are_no_alarm_and_hide_none() -> None:
     """Only the first rows show which columns are looked into; the others are where that does not suffice."""
-    flat = b",".join([b'{"a":1,"b":2}'] * repeated_keys.SAMPLE_ROWS)
+    flat = b",".join([b'{"a":1,"b":2}'] * repeats.SAMPLE_ROWS)
     assert repeated(b'[%b,{"a":{"x":1},"b":{"y":2}}]' % flat) == ()
     assert repeated(b'[%b,{"a":{"x":1},"b":{"y":2},"b":3}]' % flat) == ("b",)
 
@@ -72,11 +71,11 @@ def test_it_is_told_of_exactly_those_rows_that_lose_a_value(rows: list[list[tupl
 
 def test_the_first_page_of_each_key_is_told_and_not_too_many() -> None:
     """Of a source that gives thousands of keys twice, some are enough."""
-    pages = repeated_keys.merge({"a": 7}, ["a", "b"], 3)
+    pages = repeats.merge_repeated_keys({"a": 7}, ["a", "b"], 3)
     assert pages == {"a": 3, "b": 3}
-    assert repeated_keys.merge(pages, ["a"], 9) == pages
-    many = repeated_keys.merge(pages, [f"k{n}" for n in range(1_000)], 5)
-    assert len(many) == repeated_keys.KEYS_MAX
-    assert repeated_keys.warnings(pages)[0] == (
+    assert repeats.merge_repeated_keys(pages, ["a"], 9) == pages
+    many = repeats.merge_repeated_keys(pages, [f"k{n}" for n in range(1_000)], 5)
+    assert len(many) == repeats.REPEATED_KEYS_MAX
+    assert repeats.describe_repeated_keys(pages)[0] == (
         "Rows of the source have the key `a` twice, first on page 3; the file has the last value."
     )

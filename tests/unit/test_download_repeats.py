@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from domain.downloads import repeats
-from domain.downloads.repeats import SAME_MAX, Seen, check_all, mark
+from domain.downloads.repeats import SAME_PAGES_MAX, SeenPages, check_all_ranges, mark_page
 from domain.faults import SourceFault
 
-A, B, SMALL = mark(100, "a"), mark(100, "b"), mark(19, "s")
+A, B, SMALL = mark_page(100, "a"), mark_page(100, "b"), mark_page(19, "s")
 
 
 def read(marks: Sequence[str], *, first: int = 0, allowed: bool = False, endless: bool = True) -> None:
     """Read pages one after another."""
-    seen = Seen(first, [], allowed=allowed, endless=endless)
+    seen = SeenPages(first, [], allowed=allowed, endless=endless)
     for number, marked in enumerate(marks, start=first):
         seen.check(number, marked)
         seen.add(number, marked)
@@ -38,7 +38,7 @@ def test_the_first_two_pages_say_what_helps() -> None:
 
 def test_what_was_read_before_a_resume_counts() -> None:
     """A fetcher knows the pages that an earlier one staged."""
-    seen = Seen(10, [A, B], allowed=False, endless=False)
+    seen = SeenPages(10, [A, B], allowed=False, endless=False)
     seen.check(11, B)  # the same page, asked for again
     with pytest.raises(SourceFault, match="Pages 11 and 12"):
         seen.check(12, B)
@@ -57,32 +57,32 @@ def test_repeats_may_be_allowed_but_not_for_ever() -> None:
     """Who allows them gets them, and still an end."""
     read([A, A, B, A], allowed=True)
     with pytest.raises(SourceFault) as caught:
-        read([A] * (SAME_MAX + 1), allowed=True)
+        read([A] * (SAME_PAGES_MAX + 1), allowed=True)
     assert caught.value.record.code == "source_endless"
 
 
 def test_pages_of_different_fetchers_are_held_against_each_other() -> None:
     """Only who has all of them can."""
     with pytest.raises(SourceFault, match="Pages 1 and 10"):
-        check_all([(0, [B, A]), (10, [A])])
-    assert check_all([(0, [A, ""]), (10, [B, ""])]) == []
+        check_all_ranges([(0, [B, A]), (10, [A])])
+    assert check_all_ranges([(0, [A, ""]), (10, [B, ""])]) == []
 
 
 def test_small_pages_that_are_equal_are_told() -> None:
     """A reader of the file should know."""
-    (warning,) = check_all([(0, [SMALL, A]), (5, [SMALL, *[mark(1, "x")] * 9])])
+    (warning,) = check_all_ranges([(0, [SMALL, A]), (5, [SMALL, *[mark_page(1, "x")] * 9])])
     assert "pages 0 and 5, 6 and 7" in warning
     assert "4 more" in warning
 
 
 def test_what_is_remembered_tells_how_many_rows_there_were() -> None:
     """Of an empty page nothing is remembered."""
-    assert [repeats.rows_of(each) for each in (A, SMALL, mark(0, "z"))] == [100, 19, 0]
+    assert [repeats.count_rows_of_mark(each) for each in (A, SMALL, mark_page(0, "z"))] == [100, 19, 0]
 
 
 def test_rows_that_come_on_two_pages_are_told() -> None:
     """Equal rows of one page are the source's own business."""
     first, second = repeats.mark_rows([b"a", b"b", b"b"]), repeats.mark_rows([b"c", b"a"])
-    (warning,) = repeats.warn_of_rows([first, second, repeats.mark_rows([b"a"])])
+    (warning,) = repeats.describe_repeated_rows([first, second, repeats.mark_rows([b"a"])])
     assert warning.startswith("2 rows of the source came on more than one page")
-    assert repeats.warn_of_rows([first, repeats.mark_rows([]), repeats.mark_rows([b"c"])]) == []
+    assert repeats.describe_repeated_rows([first, repeats.mark_rows([]), repeats.mark_rows([b"c"])]) == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.request import FILE_NAME_MAX_BYTES, clean_file_name
+from domain.downloads.models import FILE_NAME_MAX_BYTES, clean_file_name
 
 
 @pytest.mark.parametrize(

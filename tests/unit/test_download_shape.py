@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from domain.downloads.models import FileType
 from domain.downloads.pages import NewColumns, Page, first_look
-from domain.downloads.request import FileType
 from domain.downloads.shape import LEFT_OUT_MAX, Shape, ShapedReader, shape_of
 from domain.faults import SourceFault
 from excel.template.drawing import TableDrawing

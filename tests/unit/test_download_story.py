@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from domain.downloads import story
-from domain.downloads.request import DownloadOrder
-from domain.downloads.status import Outcome, State, StoredFile
+from domain.downloads import models
+from domain.downloads.models import DownloadOrder, Outcome, State, StoredFile
 
 
 def test_thousands_of_keys_do_not_swell_a_callback() -> None:
@@ -15,7 +14,7 @@ def test_thousands_of_keys_do_not_swell_a_callback() -> None:
     file = StoredFile(key="k", name="n", rows=1, bytes=1, etag="e", left_out=keys, warnings=keys)
     order = DownloadOrder(task_id="t", project_id="p", file_name="n.xlsx")
 
-    told = story.told(order, Outcome(state=State.SUCCEEDED, file=file), 1)
+    told = models.build_webhook_payload(order, Outcome(state=State.SUCCEEDED, file=file), 1)
 
     assert told["left_out_count"] == 5_000
     assert told["left_out"] == [key[:200] for key in keys[:30]]

@@ -15,8 +15,7 @@ from api.downloads.answers import DownloadAnswer
 from api.downloads.board import Board
 from api.downloads.poller import Poller
 from api.downloads.subscription import Ending, Subscription
-from domain.downloads.request import FileType
-from domain.downloads.status import Phase, State
+from domain.downloads.models import FileType, Phase, State
 
 
 def answer(rows: int = 0, state: State = State.RUNNING, task_id: str = "dl_1", speed: int = 1) -> DownloadAnswer:

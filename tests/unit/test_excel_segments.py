@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.segments import FILLED, Segment, TooManyRows, segments, whole
+from domain.downloads.books import FILL_RATIO, Segment, TooManyRowsForBook, plan_segments, plan_single_book
 
 
 @given(
@@ -17,7 +17,7 @@ from domain.downloads.segments import FILLED, Segment, TooManyRows, segments, wh
 )
 def test_every_row_lies_in_one_segment(rows: int, row_bytes: float, max_bytes: int, max_rows: int) -> None:
     """None lost, none doubled, none too many; sizes differ by a row at most; the last one knows that it is."""
-    found = segments(rows, row_bytes, max_bytes, max_rows)
+    found = plan_segments(rows, row_bytes, max_bytes, max_rows)
 
     ends = [segment.first_row + segment.rows for segment in found]
     assert [0, *ends[:-1]] == [segment.first_row for segment in found]
@@ -33,15 +33,15 @@ def test_every_row_lies_in_one_segment(rows: int, row_bytes: float, max_bytes: i
 )
 def test_as_few_as_will_do(rows: int, row_bytes: float, count: int) -> None:
     """A book is planned to be nearly full."""
-    assert FILLED == 0.92
-    assert len(segments(rows, row_bytes, 10_000_000, 800_000)) == count
+    assert FILL_RATIO == 0.92
+    assert len(plan_segments(rows, row_bytes, 10_000_000, 800_000)) == count
 
 
 def test_a_book_that_stays_one_has_a_limit_too() -> None:
     """Rows under row heads cannot be split."""
-    assert [(segment.rows, segment.whole, segment.last) for segment in whole(10, 10)] == [(10, True, True)]
-    with pytest.raises(TooManyRows):
-        whole(11, 10)
+    assert [(segment.rows, segment.whole, segment.last) for segment in plan_single_book(10, 10)] == [(10, True, True)]
+    with pytest.raises(TooManyRowsForBook):
+        plan_single_book(11, 10)
 
 
 def test_names_of_books_sort_as_the_books_follow_each_other() -> None:

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads.encoding import PageEncoder
 from domain.downloads.flat import Finder, Grid
-from domain.downloads.shape import Shape
+from domain.downloads.shape import PageEncoder, Shape
 from domain.downloads.sinks import arrow
 from domain.downloads.sinks.arrow import EXCEL_TYPE, ArrowSink
-from domain.downloads.sinks.frames import frames
+from domain.downloads.staging import read_frames
 
 KEYS = ["a", "名", "c d", "e"]
 values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -29,8 +28,8 @@ async def staged(columns: list[str], data: bytes) -> list[dict[str, Any]]:
     async def content() -> AsyncIterator[bytes]:
         yield data
 
-    (page,) = [frame async for frame in frames(content())]
-    rows = arrow.batch(page, arrow.schema(columns)).to_pylist()
+    (page,) = [frame async for frame in read_frames(content())]
+    rows = arrow.read_batch(page, arrow.build_schema(columns)).to_pylist()
     assert page.rows == len(rows)
     return [{name: msgspec.json.decode(cell) for name, cell in row.items()} for row in rows]
 

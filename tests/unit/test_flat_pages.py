@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads import csv, flat_csv
-from domain.downloads.encoding import EncodedPage, PageEncoder
 from domain.downloads.flat import Finder, Grid
+from domain.downloads.models import Encoding
 from domain.downloads.pages import NewColumns, PageReader
-from domain.downloads.request import Encoding
-from domain.downloads.shape import Shape
-from domain.downloads.sinks import CsvSink
+from domain.downloads.shape import EncodedPage, PageEncoder, Shape
+from domain.downloads.sinks import csv
+from domain.downloads.sinks.csv import CsvSink
 from domain.faults import SourceFault
 
 Outcome = EncodedPage | tuple[Any, ...]
@@ -34,7 +33,7 @@ def by_cells(columns: list[str], body: bytes, encoding: Encoding, guard: bool) -
 
     def encode() -> EncodedPage:
         page = PageReader(columns).read(body)
-        return EncodedPage(page.total, len(page.rows), csv.lines(page.rows, encoding, guard=guard))
+        return EncodedPage(page.total, len(page.rows), csv.encode_rows(page.rows, encoding, guard=guard))
 
     return told(encode)
 
@@ -117,7 +116,7 @@ def test_cells_outside_the_guard() -> None:
     """Without the guard signs stay; with it they do not, in texts alone."""
     grid = Finder(["a"]).find(rb'[{"a":"=1"},{"a":-1},{"a":"\n"},{"a":"\u003d1"}]')
     assert isinstance(grid, Grid)
-    assert flat_csv.lines(grid, guard=False) == b'"=1"\r\n-1\r\n"\n"\r\n"=1"\r\n'
+    assert csv.encode_grid(grid, guard=False) == b'"=1"\r\n-1\r\n"\n"\r\n"=1"\r\n'
 
 
 KEYS = ["a", "b", "名 前", "x{y}", "", "a,b", 'a"b', "é\\"]

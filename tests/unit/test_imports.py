@@ -22,10 +22,10 @@ def test_light_floors_load_no_heavy_library(module: str) -> None:
 
 _STAGING = r"""
 import sys
-from domain.downloads.encoding import PageEncoder
-from domain.downloads.request import Encoding
+from domain.downloads.shape import PageEncoder
+from domain.downloads.models import Encoding
 from domain.downloads.shape import Shape
-from domain.downloads.sinks import CsvSink
+from domain.downloads.sinks.csv import CsvSink
 
 page = PageEncoder(Shape(columns=["a"]), CsvSink(Encoding.UTF_8, True)).encode(b'{"data":[{"a":"\u003d\xc3\xa9"}]}')
 print(page.rows, "pandas" in sys.modules)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from domain.downloads import pages
-from domain.downloads.encoding import EncodedPage, PageEncoder
+from domain.downloads.models import Encoding
 from domain.downloads.pages import NewColumns, first_look
-from domain.downloads.request import Encoding
-from domain.downloads.shape import Shape
-from domain.downloads.sinks import CsvSink
+from domain.downloads.shape import EncodedPage, PageEncoder, Shape
+from domain.downloads.sinks.csv import CsvSink
 from domain.faults import SourceFault
 
 COLUMNS = ["id", "text", "more"]

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads import csv
-from domain.downloads.request import DownloadOrder, Encoding, FileType
-from domain.downloads.sinks import sink_for
-from domain.downloads.sinks.frames import frames
+from domain.downloads.models import DownloadOrder, Encoding, FileType
+from domain.downloads.sinks import csv, sink_for
 from domain.downloads.sinks.parquet import Renderer, Survey
+from domain.downloads.staging import read_frames
 
 ORDERS = [
     DownloadOrder(task_id="t", project_id="p", file_name="f", type=kind, encoding=encoding)
@@ -41,7 +40,7 @@ async def rendered(columns: Sequence[str], *pages: Sequence[Sequence[bytes]], pi
     """The Parquet file of these pages, read back."""
     sink = sink_for(ORDERS[2])
     staged = sink.head(columns) + b"".join(map(sink.page, pages))
-    head, *messages = [message async for message in frames(pieces(staged, piece))]
+    head, *messages = [message async for message in read_frames(pieces(staged, piece))]
     survey = Survey(head)
     for message in messages:
         survey.add([message])
@@ -83,7 +82,7 @@ def test_csv_takes_encoding_and_guard_from_the_order() -> None:
     sink = sink_for(order)
 
     assert sink.head(["=中"]) + sink.page([('"@中"'.encode(),)]) == '"=中"\r\n"@中"\r\n'.encode("gb18030")
-    assert (sink.content_type, sink.rendered) == (csv.content_type(Encoding.GB18030), False)
+    assert (sink.content_type, sink.rendered) == (csv.content_type_of(Encoding.GB18030), False)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
@@ -99,7 +98,7 @@ async def test_a_cut_frame_is_noticed() -> None:
     staged = sink_for(ORDERS[2]).head(["a"]) + sink_for(ORDERS[2]).page([(b"1",)])
 
     with pytest.raises(ValueError, match="end within"):
-        _ = [message async for message in frames(pieces(staged[:-1], 50))]
+        _ = [message async for message in read_frames(pieces(staged[:-1], 50))]
 
 
 @pytest.mark.parametrize(

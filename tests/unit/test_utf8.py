@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.downloads import utf8
+from domain.downloads import envelope
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode(errors="surrogatepass")))
@@ -18,10 +18,10 @@ def test_the_same_bytes_are_taken(data: bytes) -> None:
     except UnicodeDecodeError:
         decodes = False
 
-    assert utf8.is_valid(data) is decodes
+    assert envelope.is_utf8(data) is decodes
 
 
 @pytest.mark.parametrize("data", [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xff", "é".encode()[:1]])
 def test_look_alikes_are_refused(data: bytes) -> None:
     """Surrogates, overlong forms, what lies beyond Unicode, and half a character."""
-    assert not utf8.is_valid(data)
+    assert not envelope.is_utf8(data)

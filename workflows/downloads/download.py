@@ -15,14 +15,10 @@ from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from activities.downloads.steps import DownloadSteps
+    from activities.downloads.activities import DownloadActivities
+    from domain.downloads import models, plan
     from domain.downloads import names as downloads_names
-    from domain.downloads import plan, story
-    from domain.downloads.asking import Wait, merge_tries
-    from domain.downloads.plan import PageRange
-    from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.status import FetchProgress, Outcome, Phase, State, Status, StoredFile, Trouble
-    from domain.downloads.steps import (
+    from domain.downloads.activity_models import (
         Course,
         DownloadRun,
         FinishOrder,
@@ -31,6 +27,10 @@ with workflow.unsafe.imports_passed_through():
         ProbeOrder,
         RecordOrder,
     )
+    from domain.downloads.models import FetchProgress, Outcome, Phase, State, Status, StoredFile, Trouble
+    from domain.downloads.plan import PageRange
+    from domain.downloads.retries import RetryWait, merge_tries
+    from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
     from domain.sealed import Sealed
     from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
@@ -136,7 +136,7 @@ class DownloadWorkflow:
         is_new = self._course.opening is None
         return fault.retryable and not is_new and self._course.reruns < self._order.max_task_retries
 
-    async def _come_back(self, wait: Wait) -> Trouble | None:
+    async def _come_back(self, wait: RetryWait) -> Trouble | None:
         """A page is asked for again, but not at once. Returns what is told of that until it is resolved."""
         fault = wait.tries.fault
         if fault is None:
@@ -184,7 +184,7 @@ class DownloadWorkflow:
             trouble = self._status.trouble
             self._status = Status(processings=course.processings, started_at=workflow.now(), trouble=trouble)
             self._tell(State.RUNNING, Phase.PROBING)
-            await self._step(DownloadSteps.record, RecordOrder(order=self._order, processings=course.processings))
+            await self._step(DownloadActivities.record, RecordOrder(order=self._order, processings=course.processings))
             course.opening = await self._looked()
             course.is_fetching = True
         self._status.total = course.opening.total
@@ -204,7 +204,7 @@ class DownloadWorkflow:
         )
         while True:
             looked = await workflow.execute_activity_method(
-                DownloadSteps.probe,
+                DownloadActivities.probe,
                 ask,
                 **SOURCE_READING,
                 # It opens an upload: nobody may wipe before it has ended.
@@ -255,7 +255,7 @@ class DownloadWorkflow:
 
     async def _finish(self, outcome: Outcome) -> None:
         await self._step(
-            DownloadSteps.finish,
+            DownloadActivities.finish,
             FinishOrder(
                 order=self._order,
                 outcome=outcome,
@@ -273,7 +273,7 @@ class DownloadWorkflow:
         event = WebhookEvent(
             type=f"download.{outcome.state}",
             timestamp=workflow.now(),
-            data=story.told(self._order, outcome, self._course.processings),
+            data=models.build_webhook_payload(self._order, outcome, self._course.processings),
         )
         return WebhookOrder(
             delivery_id=delivery.new_delivery_id(),
@@ -299,9 +299,11 @@ class DownloadWorkflow:
     async def _discard(self) -> None:
         if not self._status.state.final:
             self._tell(State.RUNNING, Phase.CLEANING)
-        await self._step(DownloadSteps.discard, self._order)
+        await self._step(DownloadActivities.discard, self._order)
 
-    async def _step(self, method: Callable[[DownloadSteps, Argument], Awaitable[None]], argument: Argument) -> None:
+    async def _step(
+        self, method: Callable[[DownloadActivities, Argument], Awaitable[None]], argument: Argument
+    ) -> None:
         await workflow.execute_activity_method(
             method,
             argument,

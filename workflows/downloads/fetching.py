@@ -15,14 +15,13 @@ from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from activities.downloads.steps import DownloadSteps
+    from activities.downloads.activities import DownloadActivities
     from domain.downloads import names as downloads_names
-    from domain.downloads.asking import Tries, Wait, merge_tries
+    from domain.downloads.activity_models import Course, DownloadRun, FetchOrder, Opening, RangeReport
+    from domain.downloads.models import DownloadOrder, FetchProgress, Trouble
     from domain.downloads.plan import PageRange
-    from domain.downloads.request import DownloadOrder
+    from domain.downloads.retries import PageTries, RetryWait, merge_tries
     from domain.downloads.staging import StagingError, StagingExpired
-    from domain.downloads.status import FetchProgress, Trouble
-    from domain.downloads.steps import Course, DownloadRun, FetchOrder, Opening, RangeReport
     from workflows.activity_calls import SOURCE_READING, read_fault_note, without_retry_on
 
 CANCEL_AGAIN_SECONDS = 1.0
@@ -50,7 +49,7 @@ class Fetchers:
         order: DownloadOrder,
         course: Course,
         tell: Callable[[int, dict[int, int]], None],
-        wait: Callable[[Wait], Awaitable[Trouble | None]],
+        wait: Callable[[RetryWait], Awaitable[Trouble | None]],
         resolve: Callable[[Trouble | None], None],
     ) -> None:
         self._order = order
@@ -102,7 +101,7 @@ class Fetchers:
 
     async def _fetch_range(self, opening: Opening, pages: PageRange, count: int) -> None:
         """Slice by slice, so that other projects' fetchers get their turn in between."""
-        tries: list[Tries] = []
+        tries: list[PageTries] = []
         trouble: Trouble | None = None
         while True:
             self._under_way.setdefault(pages.number, 0)
@@ -123,7 +122,7 @@ class Fetchers:
             if report.done or workflow.info().is_continue_as_new_suggested():
                 return
 
-    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: list[Tries]) -> RangeReport:
+    async def _fetch_slice(self, opening: Opening, pages: PageRange, count: int, tries: list[PageTries]) -> RangeReport:
         fetch = FetchOrder(
             order=self._order.for_table(pages.table),
             probe=opening.tables[pages.table],
@@ -135,7 +134,7 @@ class Fetchers:
             minds_gaps=self._course.expirations < EXPIRATIONS_MAX,
         )
         return await workflow.execute_activity_method(
-            DownloadSteps.fetch_range,
+            DownloadActivities.fetch_range,
             fetch,
             task_queue=downloads_names.FETCH_QUEUE,
             **_FETCHING,

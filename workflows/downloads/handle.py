@@ -9,9 +9,8 @@ from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
 
 from domain.downloads import names
-from domain.downloads.request import DownloadOrder
-from domain.downloads.status import State, Status
-from domain.downloads.steps import DownloadRun
+from domain.downloads.activity_models import DownloadRun
+from domain.downloads.models import DownloadOrder, State, Status
 from infra import starts
 from infra.settings import Settings
 from infra.starts import SameId, Start

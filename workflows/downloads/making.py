@@ -12,14 +12,13 @@ from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from activities.downloads.steps import DownloadSteps
+    from activities.downloads.activities import DownloadActivities
     from domain.downloads import names
+    from domain.downloads.activity_models import AssembleOrder, BindOrder, Course, Opening, RenderOrder
+    from domain.downloads.books import Segment
+    from domain.downloads.models import DownloadOrder, Phase, StoredFile
     from domain.downloads.plan import PageRange
-    from domain.downloads.request import DownloadOrder
-    from domain.downloads.segments import Segment
     from domain.downloads.staging import Rendered
-    from domain.downloads.status import Phase, StoredFile
-    from domain.downloads.steps import AssembleOrder, BindOrder, Course, Opening, RenderOrder
     from workflows.activity_calls import FILE_MAKING, without_retry_on
     from workflows.downloads.fetching import STAGING_LOST, stopped
 
@@ -48,7 +47,7 @@ class Making:
         """The joined rows themselves, or what is rendered of them."""
         self._tell(Phase.ASSEMBLING)
         assembled = await self._step(
-            DownloadSteps.assemble,
+            DownloadActivities.assemble,
             AssembleOrder(
                 order=self._order,
                 opening=opening,
@@ -68,7 +67,7 @@ class Making:
             archive = ""
             rendered = await self._rendered(opening, assembled.segments, archive)
         return await self._step(
-            DownloadSteps.bind,
+            DownloadActivities.bind,
             BindOrder(
                 order=self._order,
                 opening=opening,
@@ -86,7 +85,7 @@ class Making:
         rendering = [
             asyncio.create_task(
                 self._step(
-                    DownloadSteps.render,
+                    DownloadActivities.render,
                     RenderOrder(order=self._order, opening=opening, segment=segment, archive=archive),
                     task_queue=names.RENDER_QUEUE,
                     priority=Priority(fairness_key=self._order.project_id),
@@ -103,7 +102,7 @@ class Making:
 
     async def _step(
         self,
-        method: Callable[[DownloadSteps, Argument], Awaitable[Result]],
+        method: Callable[[DownloadActivities, Argument], Awaitable[Result]],
         argument: Argument,
         *,
         summary: str,

@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Final
 
+from activities.downloads.activities import DownloadActivities
 from activities.downloads.housekeeping import DownloadHousekeeping
-from activities.downloads.steps import DownloadSteps
 from domain.downloads import names
 from services.services import Services
 from systems.protocol import TaskQueue
@@ -26,7 +26,7 @@ def can_serve(queue: str) -> bool:
 
 def build_queues(services: Services) -> list[TaskQueue]:
     """Steering, fetching and rendering apart: what is slow or heavy never holds up the rest."""
-    steps, housekeeping = DownloadSteps(services), DownloadHousekeeping(services)
+    steps, housekeeping = DownloadActivities(services), DownloadHousekeeping(services)
     return [
         TaskQueue(
             name=names.QUEUE,
@@ -64,4 +64,4 @@ def build_queues(services: Services) -> list[TaskQueue]:
 async def run_background(services: Services, queues: Sequence[str], stop: asyncio.Event) -> None:
     """Load Arrow where ranges are fetched: the first download should not wait for that."""
     if names.FETCH_QUEUE in queues:
-        importlib.import_module("domain.downloads.flat_csv")
+        importlib.import_module("pyarrow.compute")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from domain.downloads import csv
-from domain.downloads.request import DownloadOrder, Encoding, FileType
+from domain.downloads.models import DownloadOrder, FileType
+from domain.downloads.sinks.csv import CsvSink
 
 if TYPE_CHECKING:
     from domain.downloads.flat import Grid
@@ -50,40 +50,13 @@ class Sink(Protocol):
         """
 
 
-class CsvSink:
-    """CSV: every page is final bytes."""
-
-    extension = "csv"
-    rendered = False
-
-    def __init__(self, encoding: Encoding, guard_formulas: bool) -> None:
-        self._encoding = encoding
-        self._guard = guard_formulas
-        self.content_type = csv.content_type(encoding)
-
-    def head(self, columns: Sequence[str]) -> bytes:
-        """The byte order mark if the encoding has one, and the line of column heads."""
-        return csv.head(columns, self._encoding, guard=self._guard)
-
-    def page(self, rows: Sequence[Cells]) -> bytes:
-        """One line a row."""
-        return csv.lines(rows, self._encoding, guard=self._guard)
-
-    def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
-        """One line a row, of all keys in their order: nothing selects for CSV."""
-        # Workflows and the door import this module, and must not pay for Arrow.
-        from domain.downloads import flat_csv  # noqa: PLC0415
-
-        return flat_csv.lines(grid, self._encoding, guard=self._guard)
-
-
 def sink_for(order: DownloadOrder) -> Sink:
     """The sink that an order asks for."""
     match order.type:
         case FileType.CSV:
             return CsvSink(order.encoding, order.guard_formulas)
         case FileType.PARQUET:
-            # Workflows and the door import this module, and must not pay for Arrow.
+            # The API and workflows import this module, and must not load Arrow.
             from domain.downloads.sinks.arrow import PARQUET_TYPE, ArrowSink  # noqa: PLC0415
 
             return ArrowSink("parquet", PARQUET_TYPE)

@@ -11,15 +11,16 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 
-from domain.downloads import flat_arrow
 from domain.downloads.flat import Grid
-from domain.downloads.sinks.frames import Frame
+from domain.downloads.staging import StagedFrame
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
 EXCEL_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
+_NULL_CELL = pa.scalar(b"null", pa.binary())
 _LZ4 = pa.Codec("lz4_raw")
 
 
@@ -34,60 +35,77 @@ class ArrowSink:
 
     def head(self, columns: Sequence[str]) -> bytes:
         """The frame of the schema."""
-        return _frame(schema(columns), 0)
+        return _encode_frame(build_schema(columns), 0)
 
     def page(self, rows: Sequence[Sequence[bytes]]) -> bytes:
         """The frame of a record batch; it names no columns, their order is what counts."""
         if not rows:
             return b""
-        return _page([_binary(cells) for cells in zip(*rows, strict=True)])
+        return _encode_page([_build_column(cells) for cells in zip(*rows, strict=True)])
 
     def flat(self, grid: Grid, places: Sequence[int | None]) -> bytes:
         """The same of a flat page."""
-        return _page(flat_arrow.columns(grid, places))
+        return _encode_page(cut_columns(grid, places))
 
 
-def schema(columns: Sequence[str]) -> pa.Schema:
+def build_schema(columns: Sequence[str]) -> pa.Schema:
     """All columns, each holding JSON text."""
     return pa.schema([pa.field(name, pa.binary()) for name in columns])
 
 
-def staged_schema(head: Frame) -> pa.Schema:
+def read_schema(head: StagedFrame) -> pa.Schema:
     """The columns that the first frame tells of."""
-    return pa.ipc.read_schema(_plain(head))
+    return pa.ipc.read_schema(_decompress(head))
 
 
-def batch(page: Frame, columns: pa.Schema) -> pa.RecordBatch:
+def read_batch(page: StagedFrame, columns: pa.Schema) -> pa.RecordBatch:
     """The rows of a page."""
-    return pa.ipc.read_record_batch(_plain(page), columns)
+    return pa.ipc.read_record_batch(_decompress(page), columns)
 
 
-def table(pages: Iterable[Frame], columns: pa.Schema) -> pa.Table:
+def read_table(pages: Iterable[StagedFrame], columns: pa.Schema) -> pa.Table:
     """The rows of several pages."""
-    return pa.Table.from_batches([batch(page, columns) for page in pages], columns)
+    return pa.Table.from_batches([read_batch(page, columns) for page in pages], columns)
 
 
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Several batches as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _page(columns: Sequence[pa.Array]) -> bytes:
+def _encode_page(columns: Sequence[pa.Array]) -> bytes:
     batch = pa.record_batch(columns, names=[str(place) for place in range(len(columns))])
-    return _frame(batch, batch.num_rows)
+    return _encode_frame(batch, batch.num_rows)
 
 
-def _frame(message: pa.Schema | pa.RecordBatch, rows: int) -> bytes:
+def _encode_frame(message: pa.Schema | pa.RecordBatch, rows: int) -> bytes:
     plain = message.serialize()
-    return Frame(_LZ4.compress(plain, asbytes=True), plain.size, rows).to_bytes()
+    return StagedFrame(_LZ4.compress(plain, asbytes=True), plain.size, rows).to_bytes()
 
 
-def _plain(frame: Frame) -> pa.Buffer:
+def _decompress(frame: StagedFrame) -> pa.Buffer:
     return _LZ4.decompress(frame.packed, decompressed_size=frame.plain_bytes)
 
 
-def _binary(cells: Sequence[bytes]) -> pa.Array:
+def _build_column(cells: Sequence[bytes]) -> pa.Array:
     """An Arrow column by its two buffers: the cells joined, and where each ends."""
     ends: Iterable[int] = accumulate(map(len, cells), initial=0)
     buffers = [None, pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(cells))]
     return pa.Array.from_buffers(pa.binary(), len(cells), buffers)
+
+
+def cut_columns(grid: Grid, places: Sequence[int | None]) -> list[pa.Array]:
+    """The JSON text of the cells, column by column.
+
+    Args:
+        places: For each column wanted, which of the page's keys it shows; None where it shows none of them.
+    """
+    shown = [place for place in places if place is not None]
+    # To Arrow the page is a column: cell, what is before the next cell, next cell, and so on.
+    edges = np.stack([grid.starts, grid.stops], axis=1).astype(np.int32).ravel()
+    pieces = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(grid.text)])
+    order = np.arange(0, len(edges), 2).reshape(grid.rows, grid.columns)[:, shown].T.ravel()
+    # Made by hand, because `pa.array` loads pandas.
+    cells = pieces.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))
+    found = (cells.slice(number * grid.rows, grid.rows) for number in range(len(shown)))
+    return [pa.repeat(_NULL_CELL, grid.rows) if place is None else next(found) for place in places]

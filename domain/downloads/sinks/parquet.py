@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from domain.downloads.sinks import arrow
-from domain.downloads.sinks.frames import Frame
+from domain.downloads.staging import StagedFrame
 
 DECIMAL_DIGITS_MAX = 38
 INT64_DIGITS_SAFE = 18
@@ -93,14 +93,14 @@ class _Column:
 class Survey:
     """The first look at all staged rows: it tells the types of the columns, and counts."""
 
-    def __init__(self, head: Frame) -> None:
-        self.staged = arrow.staged_schema(head)
+    def __init__(self, head: StagedFrame) -> None:
+        self.staged = arrow.read_schema(head)
         self.rows = 0
         self._columns = [_Column(set()) for _ in self.staged]
 
-    def add(self, pages: Sequence[Frame]) -> None:
+    def add(self, pages: Sequence[StagedFrame]) -> None:
         """Look at some pages."""
-        table = arrow.table(pages, self.staged)
+        table = arrow.read_table(pages, self.staged)
         self.rows += table.num_rows
         for column, cells in zip(self._columns, table.columns, strict=True):
             column.add(cells.combine_chunks())
@@ -121,9 +121,9 @@ class Renderer:
         self._outbox = _Outbox()
         self._writer = pq.ParquetWriter(self._outbox, self._schema)
 
-    def add(self, pages: Sequence[Frame]) -> bytes:
+    def add(self, pages: Sequence[StagedFrame]) -> bytes:
         """Write pages as one row group."""
-        table = arrow.table(pages, self._staged)
+        table = arrow.read_table(pages, self._staged)
         columns = [
             _typed(cells.combine_chunks(), field.type) for cells, field in zip(table.columns, self._schema, strict=True)
         ]

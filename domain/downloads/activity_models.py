@@ -1,4 +1,4 @@
-"""What the steps of a download are given and give back: one model in, one out."""
+"""Inputs and results of the activities of a download, and what its workflow carries on from run to run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from domain.downloads.asking import Tries, Wait
+from domain.downloads.books import RenderedBook, Segment
+from domain.downloads.models import DownloadOrder, Outcome, StoredFile
 from domain.downloads.plan import Extent, PageRange
-from domain.downloads.request import DownloadOrder
-from domain.downloads.segments import Book, Segment
+from domain.downloads.retries import PageTries, RetryWait
 from domain.downloads.shape import Shape
 from domain.downloads.staging import PartRecord, Rendered
-from domain.downloads.status import Outcome, StoredFile
 
 
 class Probe(BaseModel):
@@ -97,7 +96,7 @@ class ProbeOrder(BaseModel):
     """Whether a single range has all rows."""
     page_size_max: int | None = None
     """How many rows a page may have, where larger ones took too long."""
-    tries: list[Tries] = []
+    tries: list[PageTries] = []
     """What came of the tries before a wait, for each question that failed."""
 
 
@@ -105,7 +104,7 @@ class Looked(BaseModel):
     """What the first look told, or when to look again."""
 
     opening: Opening | None = None
-    wait: Wait | None = None
+    wait: RetryWait | None = None
 
 
 class FetchOrder(BaseModel):
@@ -119,7 +118,7 @@ class FetchOrder(BaseModel):
     slice_seconds: float
     archive: str = ""
     """The upload that the books of the range go to; without it, its rows are staged."""
-    tries: list[Tries] = []
+    tries: list[PageTries] = []
     """What came of the tries before a wait, for each question that failed since rows came last."""
     minds_gaps: bool = True
     """Whether a long time since something was staged means that the download starts again."""
@@ -135,7 +134,7 @@ class RangeReport(BaseModel):
     left_out: list[str] = []
     warnings: list[str] = []
     """What a reader of the file should know of its source."""
-    wait: Wait | None = None
+    wait: RetryWait | None = None
     """Where a page is to be asked for again, but not at once."""
 
 
@@ -188,7 +187,7 @@ class BindOrder(BaseModel):
     has_gaps: bool = False
 
     @property
-    def books(self) -> list[Book]:
+    def books(self) -> list[RenderedBook]:
         """All books, in order."""
         return [book for rendered in self.rendered for book in rendered.books]
 
@@ -223,3 +222,10 @@ class Manifest(StoredFile):
     def file(self) -> StoredFile:
         """What is told of the file."""
         return StoredFile.model_validate(self.model_dump(include=set(StoredFile.model_fields)))
+
+
+class SweepResult(BaseModel):
+    """What nobody would have come back to."""
+
+    uploads: int
+    objects: int

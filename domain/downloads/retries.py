@@ -14,11 +14,11 @@ TIMEOUTS_MAX: Final = 2
 """A time-out is a long wait already."""
 WRONG_ANSWERS_MAX: Final = 3
 """So often a page is answered wrongly, each time in another way."""
-_SAME_MEANS_FOR_GOOD: Final = frozenset({"source_cut_off"})
+_FINAL_WHEN_REPEATED: Final = frozenset({"source_cut_off"})
 """Faults that may pass, unless they come twice in a row exactly alike."""
 
 
-class Rules(BaseModel):
+class RetryRules(BaseModel):
     """How patient we are with a source."""
 
     model_config = ConfigDict(frozen=True)
@@ -31,7 +31,7 @@ class Rules(BaseModel):
     """However long a source asks us to wait, it is asked again after so long."""
 
 
-class Tries(BaseModel):
+class PageTries(BaseModel):
     """What came of asking for one page so far."""
 
     page: int
@@ -57,9 +57,9 @@ class Tries(BaseModel):
         """All tries."""
         return self.counted + self.waits
 
-    def after(self, fault: SourceFault) -> Tries:
+    def after(self, fault: SourceFault) -> PageTries:
         """The same with one more try, which failed."""
-        is_wait = is_told_to_wait(fault)
+        is_wait = is_asked_to_wait(fault)
         return self.model_copy(
             update={
                 "counted": self.counted + (not is_wait),
@@ -69,7 +69,7 @@ class Tries(BaseModel):
             }
         )
 
-    def pause_after(self, fault: SourceFault, rules: Rules) -> float | None:
+    def pause_after(self, fault: SourceFault, rules: RetryRules) -> float | None:
         """How long to wait before the next try; None where the fault is there to stay.
 
         Args:
@@ -77,7 +77,7 @@ class Tries(BaseModel):
             rules: How patient we are.
         """
         pause: float = rules.pause_seconds * 2**self.counted
-        if is_told_to_wait(fault):
+        if is_asked_to_wait(fault):
             # To wait costs nothing of what a page may be tried.
             growing: float = min(rules.pause_seconds * 2 ** min(self.waits, 10), BUSY_PAUSE_MAX_SECONDS)
             return min(max(growing, fault.retry_after_seconds or 0.0), rules.retry_after_max_seconds)
@@ -85,7 +85,7 @@ class Tries(BaseModel):
         if not fault.transient:
             again = fault.doubtful and not is_same and self.counted + 1 < WRONG_ANSWERS_MAX
             return rules.pause_seconds if again else None
-        if is_same and fault.record.code in _SAME_MEANS_FOR_GOOD:
+        if is_same and fault.record.code in _FINAL_WHEN_REPEATED:
             return None
         if is_timeout(fault) and self.timeouts + 1 >= TIMEOUTS_MAX:
             return None
@@ -100,7 +100,7 @@ class Tries(BaseModel):
         )
 
 
-def merge_tries(known: Sequence[Tries], newer: Tries) -> list[Tries]:
+def merge_tries(known: Sequence[PageTries], newer: PageTries) -> list[PageTries]:
     """Return the tries of all questions, with those of one replaced.
 
     A probe asks several questions anew after each wait, and so does a fetcher at an empty page, at new columns and at
@@ -110,10 +110,10 @@ def merge_tries(known: Sequence[Tries], newer: Tries) -> list[Tries]:
     return [tries for tries in known if tries.question != newer.question] + [newer]
 
 
-class Wait(BaseModel):
+class RetryWait(BaseModel):
     """A page is asked for again after a while."""
 
-    tries: Tries
+    tries: PageTries
     seconds: float
 
 
@@ -122,6 +122,6 @@ def is_timeout(fault: SourceFault) -> bool:
     return fault.record.code == "source_timeout"
 
 
-def is_told_to_wait(fault: SourceFault) -> bool:
+def is_asked_to_wait(fault: SourceFault) -> bool:
     """Whether the source asks us to come later, which says nothing of the page."""
     return fault.transient and (fault.is_busy or fault.retry_after_seconds is not None)

@@ -11,15 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from activities.downloads import assembly, binding, books, opening
-from activities.downloads.fetching import Fetching
-from activities.downloads.source import ComeBack, Source, source_of
-from activities.downloads.stager import BookStager, Stager, resumed
+from activities.downloads import assembly, books, files, probing
+from activities.downloads.fetching import RangeFetcher
+from activities.downloads.source import RetryLater, Source, open_source
+from activities.downloads.stager import BookStager, Stager, load_range
 from domain.downloads import names, plan, sinks
-from domain.downloads.request import DownloadOrder
-from domain.downloads.staging import Rendered, StagingError, StagingExpired
-from domain.downloads.status import FetchProgress, State, StoredFile
-from domain.downloads.steps import (
+from domain.downloads.activity_models import (
     Assembled,
     AssembleOrder,
     BindOrder,
@@ -33,6 +30,8 @@ from domain.downloads.steps import (
     RecordOrder,
     RenderOrder,
 )
+from domain.downloads.models import DownloadOrder, FetchProgress, State, StoredFile
+from domain.downloads.staging import Rendered, StagingError, StagingExpired
 from excel.template.drawing import Drawing
 from infra.heartbeats import beating
 from infra.objects import ObjectMissing, UploadMissing
@@ -45,7 +44,7 @@ SLICE_SHARE_MIN = 0.2
 LARGE_PAGES_MAX = 1
 
 
-class DownloadSteps:
+class DownloadActivities:
     """The activities of the download room, with the clients they work with."""
 
     def __init__(self, services: Services) -> None:
@@ -69,7 +68,7 @@ class DownloadSteps:
         async with beating():
             try:
                 return Looked(opening=await self._opening(ask))
-            except ComeBack as later:
+            except RetryLater as later:
                 return Looked(wait=later.wait)
 
     @activity.defn(name="download_fetch_range")
@@ -83,7 +82,7 @@ class DownloadSteps:
             stager, source = await self._stager(fetch), self._source(order)
             async with beating(lambda: [FetchProgress(range=fetch.pages.number, rows=stager.rows)]):
                 with source.at_work():
-                    report = await Fetching(source, stager, fetch).run(
+                    report = await RangeFetcher(source, stager, fetch).run(
                         until=time.monotonic() + fetch.slice_seconds * random.uniform(SLICE_SHARE_MIN, 1)
                     )
         extent = fetch.probe.extent
@@ -105,14 +104,14 @@ class DownloadSteps:
         """Render the books of a segment."""
         async with beating():
             with _staging_lost():
-                return await books.render(self._objects, render)
+                return await books.render_segment(self._objects, render)
 
     @activity.defn(name="download_bind")
     async def bind(self, bind: BindOrder) -> StoredFile:
         """Make the books one file, and write its manifest last."""
         async with beating():
             with _staging_lost():
-                return await binding.bind(self._objects, bind)
+                return await files.bind_books(self._objects, bind)
 
     @activity.defn(name="download_discard")
     async def discard(self, order: DownloadOrder) -> None:
@@ -137,36 +136,36 @@ class DownloadSteps:
         order, earlier = ask.order, ask.earlier
         looks = [await self._look(ask, table) for table in range(order.table_count)]
         probes, drawing = [look.probe for look in looks], _drawing(order, looks)
-        books.require_room(order, drawing, probes)
+        books.require_single_book_limit(order, drawing, probes)
         if earlier and _same(earlier.tables, probes) and await self._is_recent(order):
             return earlier.model_copy(update={"resumed": True})
         if drawing is not None and not ask.one_fetcher:
-            probes[0].books = await books.planned(order, drawing, probes[0], looks[0].sample)
+            probes[0].books = await books.plan_fetched_books(order, drawing, probes[0], looks[0].sample)
         # An attempt that died after it opened an upload left it behind, too.
         await self._wipe(order)
         return await self._open(order, drawing, probes)
 
     async def _stager(self, fetch: FetchOrder) -> Stager:
-        ledger, gathered = await resumed(self._objects, fetch)
+        ledger, gathered = await load_range(self._objects, fetch)
         if fetch.archive:
             return BookStager(self._objects, fetch, ledger, gathered, self._presses)
         return Stager(self._objects, fetch, ledger, gathered)
 
     def _source(self, order: DownloadOrder) -> Source:
-        return source_of(self._services, order, self._large_pages)
+        return open_source(self._services, order, self._large_pages)
 
-    async def _look(self, ask: ProbeOrder, table: int) -> opening.Look:
+    async def _look(self, ask: ProbeOrder, table: int) -> probing.ProbedTable:
         order, more = ask.order, ask.columns.get(table, [])
         drawing = order.drawing.tables[table] if order.drawing is not None else None
         of_table = order.for_table(table)
-        return await opening.look(self._source(of_table), of_table, drawing, more, ask.tries, ask.page_size_max)
+        return await probing.probe_table(self._source(of_table), of_table, drawing, more, ask.tries, ask.page_size_max)
 
     async def _open(self, order: DownloadOrder, drawing: Drawing | None, probes: list[Probe]) -> Opening:
         """Begin the uploads of the rows, or of the books that they become; lay down how these are to look."""
         if drawing is not None:
             await self._objects.put(names.drawing(order), drawing.model_dump_json().encode())
         if probes[0].books:
-            probes[0].upload_id = await books.new_archive(self._objects, order)
+            probes[0].upload_id = await books.begin_archive(self._objects, order)
             return Opening(tables=probes, archive=probes[0].upload_id)
         for table, probe in enumerate(probes):
             of_table = order.for_table(table)
@@ -193,7 +192,7 @@ class DownloadSteps:
         await self._objects.delete_prefix(names.files(order))
 
 
-def _drawing(order: DownloadOrder, looks: Sequence[opening.Look]) -> Drawing | None:
+def _drawing(order: DownloadOrder, looks: Sequence[probing.ProbedTable]) -> Drawing | None:
     """How the book is to look, with what the sources say of it."""
     if order.drawing is None:
         return None

@@ -1,44 +1,50 @@
-"""Binding: the books of an Excel download become one file: the book itself, or an archive of all of them."""
+"""The finished file of an Excel download: a single book, or a zip archive of several; and the manifest of any file."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from activities.downloads.manifest import read_manifest, write_manifest
-from domain.downloads import archive, names
-from domain.downloads.archive import ArchiveTooLarge, Member
+from domain.downloads import names
+from domain.downloads.activity_models import BindOrder, Manifest
+from domain.downloads.books import (
+    ZIP_CONTENT_TYPE,
+    ZipMember,
+    ZipTooLarge,
+    encode_central_directory,
+    encode_local_header,
+    require_zip_limits,
+)
+from domain.downloads.models import DownloadOrder, StoredFile
 from domain.downloads.sinks import sink_for
 from domain.downloads.staging import PartRecord, StagingError
-from domain.downloads.status import StoredFile
-from domain.downloads.steps import BindOrder, Manifest
 from domain.faults import SourceFault
 from excel.report import warnings
-from infra.objects import ObjectStore, Part
+from infra.objects import ObjectMissing, ObjectStore, Part
 
 
-async def bind(objects: ObjectStore, bind: BindOrder) -> StoredFile:
+async def bind_books(objects: ObjectStore, bind: BindOrder) -> StoredFile:
     """Make one file of all books. Repeated, it finds what an earlier attempt did."""
     order = bind.order
     manifest = await read_manifest(objects, order)
     if manifest is None:
-        manifest = await _bound(objects, bind)
+        manifest = await _make_file(objects, bind)
         await write_manifest(objects, order, manifest)
     if manifest.files > 1:
         for upload in await objects.list_uploads(names.files(order)):
             await objects.abort(upload.key, upload.upload_id)
-        for key in _keys(bind):
+        for key in _book_keys(bind):
             await objects.delete(key)
     return manifest.file
 
 
-async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
+async def _make_file(objects: ObjectStore, bind: BindOrder) -> Manifest:
     order, books = bind.order, bind.books
     rows, total = sum(book.report.rows for book in books), bind.opening.exact_total
     if total is not None and not bind.has_gaps and rows != total:
         raise StagingError(f"{rows} rows were rendered where the source has {total}")
     shapes = [probe.shape for probe in bind.opening.tables]
     left_out = dict.fromkeys([*(key for shape in shapes for key in shape.left_out or []), *bind.left_out])
-    file = _single(bind) if len(books) == 1 else await _archived(objects, bind)
+    file = _describe_single_book(bind) if len(books) == 1 else await _make_archive(objects, bind)
     return Manifest(
         **file.model_dump(exclude={"rows", "left_out", "warnings"}),
         task_id=order.task_id,
@@ -50,7 +56,7 @@ async def _bound(objects: ObjectStore, bind: BindOrder) -> Manifest:
     )
 
 
-def _single(bind: BindOrder) -> StoredFile:
+def _describe_single_book(bind: BindOrder) -> StoredFile:
     (book,) = bind.books
     return StoredFile(
         key=names.book(bind.order, 0, 0),
@@ -62,22 +68,24 @@ def _single(bind: BindOrder) -> StoredFile:
     )
 
 
-async def _archived(objects: ObjectStore, bind: BindOrder) -> StoredFile:
+async def _make_archive(objects: ObjectStore, bind: BindOrder) -> StoredFile:
     order, members = bind.order, [book.member for book in bind.books]
     try:
-        archive.require_room(members)
-    except ArchiveTooLarge as error:
+        require_zip_limits(members)
+    except ZipTooLarge as error:
         raise SourceFault(
             "archive_too_large",
             f"The books do not fit one zip archive: {error}.",
             "Ask for less at a time, for example a month each.",
         ) from None
     parts = [rendered.part for rendered in bind.rendered if rendered.part is not None]
-    size, etag = await (_joined(objects, bind, members, parts) if parts else _copied(objects, bind, members))
+    size, etag = await (
+        _complete_archive(objects, bind, members, parts) if parts else _copy_into_archive(objects, bind, members)
+    )
     return StoredFile(
         key=names.archive(order),
         name=f"{order.file_name.removesuffix('.xlsx')}.zip",
-        content_type=archive.CONTENT_TYPE,
+        content_type=ZIP_CONTENT_TYPE,
         rows=sum(book.report.rows for book in bind.books),
         bytes=size,
         etag=etag,
@@ -85,11 +93,11 @@ async def _archived(objects: ObjectStore, bind: BindOrder) -> StoredFile:
     )
 
 
-async def _joined(
-    objects: ObjectStore, bind: BindOrder, members: Sequence[Member], placed: Sequence[PartRecord]
+async def _complete_archive(
+    objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember], placed: Sequence[PartRecord]
 ) -> tuple[int, str]:
     """The books lie in the archive as its parts; its directory is the last one."""
-    key, directory = names.archive(bind.order), archive.directory(members, bind.order.archived_at)
+    key, directory = names.archive(bind.order), encode_central_directory(members, bind.order.archived_at)
     if await objects.head(key) is None:
         parts = [Part(number=part.number, size=part.bytes, etag=part.etag) for part in placed]
         last = await objects.put_part(key, bind.archive, len(parts) + 1, directory)
@@ -100,26 +108,26 @@ async def _joined(
     return size, head.etag
 
 
-async def _copied(objects: ObjectStore, bind: BindOrder, members: Sequence[Member]) -> tuple[int, str]:
+async def _copy_into_archive(objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember]) -> tuple[int, str]:
     """The books are objects, which are written into the archive one after another."""
     stored = await objects.put_stream(
         names.archive(bind.order),
-        _content(objects, bind, members),
-        content_type=archive.CONTENT_TYPE,
+        _stream_archive(objects, bind, members),
+        content_type=ZIP_CONTENT_TYPE,
         metadata={"task": bind.order.task_id},
     )
     return stored.size, stored.etag
 
 
-async def _content(objects: ObjectStore, bind: BindOrder, members: Sequence[Member]) -> AsyncIterator[bytes]:
-    for member, key in zip(members, _keys(bind), strict=True):
-        yield archive.opening(member, bind.order.archived_at)
+async def _stream_archive(objects: ObjectStore, bind: BindOrder, members: Sequence[ZipMember]) -> AsyncIterator[bytes]:
+    for member, key in zip(members, _book_keys(bind), strict=True):
+        yield encode_local_header(member, bind.order.archived_at)
         async for piece in objects.stream(key):
             yield piece
-    yield archive.directory(members, bind.order.archived_at)
+    yield encode_central_directory(members, bind.order.archived_at)
 
 
-def _keys(bind: BindOrder) -> list[str]:
+def _book_keys(bind: BindOrder) -> list[str]:
     """Where the books lie, if they are objects."""
     return [
         names.book(bind.order, segment, number)
@@ -127,3 +135,20 @@ def _keys(bind: BindOrder) -> list[str]:
         if rendered.part is None
         for number in range(len(rendered.books))
     ]
+
+
+async def read_manifest(objects: ObjectStore, order: DownloadOrder) -> Manifest | None:
+    """The manifest, if an earlier attempt wrote it; then what is staged goes, if it has not gone."""
+    try:
+        manifest = Manifest.model_validate_json(await objects.get(names.manifest(order)))
+    except ObjectMissing:
+        return None
+    await objects.delete_prefix(names.staging(order))
+    return manifest
+
+
+async def write_manifest(objects: ObjectStore, order: DownloadOrder, manifest: Manifest) -> StoredFile:
+    """Make the file one that is finished."""
+    await objects.put(names.manifest(order), manifest.model_dump_json().encode())
+    await objects.delete_prefix(names.staging(order))
+    return manifest.file

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from activities.downloads.source import Source, parse_beside, says_nothing_is_there
-from activities.downloads.staged import GatheredRows
+from activities.downloads.book_rendering import BufferedRows
+from activities.downloads.source import Source, means_no_page, parse_off_loop
 from domain.downloads import repeats, sinks
-from domain.downloads.asking import TIMEOUTS_MAX, Tries, is_timeout
+from domain.downloads.activity_models import Probe
+from domain.downloads.models import DownloadOrder, FileType
 from domain.downloads.pages import FirstLook, first_look, row_texts
 from domain.downloads.plan import Extent, smaller_page_size
-from domain.downloads.request import DownloadOrder, FileType
+from domain.downloads.retries import TIMEOUTS_MAX, PageTries, is_timeout
 from domain.downloads.shape import require_usable as _require_usable
 from domain.downloads.shape import shape_of
-from domain.downloads.steps import Probe
 from domain.faults import SourceFault
 from excel.template import checking
 from excel.template.drawing import TableDrawing
@@ -29,22 +29,22 @@ PAGE_GOAL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Look:
+class ProbedTable:
     """What a source has, how its table is to look, and the rows of its first page, as they are staged."""
 
     probe: Probe
     drawing: TableDrawing | None
-    sample: GatheredRows
+    sample: BufferedRows
 
 
-async def look(
+async def probe_table(
     source: Source,
     order: DownloadOrder,
     drawing: TableDrawing | None,
     more_columns: list[str],
-    tries: Sequence[Tries] = (),
+    tries: Sequence[PageTries] = (),
     page_size_max: int | None = None,
-) -> Look:
+) -> ProbedTable:
     """Learn what a source has, and how its table is to look.
 
     Args:
@@ -56,16 +56,16 @@ async def look(
         page_size_max: How many rows a page may have, where larger ones took too long.
     """
     with source.at_work():
-        first, extent = await _First(source, order, tries, page_size_max).seen()
-        return await _looked(order, drawing, more_columns, first, extent)
+        first, extent = await _FirstRequests(source, order, tries, page_size_max).seen()
+        return await _build_probe(order, drawing, more_columns, first, extent)
 
 
-async def _looked(
+async def _build_probe(
     order: DownloadOrder, drawing: TableDrawing | None, more_columns: list[str], first: FirstLook, extent: Extent
-) -> Look:
+) -> ProbedTable:
     first = replace(first, columns=list(dict.fromkeys([*first.columns, *more_columns])))
     if drawing is not None:
-        drawing = _merged(drawing, first)
+        drawing = _merge_drawing(drawing, first)
     shape = shape_of(order.type, first, drawing)
     _require_usable(shape.columns)
     if first.rows and not shape.columns and order.type is not FileType.CSV:
@@ -75,19 +75,19 @@ async def _looked(
             'Answer rows like {"id": 1}, the first ones, too.',
         )
     # Workflows import the steps for their signatures, and must not pay for Arrow.
-    from domain.downloads.encoding import PageEncoder  # noqa: PLC0415
+    from domain.downloads.shape import PageEncoder  # noqa: PLC0415
 
-    page = await parse_beside(PageEncoder(shape, sinks.sink_for(order)).encode, first.text)
+    page = await parse_off_loop(PageEncoder(shape, sinks.sink_for(order)).encode, first.text)
     probe = Probe(
         extent=extent,
         shape=shape,
         row_bytes=len(page.data) / max(1, first.rows),
-        first_rows=repeats.mark(page.rows, page.digest),
+        first_rows=repeats.mark_page(page.rows, page.digest),
     )
-    return Look(probe, drawing, GatheredRows(page.data, first.rows, shape))
+    return ProbedTable(probe, drawing, BufferedRows(page.data, first.rows, shape))
 
 
-class _First:
+class _FirstRequests:
     """The first questions to a source, and what they tell of its size.
 
     One row tells the total and what surrounds the rows, the first page the columns and what a row weighs. Where that
@@ -96,7 +96,7 @@ class _First:
     """
 
     def __init__(
-        self, source: Source, order: DownloadOrder, tries: Sequence[Tries], page_size_max: int | None = None
+        self, source: Source, order: DownloadOrder, tries: Sequence[PageTries], page_size_max: int | None = None
     ) -> None:
         self._source = source
         self._order = order
@@ -119,7 +119,7 @@ class _First:
         if self._order.inline_key is not None:
             # Rows that came with the request are one page, whatever their number.
             first = await self._look(0, self._size)
-            _require_room(first)
+            _require_total_covers(first)
             return first, self._extent(first, page_size=max(1, first.total or 0))
         around, first = await self._both()
         if _differ(around, first):
@@ -140,9 +140,9 @@ class _First:
             await self._require_no_page_behind()
         if first.rows > self._size:
             return first, self._whole(first)
-        _require_room(first)
+        _require_total_covers(first)
         first, extent = await self._uncapped(first)
-        return first, _lightened(extent, first) if self._heeds_size else extent
+        return first, _limit_page_bytes(extent, first) if self._heeds_size else extent
 
     async def _both(self) -> tuple[FirstLook, FirstLook]:
         """One row and the first page. Where both are all rows, the text of one of them is enough."""
@@ -193,24 +193,24 @@ class _First:
 
     async def _require_no_page_before(self, first: FirstLook) -> None:
         """A source that counts from 1 answers page 0 as page 1, with nothing, or with an error."""
-        rows = await parse_beside(row_texts, first.text)
+        rows = await parse_off_loop(row_texts, first.text)
 
         def require_none_or_these(body: bytes) -> list[bytes]:
             # While it is parsed: what comes once may come from a cache, what comes twice is believed.
             before = row_texts(body)
             if before and before != rows:
-                raise _rows_before(len(before))
+                raise _rows_before_fault(len(before))
             return before
 
         try:
             before = await self._read(-1, self._size, require_none_or_these)
         except SourceFault as fault:
-            if says_nothing_is_there(fault):
+            if means_no_page(fault):
                 return
             raise
         # Where both are the same, a cache may have told one in place of the other: the first page is looked at again.
         if before and before != await self._read(0, self._size, row_texts):
-            raise _rows_before(len(before))
+            raise _rows_before_fault(len(before))
 
     async def _require_no_page_behind(self) -> None:
         """Where page 0 has nothing, a source that counts from 1 has something on page 1."""
@@ -226,7 +226,7 @@ class _First:
         try:
             await self._read(1, self._size, require_none)
         except SourceFault as fault:
-            if not says_nothing_is_there(fault):
+            if not means_no_page(fault):
                 raise
 
     async def _capped(self, first: FirstLook) -> Extent | None:
@@ -238,7 +238,7 @@ class _First:
         smaller = await self._read(1, first.rows, row_texts)
         if not smaller:
             return None
-        rows = set(await parse_beside(row_texts, first.text))
+        rows = set(await parse_off_loop(row_texts, first.text))
         if rows.issuperset(smaller):
             # The source filters what it has paged: these rows were on the first page, too. Or a cache told that page.
             smaller = await self._read(1, first.rows, row_texts)
@@ -250,7 +250,7 @@ class _First:
         return self._extent(first, page_size=first.rows)
 
 
-def _rows_before(rows: int) -> SourceFault:
+def _rows_before_fault(rows: int) -> SourceFault:
     return SourceFault(
         "source_first_page",
         f"The request says that the first page is 1, and page 0 has {rows} rows that page 1 has not.",
@@ -258,7 +258,7 @@ def _rows_before(rows: int) -> SourceFault:
     )
 
 
-def _lightened(extent: Extent, first: FirstLook) -> Extent:
+def _limit_page_bytes(extent: Extent, first: FirstLook) -> Extent:
     """The same with fewer rows a page where the first page was heavy: half as many, as often as it takes."""
     row_bytes, rows = len(first.text) / max(1, first.rows), extent.page_size
     while rows > 1 and rows * row_bytes > PAGE_GOAL_BYTES:
@@ -278,7 +278,9 @@ def _require_one_total(
     if not _differ(one_row, page):
         return
     if before == (one_row.total, page.total):
-        raise _bad_total(f"a total of {one_row.total} with page_size 1 and of {page.total} with page_size {page_size}")
+        raise _bad_total_fault(
+            f"a total of {one_row.total} with page_size 1 and of {page.total} with page_size {page_size}"
+        )
     raise SourceFault(
         "source_total_changed",
         f"The source told totals of {before[0]}, {before[1]}, {one_row.total} and {page.total}, one after another.",
@@ -286,13 +288,13 @@ def _require_one_total(
     )
 
 
-def _require_room(first: FirstLook) -> None:
+def _require_total_covers(first: FirstLook) -> None:
     """See that the total is at least that of the rows which are there."""
     if first.total is not None and first.total < first.rows:
-        raise _bad_total(f"a total of {first.total} and answers {first.rows} rows")
+        raise _bad_total_fault(f"a total of {first.total} and answers {first.rows} rows")
 
 
-def _bad_total(told: str) -> SourceFault:
+def _bad_total_fault(told: str) -> SourceFault:
     return SourceFault(
         "source_bad_total",
         f"The source tells {told}.",
@@ -300,7 +302,7 @@ def _bad_total(told: str) -> SourceFault:
     )
 
 
-def _merged(drawing: TableDrawing, first: FirstLook) -> TableDrawing:
+def _merge_drawing(drawing: TableDrawing, first: FirstLook) -> TableDrawing:
     """The source's word counts where it says one."""
     answered: dict[str, JsonValue] = {
         "template": first.template,

@@ -1,0 +1,279 @@
+"""Rendering books: staged or buffered rows, batch after batch, drawn and packed in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Protocol
+
+from domain.downloads import names
+from domain.downloads.books import Segment
+from domain.downloads.models import DownloadOrder
+from domain.downloads.shape import Shape
+from domain.downloads.staging import AssemblyRecord, read_frames
+from excel.limits import BookTooLarge
+from excel.template.drawing import Drawing
+from infra.objects import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from excel.book import Book as Workbook
+    from excel.book import TableBody
+    from excel.report import BookReport
+
+# Rows are worked on in batches of this weight: enough for work on whole columns, little enough to hold several.
+BATCH_BYTES = 4 * 1024 * 1024
+SAMPLE_ROWS = 5_000
+# What a book has besides its rows: styles, heads, and what names its parts.
+BOOK_OVERHEAD_BYTES = 32 * 1024
+MEMORY_BYTES = 32 * 1024 * 1024
+READ_BYTES = 1024 * 1024
+
+
+@dataclass
+class BookFile:
+    """A finished book. Who has it closes it."""
+
+    report: BookReport
+    crc32: int
+    _file: IO[bytes]
+
+    def close(self) -> None:
+        """Give its bytes up."""
+        self._file.close()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Its bytes, once; then they are gone."""
+        with self._file:
+            self._file.seek(0)
+            while piece := await asyncio.to_thread(self._file.read, READ_BYTES):
+                yield piece
+
+
+class BookRenderer:
+    """Makes books of rows. What draws and packs them runs in threads."""
+
+    def __init__(self, order: DownloadOrder, drawing: Drawing, shapes: Sequence[Shape], rows: RowReader) -> None:
+        self._order = order
+        self._drawing = drawing
+        self._shapes = shapes
+        self._rows = rows
+        self._max_bytes = order.file_max_bytes - BOOK_OVERHEAD_BYTES
+        self._batch_bytes = max(1, min(BATCH_BYTES, self._max_bytes // 8))
+
+    async def row_bytes(self, *first_rows: int) -> float:
+        """What a row takes in a book, by samples from these rows on."""
+        body = await self._begun(self._new_book(), 0)
+        count = await self._rows.count(0)
+        for first in first_rows:
+            await self._fill(body, 0, first, min(SAMPLE_ROWS, count - first))
+        return body.compressed_bytes / body.rows
+
+    async def whole_book(self) -> AsyncGenerator[BookFile]:
+        """All tables with all their rows.
+
+        Raises:
+            BookTooLarge: They take more than a file may have. What is packed is given up as soon as that is certain.
+        """
+        bodies: list[TableBody] = []
+        book = self._new_book()
+        for table in range(len(self._shapes)):
+            bodies.append(await self._begun(book, table))
+            async with aclosing(self._batches(table, 0, await self._rows.count(table))) as batches:
+                async for batch in batches:
+                    await asyncio.to_thread(bodies[-1].add, batch)
+                    self._require_room(sum(body.packed_bytes for body in bodies))
+        made = await _finish_book(book, footer=True)
+        try:
+            # Rows under row heads are packed at the end, and the frame with its links is known by now.
+            self._require_room(made.report.bytes)
+        except BookTooLarge:
+            made.close()
+            raise
+        yield made
+
+    async def books(self, segment: Segment) -> AsyncGenerator[BookFile]:
+        """The rows of a segment; a book that would grow too large is closed before it does."""
+        book, largest = self._new_book(), 0
+        body = await self._begun(book, 0)
+        async with aclosing(self._batches(0, segment.first_row, segment.rows)) as batches:
+            async for batch in batches:
+                full = body.compressed_bytes + largest > self._max_bytes
+                if body.rows and (full or body.rows + batch.num_rows > self._order.file_max_rows):
+                    yield await _finish_book(book, footer=False)
+                    book = self._new_book()
+                    body = await self._begun(book, 0)
+                before = body.compressed_bytes
+                await asyncio.to_thread(body.add, batch)
+                largest = max(largest, body.compressed_bytes - before)
+        yield await _finish_book(book, footer=segment.last)
+
+    def _require_room(self, size: int) -> None:
+        if size > self._order.file_max_bytes:
+            raise BookTooLarge(self._order.file_max_bytes)
+
+    def _new_book(self) -> Workbook:
+        # Workflows import the activities for their signatures, and must not load Arrow.
+        from excel.book import Book as Workbook  # noqa: PLC0415
+
+        return Workbook(self._drawing, time_zone=self._order.time_zone)
+
+    async def _begun(self, book: Workbook, table: int) -> TableBody:
+        return await asyncio.to_thread(book.begin_table, self._drawing.tables[table], self._shapes[table].columns)
+
+    async def _fill(self, body: TableBody, table: int, first_row: int, rows: int) -> None:
+        async with aclosing(self._batches(table, first_row, rows)) as batches:
+            async for batch in batches:
+                await asyncio.to_thread(body.add, batch)
+
+    def _batches(self, table: int, first_row: int, rows: int) -> AsyncGenerator[pa.RecordBatch]:
+        return read_batches(self._rows, table, first_row, rows, self._batch_bytes)
+
+
+async def _finish_book(book: Workbook, *, footer: bool) -> BookFile:
+    """Finish a book."""
+    file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 (it goes with the print)
+    counted = _ChecksumWriter(file)
+    try:
+        report = await asyncio.to_thread(book.finish, counted.write, footer=footer)
+    except BaseException:
+        file.close()
+        raise
+    return BookFile(report, counted.crc32, file)
+
+
+class _ChecksumWriter:
+    """Writes to a file, and keeps the check sum that an archive asks for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.crc32 = 0
+
+    def write(self, data: bytes) -> None:
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self._file.write(data)
+
+
+class RowReader(Protocol):
+    """The rows of some tables."""
+
+    async def count(self, table: int) -> int:
+        """How many a table has."""
+
+    def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows of a table from one on, page by page."""
+
+
+async def read_batches(
+    rows: RowReader, table: int, first_row: int, count: int, batch_bytes: int
+) -> AsyncGenerator[pa.RecordBatch]:
+    """Consecutive rows of a table, some thousand at a time: about as many as weigh *batch_bytes*.
+
+    A page that weighs more is parted, as a book can only end between two batches.
+    """
+    # Workflows import the activities for their signatures, and must not load Arrow.
+    from domain.downloads.sinks import arrow  # noqa: PLC0415
+
+    if not count:
+        return
+    gathered: list[pa.RecordBatch] = []
+    left, size = count, 0
+    async with aclosing(rows.pages(table, first_row)) as pages:
+        async for page in pages:
+            for part in _split_page(page.slice(0, left), batch_bytes):
+                gathered.append(part)
+                left -= part.num_rows
+                size += part.nbytes
+                if not left or size >= batch_bytes:
+                    yield arrow.join_batches(gathered)
+                    gathered, size = [], 0
+            if not left:
+                return
+    raise ValueError(f"{left} of {count} rows from row {first_row} on are missing.")
+
+
+def _split_page(page: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A page in parts of about this weight; as it is where it weighs less."""
+    rows = max(1, page.num_rows * part_bytes // max(1, page.nbytes))
+    return (page.slice(first, rows) for first in range(0, page.num_rows, rows))
+
+
+class StagedRows:
+    """Rows in the store, each table joined to one object."""
+
+    def __init__(self, objects: ObjectStore, order: DownloadOrder, shapes: Sequence[Shape]) -> None:
+        self._objects = objects
+        self._orders = [order.for_table(table) for table in range(len(shapes))]
+        self._shapes = shapes
+
+    async def count(self, table: int) -> int:
+        """How many a table has."""
+        return sum(part.rows for part in (await self._record(table)).parts)
+
+    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows of a table from one on, page by page."""
+        start, before = await self._part_with(table, first_row)
+        async with (
+            aclosing(self._objects.stream(names.upload(self._orders[table]), start)) as content,
+            aclosing(_read_pages(content, self._shapes[table].columns, first_row - before)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def _part_with(self, table: int, row: int) -> tuple[int, int]:
+        """Where the part begins that holds a row, in bytes and in rows; every part begins with a page."""
+        start = rows = 0
+        for part in (await self._record(table)).parts:
+            if rows + part.rows > row:
+                break
+            start, rows = start + part.bytes, rows + part.rows
+        return start, rows
+
+    async def _record(self, table: int) -> AssemblyRecord:
+        return AssemblyRecord.model_validate_json(await self._objects.get(names.assembly(self._orders[table])))
+
+
+class BufferedRows:
+    """Rows of one table in memory, as they are staged."""
+
+    def __init__(self, content: bytes, rows: int, shape: Shape) -> None:
+        self._content = content
+        self._rows = rows
+        self._shape = shape
+
+    async def count(self, table: int) -> int:
+        """How many there are."""
+        return self._rows
+
+    async def pages(self, table: int, first_row: int) -> AsyncGenerator[pa.RecordBatch]:
+        """The rows from one on, page by page."""
+
+        async def content() -> AsyncIterator[bytes]:
+            yield self._content
+
+        async with aclosing(_read_pages(content(), self._shape.columns, first_row)) as pages:
+            async for page in pages:
+                yield page
+
+
+async def _read_pages(
+    content: AsyncIterator[bytes], columns: Sequence[str], skip: int
+) -> AsyncGenerator[pa.RecordBatch]:
+    """The pages of staged content, without its first rows."""
+    # Workflows import the activities for their signatures, and must not load Arrow.
+    from domain.downloads.sinks import arrow  # noqa: PLC0415
+
+    schema = arrow.build_schema(columns)
+    async with aclosing(read_frames(content)) as pages:
+        async for page in pages:
+            if page.rows <= skip:
+                # The head has none.
+                skip -= page.rows
+                continue
+            yield arrow.read_batch(page, schema).slice(skip)
+            skip = 0
