@@ -7,13 +7,14 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from domain.orders import backfills
-from domain.orders.backfills import (
-    BackfillBatch,
-    BackfillEnd,
-    BackfillOrder,
-    BackfillStep,
+from domain.orders.activity_models import (
+    Alarm,
+    AlarmsResult,
+    BackfillBatchInput,
+    BackfillBatchResult,
+    BackfillInput,
+    EndBackfillInput,
 )
-from domain.orders.steps import Alarm, Alarms
 from services.services import Services
 from stores.orders import backfills as records
 
@@ -26,27 +27,29 @@ class OrderBackfills:
         self._engine = services.engine
 
     @activity.defn(name="order_backfill_begin")
-    async def begin(self, order: BackfillOrder) -> None:
+    async def begin(self, order: BackfillInput) -> None:
         """Enter the record, unless it is there already."""
         await records.enter(self._database, order, activity.info().workflow_id or "")
 
     @activity.defn(name="order_backfill_step")
-    async def step(self, order: BackfillStep) -> BackfillBatch:
+    async def step(self, order: BackfillBatchInput) -> BackfillBatchResult:
         """Note how far the backfill is, and say which slices are next."""
-        return BackfillBatch(jobs=await records.advance(self._database, order))
+        return BackfillBatchResult(jobs=await records.advance(self._database, order))
 
     @activity.defn(name="order_backfill_end")
-    async def end(self, order: BackfillEnd) -> Alarms:
+    async def end(self, order: EndBackfillInput) -> AlarmsResult:
         """Close the record, once, and say whom to tell that the backfill has failed."""
         fault = order.fault or order.progress.fault
         told = await records.finish(self._database, order.backfill_id, order.progress, fault)
-        return Alarms(alarms=[told] if told else [])
+        return AlarmsResult(alarms=[told] if told else [])
 
     async def close_lost(self) -> list[Alarm]:
         """Close the records of backfills whose workflow was ended by hand, and say whom to tell."""
         rows = await records.list_running(self._database)
         gone = [row.backfill_id for row in rows if not await is_running(self._engine, row.workflow_id)]
-        closed = [await records.close(self._database, backfill_id, backfills.ENDED_BY_HAND) for backfill_id in gone]
+        closed = [
+            await records.close(self._database, backfill_id, backfills.BACKFILL_TERMINATED) for backfill_id in gone
+        ]
         return [told for told in closed if told]
 
 

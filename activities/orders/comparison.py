@@ -14,8 +14,8 @@ import msgspec
 import pandas as pd
 import pyarrow as pa
 
-from domain.orders import days
-from domain.orders.steps import Report
+from domain.orders import watermarks
+from domain.orders.activity_models import ReportResult
 from excel.book import render_tables
 from stores.orders.versions import Side
 
@@ -77,9 +77,9 @@ def count_by_hour(comparison: Comparison, zone: timezone) -> pd.DataFrame:
     return counts.assign(difference=counts["platform"] - counts["here"]).rename_axis("hour").reset_index()
 
 
-def render_workbook(report: Report, comparison: Comparison) -> bytes:
+def render_workbook(report: ReportResult, comparison: Comparison) -> bytes:
     """Return the figures, the counts by hour, and the orders that differ, as a workbook."""
-    zone = days.zone(report.zone_minutes)
+    zone = watermarks.to_timezone(report.zone_minutes)
     hours = pa.Table.from_pandas(count_by_hour(comparison, zone), preserve_index=False)
     sheets = {"day": _build_figures(report, zone), "hours": hours}
     for heading, orders in (("missing", comparison.missing), ("only here", comparison.only_here)):
@@ -89,7 +89,7 @@ def render_workbook(report: Report, comparison: Comparison) -> bytes:
     return render_tables(sheets)
 
 
-def _build_figures(report: Report, zone: timezone) -> pa.Table:
+def _build_figures(report: ReportResult, zone: timezone) -> pa.Table:
     figures: dict[str, Any] = report.model_dump(mode="json", exclude={"key", "window", "zone_minutes"})
     compared = {"zone": zone, "compared_from": report.window.start, "compared_to": report.window.end}
     figures |= {name: str(value) for name, value in compared.items()}

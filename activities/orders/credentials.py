@@ -9,12 +9,12 @@ from typing import Final
 from pydantic import ValidationError
 
 from clients.platforms import TokenExpired
-from domain.orders.access import Credentials, Keyring
+from domain.orders.access import Credentials, CredentialsReader
 
 _WANTED: Final = "it is no JSON object of key, secret, token and refresh_token"
 
 
-def keyring(folder: Path, name: str | None) -> Keyring:
+def keyring(folder: Path, name: str | None) -> CredentialsReader:
     """What reads the credentials of this name; without a name there are none to show."""
 
     async def read(renew: bool) -> Credentials:

@@ -14,8 +14,8 @@ from enum import Enum, auto
 from typing import Final
 
 from clients.platforms import Connector
-from domain.orders.capability import Capability, Order, QueryField
-from domain.orders.windows import SECOND, Window, floor
+from domain.orders.capability import Capability, PlatformOrder, QueryField
+from domain.orders.windows import SECOND, TimeWindow, floor_to_second
 from stores.orders.storing import Copy
 
 ROUND_STEP: Final = 1_000
@@ -42,7 +42,7 @@ class Sequenced:
     rises: bool = True
     falls: bool = True
 
-    def add(self, orders: Sequence[Order]) -> None:
+    def add(self, orders: Sequence[PlatformOrder]) -> None:
         """Take in a page."""
         times = [order.modified_at for order in orders]
         ordered = sorted(times)
@@ -52,7 +52,7 @@ class Sequenced:
 
 async def check_end(
     connector: Connector,
-    window: Window,
+    window: TimeWindow,
     copies: Mapping[str, Copy],
     largest_page: int,
     sequence: Sequenced,
@@ -96,8 +96,8 @@ def _may_be_bound(rows: int, largest_page: int, size: int) -> bool:
 
 
 def _list_edges(
-    capability: Capability, window: Window, copies: Mapping[str, Copy], sequence: Sequenced
-) -> Iterator[Window]:
+    capability: Capability, window: TimeWindow, copies: Mapping[str, Copy], sequence: Sequenced
+) -> Iterator[TimeWindow]:
     """List the parts of a window behind the last order that was told, as it is sorted."""
     if capability.query.field is QueryField.CREATED:
         return
@@ -105,12 +105,15 @@ def _list_edges(
     if not times:
         return
     least = max(SECOND, timedelta(seconds=capability.query.window_min_seconds))
-    if sequence.rises and (start := min(floor(max(times)), floor(window.end - least))) > window.start:
-        yield Window(start=start, end=window.end)
-    if sequence.falls and (end := max(floor(min(times)) + SECOND, _ceil(window.start + least))) < window.end:
-        yield Window(start=window.start, end=end)
+    if (
+        sequence.rises
+        and (start := min(floor_to_second(max(times)), floor_to_second(window.end - least))) > window.start
+    ):
+        yield TimeWindow(start=start, end=window.end)
+    if sequence.falls and (end := max(floor_to_second(min(times)) + SECOND, _ceil(window.start + least))) < window.end:
+        yield TimeWindow(start=window.start, end=end)
 
 
 def _ceil(moment: datetime) -> datetime:
-    whole = floor(moment)
+    whole = floor_to_second(moment)
     return whole if whole == moment else whole + SECOND

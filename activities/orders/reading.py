@@ -20,9 +20,9 @@ from clients.platforms import (
     TooManyRows,
     ZoneDiffers,
 )
-from domain.orders.capability import Order, QueryField
-from domain.orders.confirming import Pass, Passes, Verdict
-from domain.orders.windows import Window, floor
+from domain.orders.capability import PlatformOrder, QueryField
+from domain.orders.confirmation import PagingPass, PassHistory, PassVerdict
+from domain.orders.windows import TimeWindow, floor_to_second
 from stores.orders.storing import DIGEST_BYTES, Copy
 
 DETAILS_AT_ONCE: Final = 8
@@ -113,7 +113,7 @@ class Reading:
             more: then the window is read in as many parts as its platform's bound makes it need.
     """
 
-    def __init__(self, connector: Connector, window: Window, rows_max: int | None) -> None:
+    def __init__(self, connector: Connector, window: TimeWindow, rows_max: int | None) -> None:
         self._connector = connector
         self._window = window
         self._rows_max = rows_max
@@ -166,13 +166,15 @@ class Reading:
 
     async def _confirm(self) -> None:
         capability = self._connector.capability
-        passes = Passes(has_totals=capability.total is not None, may_stir=capability.query.field is QueryField.CREATED)
-        total, verdict = await self._counted(), Verdict.AGAIN
-        while verdict is Verdict.AGAIN:
+        passes = PassHistory(
+            has_totals=capability.total is not None, may_stir=capability.query.field is QueryField.CREATED
+        )
+        total, verdict = await self._counted(), PassVerdict.AGAIN
+        while verdict is PassVerdict.AGAIN:
             before, told = total, await self._pass(total)
             total = self.harvest.total = await self._connector.count(self._window)
             verdict = passes.add(before, told.ids, total, told_again=told.told_again, is_unsorted=told.is_unsorted)
-        if verdict is Verdict.UNSTABLE:
+        if verdict is PassVerdict.UNSTABLE:
             raise self._restless(passes.done)
         await self._check_end(told, total)
 
@@ -259,8 +261,8 @@ class Reading:
                 raise self._differing(shifted[0])
         least = timedelta(seconds=max(1, int(capability.query.window_min_seconds)))
         for order in told[:ZONE_LOOKS]:
-            start = floor(order.modified_at)
-            narrow = Reading(connector, Window(start=start, end=start + least), None)
+            start = floor_to_second(order.modified_at)
+            narrow = Reading(connector, TimeWindow(start=start, end=start + least), None)
             try:
                 found = await narrow.once()
             except TooManyRows:
@@ -271,7 +273,7 @@ class Reading:
             raise self._differing(told[0])
         return False
 
-    def _differing(self, order: Order) -> ZoneDiffers:
+    def _differing(self, order: PlatformOrder) -> ZoneDiffers:
         return ZoneDiffers(
             f"Order {order.order_id} is told as modified at {order.modified_at.isoformat()}, and is not found when "
             "that second is asked for: the platform's filter goes by other times than its orders tell.",
@@ -310,7 +312,7 @@ class Reading:
             told.doubt = alike
         return told
 
-    def _restless(self, done: list[Pass]) -> PlatformLied:
+    def _restless(self, done: list[PagingPass]) -> PlatformLied:
         window = f"The window {self._window.start.isoformat()} to {self._window.end.isoformat()}"
         asked, largest = self._connector.capability.paging.size, self.harvest.largest_page
         last, is_short = done[-1], 0 < largest < asked
@@ -345,7 +347,7 @@ class Reading:
         return PlatformLied(f"{sentence}.", hint, may_pass=not is_short)
 
 
-def _is_of_another_zone(orders: list[Order], asked: Asked) -> bool:
+def _is_of_another_zone(orders: list[PlatformOrder], asked: Asked) -> bool:
     """Whether all lie outside of what was asked for, and inside of it if it is moved by the distance of two zones."""
     if len(orders) < ZONE_LOOKS:
         return False
@@ -355,11 +357,11 @@ def _is_of_another_zone(orders: list[Order], asked: Asked) -> bool:
     return timedelta() != shift <= farthest and abs(shift) <= ZONES_APART_MAX
 
 
-def _rank(order: Order) -> tuple[datetime, int]:
+def _rank(order: PlatformOrder) -> tuple[datetime, int]:
     """How new it is, to the second: lists and single answers may tell the same moment more or less finely."""
-    return floor(order.modified_at), order.version
+    return floor_to_second(order.modified_at), order.version
 
 
-def _as_of(order: Order) -> str:
+def _as_of(order: PlatformOrder) -> str:
     version = f", version {order.version}" if order.version else ""
     return f"{order.modified_at.isoformat()}{version}"

@@ -17,9 +17,9 @@ from activities.orders.reading import Reading
 from activities.orders.steps import PlatformSteps
 from clients.platforms import Pace
 from domain.orders import names, windows
+from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
 from domain.orders.capability import QueryField
 from domain.orders.names import CONTENT_TYPE
-from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
 from infra.heartbeats import beating
 from services.services import Services
 from stores.orders import configuration, versions
@@ -45,7 +45,7 @@ class OrderReporting:
         self._steps = steps
 
     @activity.defn(name="order_report_read")
-    async def read(self, order: ReportStep) -> ReportPart:
+    async def read(self, order: ReportPartInput) -> ReportProgress:
         """Read on from where the last part ended, for about half a minute, and keep what the platform tells."""
         window, began = order.order.window, time.monotonic()
         read_to, lines = order.after.read_to, list[_Told]()
@@ -53,7 +53,7 @@ class OrderReporting:
             here = await configuration.read_standing(self._database, order.order.platform)
             with troubles.told():
                 while read_to < window.end and time.monotonic() - began < PART_SECONDS:
-                    [piece] = windows.clipped(read_to, window.end, here.settings.interval, 1)
+                    [piece] = windows.cut_slices(read_to, window.end, here.settings.interval, 1)
                     connector = self._steps.connector(here, pace=Pace(patience_seconds=math.inf))
                     harvest = await Reading(connector, piece, None).once_to_end()
                     copies = [copy.order for copy in harvest.copies.values()]
@@ -64,10 +64,10 @@ class OrderReporting:
                     ]
                     read_to = piece.end
             await self._objects.put(_part_key(order.folder, order.after.number), msgspec.json.encode(lines))
-        return ReportPart(number=order.after.number + 1, read_to=read_to)
+        return ReportProgress(number=order.after.number + 1, read_to=read_to)
 
     @activity.defn(name="order_report_write")
-    async def write(self, order: ReportStep) -> Report:
+    async def write(self, order: ReportPartInput) -> ReportResult:
         """Write down how what the platform told differs from what we have."""
         # Workflows import activities for their signatures, and must not pay for pandas.
         from activities.orders import comparison  # noqa: PLC0415
@@ -102,8 +102,8 @@ class OrderReporting:
             rows += msgspec.json.decode(await self._objects.get(key), type=list[_Told])
         return rows
 
-    async def _build_report(self, order: ReportOrder, compared: Comparison, only_here: int | None) -> Report:
-        return Report(
+    async def _build_report(self, order: ReportInput, compared: Comparison, only_here: int | None) -> ReportResult:
+        return ReportResult(
             platform=order.platform,
             day=order.day,
             made_at=await self._database.now(),

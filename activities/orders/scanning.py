@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.orders.backfilling import OrderBackfills, is_running
 from domain.orders import names
-from domain.orders.steps import Alarm, Alarms
+from domain.orders.activity_models import Alarm, AlarmsResult
 from infra import log, schedules
 from services.services import Services
 from stores.orders import stale_slices
@@ -30,10 +30,10 @@ class OrderScan:
         self._backfills = OrderBackfills(services)
 
     @activity.defn(name="order_scan")
-    async def scan(self) -> Alarms:
+    async def scan(self) -> AlarmsResult:
         """Report each stale slice and each lost backfill, once."""
         alarms = await self._stale()
-        return Alarms(alarms=[*alarms, *await self._backfills.close_lost()])
+        return AlarmsResult(alarms=[*alarms, *await self._backfills.close_lost()])
 
     async def _stale(self) -> list[Alarm]:
         """Note which slices take too long, and say whom to tell."""

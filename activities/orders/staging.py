@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 from clients.platforms import Tape
 from domain.orders import names
+from domain.orders.activity_models import ReadSliceInput
 from domain.orders.capability import Capability
-from domain.orders.places import Place
-from domain.orders.steps import ReadOrder
+from domain.orders.slices import ResumePoint
 from infra import log
 from infra.objects import ObjectMissing, ObjectStore
 
 
-async def taken_up(objects: ObjectStore, order: ReadOrder, capability: Capability) -> Tape:
+async def taken_up(objects: ObjectStore, order: ReadSliceInput, capability: Capability) -> Tape:
     """What was told before; nothing where it has grown too old, and a platform's tokens lead nowhere any more."""
     place, good_seconds = order.place, capability.paging.token_seconds
     if place is None:
@@ -32,17 +32,17 @@ async def taken_up(objects: ObjectStore, order: ReadOrder, capability: Capabilit
     return await asyncio.to_thread(Tape.decoded, body)
 
 
-async def kept(objects: ObjectStore, order: ReadOrder, tape: Tape) -> Place | None:
+async def kept(objects: ObjectStore, order: ReadSliceInput, tape: Tape) -> ResumePoint | None:
     """Keep what has been told, so that it need not be asked for again."""
     if not tape.gained:
         return order.place
     key = names.staging_key(order.platform, order.window, order.holder.rpartition("/")[2])
     body = await asyncio.to_thread(tape.encoded)
     await objects.put(key, body)
-    return Place(key=key, older=order.place.key if order.place else None, kept_at=datetime.now(UTC))
+    return ResumePoint(key=key, older=order.place.key if order.place else None, kept_at=datetime.now(UTC))
 
 
-async def cleared(objects: ObjectStore, order: ReadOrder) -> None:
+async def cleared(objects: ObjectStore, order: ReadSliceInput) -> None:
     """Remove what nobody needs any more."""
     for key in (order.place.key, order.place.older) if order.place else ():
         if key is not None:

@@ -12,24 +12,22 @@ from activities.orders.credentials import keyring
 from activities.orders.reading import Harvest, Reading, TooLarge
 from clients.platforms import Connector, Pace, PlatformFailure, Platforms, Tape
 from domain.orders import names
-from domain.orders.capability import Capability
-from domain.orders.config import Effective
-from domain.orders.retrying import Setback, Trouble
-from domain.orders.steps import (
-    Alarms,
-    Claimed,
-    ClaimOrder,
-    Clock,
-    ClockReading,
-    Ending,
-    FailOrder,
-    Failure,
-    Named,
-    Purpose,
-    Read,
-    ReadOrder,
+from domain.orders.activity_models import (
+    AlarmsResult,
+    ClaimInput,
+    ClaimResult,
+    ClockResult,
+    ClockSkew,
+    FailSliceInput,
+    NoteFailureInput,
+    PlatformInput,
+    ReadSliceInput,
+    ReadSliceResult,
 )
-from domain.orders.windows import Window
+from domain.orders.capability import Capability
+from domain.orders.config import PlatformSettings
+from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose
+from domain.orders.windows import TimeWindow
 from infra import log, metrics, schedules
 from infra.heartbeats import beating
 from infra.limits import Limiter
@@ -54,56 +52,56 @@ class OrderSteps:
         self._settings = services.settings.orders
 
     @activity.defn(name="order_claim")
-    async def claim(self, order: ClaimOrder) -> Claimed:
+    async def claim(self, order: ClaimInput) -> ClaimResult:
         """Claim the next slices, and say which are to be read now; or re-read those of a time that is over."""
         is_paused = order.heeds_pause and await schedules.is_paused(self._engine, names.schedule_id(order.platform))
         ahead = self._settings.slices_ahead
         return await claims.claim(self._database, order, is_paused=is_paused, slices_ahead=ahead)
 
     @activity.defn(name="order_clock_failed")
-    async def clock_failed(self, order: Failure) -> Alarms:
+    async def clock_failed(self, order: NoteFailureInput) -> AlarmsResult:
         """Note that a platform's clock cannot be read; when that has lasted, it is told, once."""
         failure = await health.note_clock_failure(self._database, order, CLOCK_PATIENCE)
         row = failure.row
         if failure.is_first or failure.is_due:
             log.get(__name__).error("order_clock_unread", platform=order.platform, code=order.fault.code)
         if not failure.is_due or row.notify is None or row.clock_failed_since is None:
-            return Alarms()
+            return AlarmsResult()
         message = (
             f"The clock of platform {order.platform} cannot be read since {row.clock_failed_since.isoformat()}: "
             f"{order.fault.sentence} Nothing new is claimed until it can; what is claimed is read."
         )
-        return Alarms(alarms=[alarm(row, row.notify, "orders.clock_unread", message)])
+        return AlarmsResult(alarms=[alarm(row, row.notify, "orders.clock_unread", message)])
 
     @activity.defn(name="order_credentials_failed")
-    async def credentials_failed(self, order: Failure) -> Alarms:
+    async def credentials_failed(self, order: NoteFailureInput) -> AlarmsResult:
         """Note that a platform refuses the account's credentials, and tell it, once until others are good."""
         row = await health.note_refused_credentials(self._database, order)
         if row is not None:
             log.get(__name__).error("order_credentials_refused", platform=order.platform, code=order.fault.code)
         if row is None or row.notify is None:
-            return Alarms()
+            return AlarmsResult()
         message = (
             f"Platform {order.platform} refuses the credentials of its account: {order.fault.sentence} Its slices "
             "wait, none is lost, and nothing more is claimed; all goes on by itself once the credentials are good."
         )
-        return Alarms(alarms=[alarm(row, row.notify, "orders.credentials_refused", message)])
+        return AlarmsResult(alarms=[alarm(row, row.notify, "orders.credentials_refused", message)])
 
     @activity.defn(name="order_settings")
-    async def settings(self, order: Named) -> Effective:
+    async def settings(self, order: PlatformInput) -> PlatformSettings:
         """What is in force now; read before each attempt, so that a change acts on the next."""
         return (await configuration.read_standing(self._database, order.platform)).settings
 
     @activity.defn(name="order_fail")
-    async def fail(self, order: FailOrder) -> Alarms:
+    async def fail(self, order: FailSliceInput) -> AlarmsResult:
         """Put a slice into the failed set, and say whom to tell; a sweep that failed is noted, and made again later."""
         here = await attempts.fail(self._database, order)
-        event = "order_sweep_failed" if order.purpose is Purpose.SWEEP else "order_slice_failed"
+        event = "order_sweep_failed" if order.purpose is ReadPurpose.SWEEP else "order_slice_failed"
         log.get(__name__).warning(event, platform=order.platform, window=str(order.window), code=order.fault.code)
         if here is None or here.row.notify is None:
-            return Alarms()
-        if order.purpose is Purpose.SWEEP:
-            return Alarms(
+            return AlarmsResult()
+        if order.purpose is ReadPurpose.SWEEP:
+            return AlarmsResult(
                 alarms=[alarm(here.row, here.row.notify, "orders.sweep_failed", _sweep_sentence(here, order))]
             )
         redo = "Redo" if order.fault.retryable else "Redo it once that is mended, or"
@@ -111,7 +109,7 @@ class OrderSteps:
             f"The slice {order.window} failed after {order.attempts} attempts: {order.fault.sentence} "
             f"{redo}, split or skip it at /v1/platforms/{order.platform}/slices/{order.window}."
         )
-        return Alarms(alarms=[alarm(here.row, here.row.notify, "orders.slice_failed", message)])
+        return AlarmsResult(alarms=[alarm(here.row, here.row.notify, "orders.slice_failed", message)])
 
 
 class PlatformSteps:
@@ -128,54 +126,58 @@ class PlatformSteps:
         """Answer, so that it is seen that somebody serves the platform."""
 
     @activity.defn(name="order_clock")
-    async def clock(self, order: Named) -> ClockReading:
+    async def clock(self, order: PlatformInput) -> ClockResult:
         """Look how far the platform's clock is before the database's."""
         here = await configuration.read_standing(self._database, order.platform)
         with troubles.told():
             told = await self.connector(here).now()
         seen = await health.note_clock(self._database, order.platform, told)
         row, skew, before = seen.row, seen.skew_seconds, seen.skew_before
-        clock = Clock(platform=order.platform, skew_seconds=skew)
+        clock = ClockSkew(platform=order.platform, skew_seconds=skew)
         most = self._settings.skew_max_seconds
         if abs(skew) <= most or (before is not None and abs(before) > most) or row.notify is None:
-            return ClockReading(clock=clock)
+            return ClockResult(clock=clock)
         message = (
             f"The clock of platform {order.platform} is {skew:+.0f} s off ours, more than {most:.0f} s. "
             "Slices go by its clock, so none is lost; correct the clock that is wrong."
         )
-        return ClockReading(clock=clock, alarm=alarm(row, row.notify, "orders.clock_off", message))
+        return ClockResult(clock=clock, alarm=alarm(row, row.notify, "orders.clock_off", message))
 
     @activity.defn(name="order_read")
-    async def read(self, order: ReadOrder) -> Read:
+    async def read(self, order: ReadSliceInput) -> ReadSliceResult:
         """One attempt at a slice: read, confirm, and commit orders and ledger row in one transaction."""
         async with beating(at_once=False):
             with troubles.told():
                 return await self._read(order)
 
-    async def _read(self, order: ReadOrder) -> Read:
+    async def _read(self, order: ReadSliceInput) -> ReadSliceResult:
         attempt = await attempts.begin(self._database, order)
         here = attempt.here
         if attempt.refusal is not None:
-            raise troubles.stopped(Setback(trouble=Trouble.EXPIRED, fault=attempt.refusal, place=order.place))
+            raise troubles.stopped(
+                AttemptFailure(trouble=FailureKind.EXPIRED, fault=attempt.refusal, place=order.place)
+            )
         if attempt.taken is Taken.NOT:
-            return Read(ending=Ending.OVER)
+            return ReadSliceResult(ending=ReadOutcome.OVER)
         tape = await staging.taken_up(self._objects, order, here.capability)
         try:
             return await self._attempt(here, order, tape, may_split=attempt.taken is Taken.OPEN)
         except PlatformFailure as failure:
             raise troubles.stopped(await self._stopped(here.capability, order, tape, failure)) from None
 
-    async def _stopped(self, capability: Capability, order: ReadOrder, tape: Tape, failure: PlatformFailure) -> Setback:
+    async def _stopped(
+        self, capability: Capability, order: ReadSliceInput, tape: Tape, failure: PlatformFailure
+    ) -> AttemptFailure:
         """Keep what was told, where the next attempt may build on it."""
         setback = troubles.setback_of(failure)
         if troubles.goes_on(failure):
             place = await staging.kept(self._objects, order, tape)
             return troubles.kept(setback, failure, place, tape.gained)
-        if tape.has_begun and setback.trouble is Trouble.REFUSED:
+        if tape.has_begun and setback.trouble is FailureKind.REFUSED:
             return troubles.refused_midway(setback, capability.paging.kind)
         return setback
 
-    async def _attempt(self, here: Standing, order: ReadOrder, tape: Tape, *, may_split: bool) -> Read:
+    async def _attempt(self, here: Standing, order: ReadSliceInput, tape: Tape, *, may_split: bool) -> ReadSliceResult:
         query = here.capability.query
         halves = order.window.halves(query.window_min_seconds) if may_split else None
         reading = Reading(
@@ -184,7 +186,7 @@ class PlatformSteps:
             order.settings.max_rows_per_slice if halves else None,
         )
         try:
-            harvest = await (reading.once_to_end() if order.purpose is Purpose.SWEEP else reading.confirmed())
+            harvest = await (reading.once_to_end() if order.purpose is ReadPurpose.SWEEP else reading.confirmed())
         except TooLarge:
             return await self._split(order, halves or ())
         is_zone_right = here.row.zone_checked_at is None and await reading.check_zone()
@@ -194,7 +196,7 @@ class PlatformSteps:
         return read
 
     def connector(
-        self, here: Standing, order: ReadOrder | None = None, tape: Tape | None = None, pace: Pace | None = None
+        self, here: Standing, order: ReadSliceInput | None = None, tape: Tape | None = None, pace: Pace | None = None
     ) -> Connector:
         """What speaks to the platform, as fast as is configured."""
         settings = order.settings if order else here.settings
@@ -210,13 +212,17 @@ class PlatformSteps:
         ours = await storing.known(self._database, here.account, copies)
         return await reading.whole([copy for copy in copies if copy.order.order_id not in ours])
 
-    async def _split(self, order: ReadOrder, halves: tuple[Window, ...]) -> Read:
+    async def _split(self, order: ReadSliceInput, halves: tuple[TimeWindow, ...]) -> ReadSliceResult:
         jobs = await attempts.split(self._database, order, halves)
-        return Read(ending=Ending.OVER) if jobs is None else Read(ending=Ending.SPLIT, halves=jobs)
+        return (
+            ReadSliceResult(ending=ReadOutcome.OVER)
+            if jobs is None
+            else ReadSliceResult(ending=ReadOutcome.SPLIT, halves=jobs)
+        )
 
     async def _commit(
-        self, here: Standing, order: ReadOrder, harvest: Harvest, copies: list[Copy], *, is_zone_right: bool
-    ) -> Read:
+        self, here: Standing, order: ReadSliceInput, harvest: Harvest, copies: list[Copy], *, is_zone_right: bool
+    ) -> ReadSliceResult:
         key = names.raw_key(order.platform, order.window, order.holder.rpartition("/")[2])
         await raw.keep(self._objects, key, harvest.sheets)
         reading = SliceReading(
@@ -232,7 +238,7 @@ class PlatformSteps:
             is_zone_right=is_zone_right,
         )
         result = await attempts.commit(self._database, here, order, reading)
-        if result.ending is Ending.OVER:
+        if result.ending is ReadOutcome.OVER:
             return result
         if harvest.may_be_cut:
             log.get(__name__).warning(
@@ -246,7 +252,7 @@ class PlatformSteps:
         return result
 
 
-def _sweep_sentence(here: Standing, order: FailOrder) -> str:
+def _sweep_sentence(here: Standing, order: FailSliceInput) -> str:
     return (
         f"The sweep of the slice {order.window} of platform {order.platform} has failed twice in a row, this time "
         f"after {order.attempts} attempts: {order.fault.sentence} What was read before is kept; orders that showed up "

@@ -21,8 +21,7 @@ from clients.platforms import (
 )
 from domain.faults import FaultRecord
 from domain.orders.capability import PagingKind
-from domain.orders.places import Place
-from domain.orders.retrying import Setback, Trouble
+from domain.orders.slices import AttemptFailure, FailureKind, ResumePoint
 
 SETBACK_TYPE: Final = "Setback"
 CREDENTIALS_CODE: Final = "platform_credentials"
@@ -52,11 +51,11 @@ def told() -> Iterator[None]:
         if details is None or not details.worker_shutdown:
             raise
         fault = FaultRecord(code="worker_stopped", message="The worker was stopped in order.", retryable=True)
-        raise stopped(Setback(trouble=Trouble.CRASHED, fault=fault)) from None
+        raise stopped(AttemptFailure(trouble=FailureKind.CRASHED, fault=fault)) from None
 
 
-def stopped(setback: Setback) -> ApplicationError:
-    benign, hopeless = ApplicationErrorCategory.BENIGN, setback.trouble is Trouble.REFUSED
+def stopped(setback: AttemptFailure) -> ApplicationError:
+    benign, hopeless = ApplicationErrorCategory.BENIGN, setback.trouble is FailureKind.REFUSED
     return ApplicationError(setback.fault.sentence, setback, type=SETBACK_TYPE, non_retryable=hopeless, category=benign)
 
 
@@ -65,33 +64,35 @@ def goes_on(failure: PlatformFailure) -> bool:
     return isinstance(failure, _GOES_ON)
 
 
-def kept(setback: Setback, failure: PlatformFailure, place: Place | None, gained: int) -> Setback:
+def kept(setback: AttemptFailure, failure: PlatformFailure, place: ResumePoint | None, gained: int) -> AttemptFailure:
     """One whose place is kept: the next attempt needs less, unless this one was told nothing."""
     may_pass = bool(gained) if isinstance(failure, PlatformSlow) else failure.may_pass
     return setback.model_copy(update={"place": place, "gained": gained, "fault": _judged(setback, may_pass)})
 
 
-def refused_midway(setback: Setback, paging: PagingKind) -> Setback:
+def refused_midway(setback: AttemptFailure, paging: PagingKind) -> AttemptFailure:
     """It answered before: where pages lead to pages, perhaps no more is refused than a token that is too old."""
     fault = _judged(setback, paging is not PagingKind.NUMBER)
-    return setback.model_copy(update={"trouble": Trouble.FAILED, "fault": fault})
+    return setback.model_copy(update={"trouble": FailureKind.FAILED, "fault": fault})
 
 
-def _judged(setback: Setback, may_pass: bool) -> FaultRecord:
+def _judged(setback: AttemptFailure, may_pass: bool) -> FaultRecord:
     return setback.fault.model_copy(update={"retryable": may_pass})
 
 
-def setback_of(failure: PlatformFailure) -> Setback:
+def setback_of(failure: PlatformFailure) -> AttemptFailure:
     """What a failure means for the next attempt."""
     code = next((code for kind, code in _CODES.items() if isinstance(failure, kind)), "platform_failed")
     hint = TIMEOUT_HINT if isinstance(failure, PlatformSlow) else failure.hint
     fault = FaultRecord(code=code, message=failure.message, hint=hint, retryable=failure.may_pass)
     match failure:
         case PlatformBusy() if failure.retry_after_seconds is not None:
-            return Setback(trouble=Trouble.TOLD_TO_WAIT, fault=fault, wait_seconds=failure.retry_after_seconds)
+            return AttemptFailure(
+                trouble=FailureKind.TOLD_TO_WAIT, fault=fault, wait_seconds=failure.retry_after_seconds
+            )
         case TokenExpired():
-            return Setback(trouble=Trouble.EXPIRED, fault=fault)
+            return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)
         case PlatformRefused() | TooManyRows():
-            return Setback(trouble=Trouble.REFUSED, fault=fault)
+            return AttemptFailure(trouble=FailureKind.REFUSED, fault=fault)
         case _:
-            return Setback(trouble=Trouble.FAILED, fault=fault)
+            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)

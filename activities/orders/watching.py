@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from domain.orders import names
-from domain.orders.steps import Alarms, Presence, Watched
+from domain.orders.activity_models import AlarmsResult, PlatformsResult, PresenceResult
 from infra import log
 from services.services import Services
 from stores.orders import health
@@ -19,14 +19,14 @@ class OrderWatching:
         self._database = services.database
 
     @activity.defn(name="order_platforms")
-    async def platforms(self) -> Watched:
+    async def platforms(self) -> PlatformsResult:
         """All platforms."""
-        return Watched(platforms=await health.list_numbers(self._database))
+        return PlatformsResult(platforms=await health.list_numbers(self._database))
 
     @activity.defn(name="order_note_presence")
-    async def note(self, presence: Presence) -> Alarms:
+    async def note(self, presence: PresenceResult) -> AlarmsResult:
         """Note since when nobody serves a platform; it is told once, and forgotten when somebody does."""
-        alarms = Alarms()
+        alarms = AlarmsResult()
         for row in await health.note_presence(self._database, presence):
             log.get(__name__).error("platform_unserved", platform=row.platform)
             if row.notify is not None:

@@ -12,8 +12,8 @@ from api.http.models import Response
 from api.orders.backfills import ShownBackfill
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.states import RereadState, SliceState
-from domain.orders.windows import Window
+from domain.orders.slices import RereadState, SliceState
+from domain.orders.windows import TimeWindow
 from stores.orders.slices import SliceCounts
 from stores.tables.orders import OrderPlatform, OrderSlice
 
@@ -53,8 +53,8 @@ class ShownPlatform(ListedPlatform):
     clock_fault: FaultRecord | None = Field(description="why its clock cannot be read")
     credentials_fault: FaultRecord | None = Field(description="why they are refused")
     lag_seconds: float | None = Field(description="how far `complete_to` is behind the platform's clock")
-    holes: list[Window] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
-    next_slices: list[Window] = Field(description="what is claimed next, once it has settled")
+    holes: list[TimeWindow] = Field(description="what is not in yet before `claimed_to`, oldest first, at most 100")
+    next_slices: list[TimeWindow] = Field(description="what is claimed next, once it has settled")
     requests_in_window: int = Field(description="of the rate, how many requests are counted now")
     requests_today: int = Field(
         description="requests counted within the last 24 hours, whether or not there is a quota"
@@ -84,7 +84,7 @@ class ShownSlice(Response):
     """A slice as the ledger has it."""
 
     slice: str = Field(description="names it in addresses")
-    window: Window
+    window: TimeWindow
     state: SliceState
     track: str
     attempts: int
@@ -118,7 +118,7 @@ def known(row: OrderPlatform, counts: SliceCounts) -> dict[str, Any]:
 
 def shown_slice(row: OrderSlice) -> ShownSlice:
     """A row of the ledger."""
-    window = Window(start=row.start_at, end=row.end_at)
+    window = TimeWindow(start=row.start_at, end=row.end_at)
     same = {
         name: getattr(row, name)
         for name in ShownSlice.model_fields

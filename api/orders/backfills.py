@@ -17,8 +17,9 @@ from api.http.timestamps import BodyTimestamp
 from api.orders.room import PlatformPath, routes
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
 from domain.orders import names, windows
-from domain.orders.backfills import BackfillOrder, BackfillState
-from domain.orders.windows import Window
+from domain.orders.activity_models import BackfillInput
+from domain.orders.backfills import BackfillState
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders import backfills, configuration, ledger
 from stores.tables.orders import OrderBackfill
@@ -49,10 +50,10 @@ class Times(Request):
         return self
 
     @property
-    def window(self) -> Window:
+    def window(self) -> TimeWindow:
         """The whole seconds that hold the time."""
-        start, last = windows.floor(self.start), windows.floor(self.end)
-        return Window(start=start, end=last if last == self.end else last + windows.SECOND)
+        start, last = windows.floor_to_second(self.start), windows.floor_to_second(self.end)
+        return TimeWindow(start=start, end=last if last == self.end else last + windows.SECOND)
 
 
 class BackfillPath(PlatformPath):
@@ -74,7 +75,7 @@ class ShownBackfill(Response):
     backfill_id: str
     asked_by: str = Field(description="the name that was sent, or where the request came from")
     asked_at: AwareDatetime
-    window: Window = Field(description="the time that is read again")
+    window: TimeWindow = Field(description="the time that is read again")
     state: BackfillState = Field(description="`failed` if any of its slices could not be read again")
     slices: int = Field(description="complete slices of the time when it began")
     read: int = Field(description="of them, how many were read again")
@@ -107,7 +108,7 @@ async def backfill(call: Call, path: PlatformPath, body: Times) -> ShownBackfill
                 "read again.",
                 "Choose a time before `complete_to`; slices that are open are read by themselves, failed ones by redo.",
             )
-    order = BackfillOrder(
+    order = BackfillInput(
         platform=path.platform,
         project_id=platform.project_id,
         backfill_id=token_hex(8),
@@ -161,7 +162,7 @@ def shown_backfill(row: OrderBackfill) -> ShownBackfill:
     other = {"window", "fault"}
     same = {name: getattr(row, name) for name in ShownBackfill.model_fields if name not in other}
     fault = None if row.fault is None else FaultRecord.model_validate(row.fault)
-    return ShownBackfill(window=Window(start=row.start_at, end=row.end_at), fault=fault, **same)
+    return ShownBackfill(window=TimeWindow(start=row.start_at, end=row.end_at), fault=fault, **same)
 
 
 async def _running(call: Call, workflow_id: str) -> ShownBackfill:

@@ -13,16 +13,16 @@ from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
 from domain.faults import Conflict, Invalid, Missing
 from domain.orders import config
-from domain.orders.config import BUILT_IN, DEFAULT, Options, Origin
+from domain.orders.config import BUILT_IN_OPTIONS, DEFAULT_LEVEL, PlatformOptions, SettingOrigin
 from stores.orders import configuration
 from stores.orders.configuration import UNSET, Standing, Version
 from stores.tables.orders import OrderPlatform
 
 _ORIGINS: Final = {
-    Origin.PLATFORM: "its own",
-    Origin.DEFAULT: "the one that all platforms share",
-    Origin.KIND: "that of its kind",
-    Origin.BUILT_IN: "the one that is built in",
+    SettingOrigin.PLATFORM: "its own",
+    SettingOrigin.DEFAULT: "the one that all platforms share",
+    SettingOrigin.KIND: "that of its kind",
+    SettingOrigin.BUILT_IN: "the one that is built in",
 }
 _PROBLEMS = {"not_found": Missing, "config_invalid": Invalid, "starttime_kept": Conflict}
 
@@ -31,7 +31,7 @@ class Value(Response):
     """One value, and where it comes from."""
 
     value: JsonValue
-    origin: Origin
+    origin: SettingOrigin
 
 
 class Config(Response):
@@ -41,7 +41,7 @@ class Config(Response):
     version: int = Field(description="grows with every change; each slice notes the one that it was read by")
     effective: dict[str, Value]
     inherited: dict[str, Value] = Field(description="what would be in force if this level set nothing")
-    own: Options = Field(description="what this level sets; send it back changed")
+    own: PlatformOptions = Field(description="what this level sets; send it back changed")
 
 
 @routes.get("/v1/platforms/{platform}/config", access=Access.ADMIN, problems={"not_found": Missing})
@@ -51,15 +51,15 @@ async def show_config(call: Call, path: PlatformPath) -> Config:
     Each value comes from the platform, else from the default, else from what its kind allows or what is built in.
     """
     async with call.services.database.session() as session:
-        levels = await configuration.newest(session, [DEFAULT, path.platform])
-        if path.platform == DEFAULT:
-            return _shared(levels.get(DEFAULT, UNSET))
+        levels = await configuration.newest(session, [DEFAULT_LEVEL, path.platform])
+        if path.platform == DEFAULT_LEVEL:
+            return _shared(levels.get(DEFAULT_LEVEL, UNSET))
         here = await configuration.standing(session, path.platform)
-        return _shown(here, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
+        return _shown(here, levels.get(DEFAULT_LEVEL, UNSET), levels.get(path.platform, UNSET))
 
 
 @routes.put("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def set_config(call: Call, path: PlatformPath, body: Options) -> Config:
+async def set_config(call: Call, path: PlatformPath, body: PlatformOptions) -> Config:
     """Set what one level says, whole: what you leave out comes from the level above. `PATCH` changes single values.
 
     It is checked against what each platform allows and is in force for the next slice, on every worker.
@@ -68,7 +68,7 @@ async def set_config(call: Call, path: PlatformPath, body: Options) -> Config:
 
 
 @routes.patch("/v1/platforms/{platform}/config", access=Access.ADMIN, problems=_PROBLEMS)
-async def change_config(call: Call, path: PlatformPath, body: Options) -> Config:
+async def change_config(call: Call, path: PlatformPath, body: PlatformOptions) -> Config:
     """Change some of what one level says: what you leave out stays, and null takes a value from the level above.
 
     It is checked against what each platform allows and is in force for the next slice, on every worker.
@@ -77,11 +77,11 @@ async def change_config(call: Call, path: PlatformPath, body: Options) -> Config
     return await _changed(call, path, lambda before: before.model_copy(update=changes))
 
 
-async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], Options]) -> Config:
+async def _changed(call: Call, path: PlatformPath, change: Callable[[PlatformOptions], PlatformOptions]) -> Config:
     async with call.services.database.session() as session:
         await configuration.lock_levels(session)
         rows = await configuration.list_concerned(session, path.platform)
-        levels = await configuration.newest(session, [DEFAULT, *(row.platform for row in rows)])
+        levels = await configuration.newest(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
         before, earlier = levels.get(path.platform, UNSET), _stand(rows, levels)
         options = change(before.options)
         _check_credentials(call.services.settings.orders.credentials_folder, options.credentials)
@@ -94,14 +94,14 @@ async def _changed(call: Call, path: PlatformPath, change: Callable[[Options], O
             here.check()
         for here, there in zip(standings, earlier, strict=True):
             _check_kept(here, there.settings.starttime)
-        if path.platform == DEFAULT:
+        if path.platform == DEFAULT_LEVEL:
             return _shared(level)
-        return _shown(standings[0], levels.get(DEFAULT, UNSET), level)
+        return _shown(standings[0], levels.get(DEFAULT_LEVEL, UNSET), level)
 
 
 def _stand(rows: Sequence[OrderPlatform], levels: Mapping[str, Version]) -> list[Standing]:
     """Return the platforms as they are under these versions of the levels."""
-    defaults = levels.get(DEFAULT, UNSET)
+    defaults = levels.get(DEFAULT_LEVEL, UNSET)
     return [configuration.stand(row, defaults, levels.get(row.platform, UNSET)) for row in rows]
 
 
@@ -115,7 +115,7 @@ def _check_kept(here: Standing, before: str) -> None:
     row, starttime = here.row, here.settings.starttime
     if row.starts_at is None or starttime == before:
         return
-    if config.is_relative(starttime) or config.begins_at(starttime, row.starts_at) != row.starts_at:
+    if config.is_relative_starttime(starttime) or config.resolve_starttime(starttime, row.starts_at) != row.starts_at:
         raise Conflict(
             "starttime_kept",
             f"Platform {row.platform} began at {row.starts_at.isoformat()}, which is kept; "
@@ -149,16 +149,20 @@ def _shown(here: Standing, defaults: Version, own: Version) -> Config:
 
 def _values(here: Standing) -> dict[str, Value]:
     values = here.settings.model_dump(exclude={"version"})
-    return {name: Value(value=values[name], origin=here.origins[name]) for name in Options.model_fields}
+    return {name: Value(value=values[name], origin=here.origins[name]) for name in PlatformOptions.model_fields}
 
 
 def _shared(level: Version) -> Config:
     """The defaults, before any platform's kind is asked."""
     own: Mapping[str, JsonValue] = level.options.model_dump()
-    built_in: Mapping[str, JsonValue] = BUILT_IN.model_dump()
-    inherited = {name: Value(value=built_in[name], origin=Origin.BUILT_IN) for name in Options.model_fields}
+    built_in: Mapping[str, JsonValue] = BUILT_IN_OPTIONS.model_dump()
+    inherited = {
+        name: Value(value=built_in[name], origin=SettingOrigin.BUILT_IN) for name in PlatformOptions.model_fields
+    }
     effective = {
-        name: above if own[name] is None else Value(value=own[name], origin=Origin.DEFAULT)
+        name: above if own[name] is None else Value(value=own[name], origin=SettingOrigin.DEFAULT)
         for name, above in inherited.items()
     }
-    return Config(platform=DEFAULT, version=level.version, effective=effective, inherited=inherited, own=level.options)
+    return Config(
+        platform=DEFAULT_LEVEL, version=level.version, effective=effective, inherited=inherited, own=level.options
+    )

@@ -22,9 +22,9 @@ from api.orders.backfills import newest_backfill
 from api.orders.room import PlatformPath, routes
 from clients.platforms import day_bucket, rate_bucket
 from domain.faults import Conflict, FaultRecord, Invalid, Missing
-from domain.orders import lateness, marks, names, platforms, windows
+from domain.orders import confirmation, known_platforms, names, watermarks, windows
 from domain.orders.capability import Capability
-from domain.orders.config import DEFAULT
+from domain.orders.config import DEFAULT_LEVEL
 from infra import schedules
 from infra.database import Session
 from infra.limits import Limiter
@@ -106,8 +106,8 @@ async def set_up(call: Call, path: PlatformPath, body: Setup) -> ShownPlatform:
         record = None if body.capability is None else body.capability.model_dump(mode="json", exclude_unset=True)
         setup = PlatformSetup(body.project_id, body.kind, body.shop, body.base_url, record, notify)
         row = store.put(session, path.platform, setup, before)
-        levels = await configuration.newest(session, [DEFAULT, path.platform])
-        here = configuration.stand(row, levels.get(DEFAULT, UNSET), levels.get(path.platform, UNSET))
+        levels = await configuration.newest(session, [DEFAULT_LEVEL, path.platform])
+        here = configuration.stand(row, levels.get(DEFAULT_LEVEL, UNSET), levels.get(path.platform, UNSET))
         here.check()
     await handle.ensure_platform(call.services.engine, path.platform, body.project_id)
     return await read_platform(call, path)
@@ -142,7 +142,7 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
         requests_in_window=await limiter.count(rate_bucket(row.platform)),
         requests_today=await limiter.count(day_bucket(row.platform)),
         settle_lag=here.settings.settle_lag,
-        proposed_settle_lag=lateness.proposal(here.settings.settle_lag, late.late_seconds),
+        proposed_settle_lag=confirmation.propose_settle_lag(here.settings.settle_lag, late.late_seconds),
         missed=late.missed,
         backfill=backfill,
         paused=schedule.paused,
@@ -152,11 +152,11 @@ async def read_platform(call: Call, path: PlatformPath) -> ShownPlatform:
     )
 
 
-async def _holes(session: Session, row: OrderPlatform) -> list[windows.Window]:
+async def _holes(session: Session, row: OrderPlatform) -> list[windows.TimeWindow]:
     claimed = ledger.marks_of(row)
     if claimed is None:
         return []
-    return marks.holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
+    return watermarks.find_holes(claimed, await slices.list_unfinished(session, row.platform, 10 * HOLES_SHOWN))
 
 
 def _fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
@@ -164,18 +164,18 @@ def _fault(noted: Mapping[str, Any] | None) -> FaultRecord | None:
 
 
 def _check(call: Call, platform: str, body: Setup) -> None:
-    if platform == DEFAULT:
+    if platform == DEFAULT_LEVEL:
         raise Invalid(
             "platform_invalid", "The number `default` stands for the shared configuration.", "Choose another number."
         )
-    if body.capability is None and body.kind not in platforms.KNOWN:
-        kinds = ", ".join(sorted(platforms.KNOWN))
+    if body.capability is None and body.kind not in known_platforms.KNOWN_PLATFORMS:
+        kinds = ", ".join(sorted(known_platforms.KNOWN_PLATFORMS))
         raise Invalid(
             "platform_invalid",
             f"There is no built-in kind {body.kind!r}; there are {kinds}.",
             "Choose one of them, or send a `capability`.",
         )
-    record = body.capability or platforms.KNOWN[body.kind]
+    record = body.capability or known_platforms.KNOWN_PLATFORMS[body.kind]
     if record.kind != body.kind:
         raise Invalid(
             "platform_invalid",
@@ -199,13 +199,13 @@ def _check_same(row: OrderPlatform, body: Setup) -> None:
         )
 
 
-def _next(here: Standing) -> list[windows.Window]:
+def _next(here: Standing) -> list[windows.TimeWindow]:
     """The next slices of the present, whether or not they have settled."""
     claimed_to = here.row.claimed_to
     if claimed_to is None:
         return []
     until = claimed_to + timedelta(seconds=here.settings.interval * NEXT_SHOWN)
-    return windows.consecutive(claimed_to, until, here.settings.interval, NEXT_SHOWN)
+    return windows.cut_whole_slices(claimed_to, until, here.settings.interval, NEXT_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from api.http.models import Request, Response
 from api.http.routes import Access, Call
 from api.orders.room import PlatformPath, routes
 from domain.faults import Invalid, Missing
-from domain.orders import days, names
+from domain.orders import names, watermarks
+from domain.orders.activity_models import ReportInput, ReportResult
 from domain.orders.names import CONTENT_TYPE
-from domain.orders.steps import Report, ReportOrder
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.objects import ObjectMissing
 from stores.orders import configuration, ledger, platforms
 from workflows.orders import handle
@@ -61,7 +61,7 @@ class ShownReport(Response):
     day: date
     made_at: AwareDatetime
     complete_to: AwareDatetime | None = Field(description="up to when every order was in, when it was made")
-    window: Window = Field(
+    window: TimeWindow = Field(
         description="the part of the day that was compared; what lies outside, before the platform's beginning or past "
         "`complete_to`, is not called missing"
     )
@@ -91,8 +91,8 @@ async def start_report(call: Call, path: PlatformPath, body: Wanted) -> Started:
     async with call.services.database.session() as session:
         here = await configuration.standing(session, path.platform)
     row, zone_minutes = here.row, here.capability.zone_minutes
-    window = days.comparable(body.day, zone_minutes, ledger.marks_of(row), here.now)
-    order = ReportOrder(
+    window = watermarks.find_comparable_window(body.day, zone_minutes, ledger.marks_of(row), here.now)
+    order = ReportInput(
         platform=path.platform,
         day=body.day,
         window=window,
@@ -119,7 +119,7 @@ async def read_report(call: Call, path: DayPath) -> ShownReport:
     """See what the last comparison of a day found."""
     key = names.report_key(path.platform, path.day.isoformat())
     try:
-        report = Report.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
+        report = ReportResult.model_validate_json(await call.services.objects.get(names.report_manifest(key)))
     except ObjectMissing:
         raise Missing(
             "not_found",

@@ -15,8 +15,8 @@ from api.orders.answers import ShownSlice
 from api.orders.room import PlatformPath, routes
 from domain.faults import Invalid, Missing
 from domain.orders import windows
-from domain.orders.states import RereadState, SliceState
-from domain.orders.windows import Window
+from domain.orders.slices import RereadState, SliceState
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders import configuration, ledger
 from stores.orders import slices as store
@@ -26,7 +26,7 @@ from stores.tables.orders import OrderSlice
 
 def _named(name: object) -> object:
     if isinstance(name, str):
-        windows.named(name)
+        windows.parse_slice_id(name)
     return name
 
 
@@ -43,9 +43,9 @@ class SlicePath(PlatformPath):
     slice: SliceName
 
     @property
-    def window(self) -> Window:
+    def window(self) -> TimeWindow:
         """What it names."""
-        return windows.named(self.slice)
+        return windows.parse_slice_id(self.slice)
 
 
 class Wanted(PageQuery):

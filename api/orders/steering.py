@@ -18,10 +18,10 @@ from api.orders.room import PlatformPath, routes
 from api.orders.slices import SliceName, SlicePath, find, unknown
 from domain.faults import Conflict, Missing
 from domain.orders import names, windows
-from domain.orders.marks import Track
-from domain.orders.states import SliceState
-from domain.orders.steps import Job, Purpose, SliceOrder
-from domain.orders.windows import Window
+from domain.orders.activity_models import SliceInput, SliceJob
+from domain.orders.slices import ReadPurpose, SliceState
+from domain.orders.watermarks import SliceTrack
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders import configuration, ledger, platforms, slices
 from stores.orders.slices import SliceFilter
@@ -141,7 +141,7 @@ async def redo_many(call: Call, path: PlatformPath, body: Choice) -> Steered:
         platform = await _platform(session, path)
         steered = await _each(session, platform, body, check)
     for name in steered.done:
-        await _read_again(call, platform, windows.named(name))
+        await _read_again(call, platform, windows.parse_slice_id(name))
     return steered
 
 
@@ -192,7 +192,7 @@ async def _chosen(session: Session, platform: OrderPlatform, choice: Choice) -> 
     wanted = SliceFilter(
         platform.platform,
         state=SliceState.FAILED if choice.slices is None else None,
-        windows=None if choice.slices is None else [windows.named(name) for name in choice.slices],
+        windows=None if choice.slices is None else [windows.parse_slice_id(name) for name in choice.slices],
         ends_after=choice.start,
         begins_before=choice.end,
         code=choice.code,
@@ -205,10 +205,10 @@ async def _platform(session: Session, path: PlatformPath) -> OrderPlatform:
     return (await configuration.standing(session, path.platform, lock=True)).row
 
 
-async def _read_again(call: Call, platform: OrderPlatform, window: Window) -> None:
+async def _read_again(call: Call, platform: OrderPlatform, window: TimeWindow) -> None:
     """Start a reading, unless one is under way."""
-    job = Job(window=window, track=Track.LIVE, purpose=Purpose.AGAIN, suffix=names.REDO_SUFFIX)
-    order = SliceOrder(platform=platform.platform, project_id=platform.project_id, job=job)
+    job = SliceJob(window=window, track=SliceTrack.LIVE, purpose=ReadPurpose.AGAIN, suffix=names.REDO_SUFFIX)
+    order = SliceInput(platform=platform.platform, project_id=platform.project_id, job=job)
     await handle.redo_slice(call.services.engine, order)
 
 

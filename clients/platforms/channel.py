@@ -25,9 +25,10 @@ from clients.platforms.permits import Permits, PlatformGate
 from clients.platforms.tape import Tape, question
 from clients.platforms.wallet import Wallet
 from domain.faults import SourceFault
-from domain.orders.access import Account, Credentials, Keyring, sign
-from domain.orders.capability import CODE, MESSAGE, Capability, ErrorRule, Meaning, Signing
-from domain.orders.jsonpath import Reader, Unreadable, repair
+from domain.orders.access import Account, Credentials, CredentialsReader, Signing, sign_request
+from domain.orders.capability import CODE, MESSAGE, Capability
+from domain.orders.declarations import ErrorMeaning, ErrorRule
+from domain.orders.jsonpath import JsonReader, UnreadableJson, repair_json
 from infra import log
 
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -54,7 +55,7 @@ class Told:
 class _Question:
     url: str
     parameters: Mapping[str, str]
-    reader: Reader
+    reader: JsonReader
     permits: Permits
     """Those that it takes its turn by."""
 
@@ -75,7 +76,7 @@ class Channel:
         gate: PlatformGate,
         capability: Capability,
         account: Account,
-        keyring: Keyring,
+        keyring: CredentialsReader,
         tape: Tape,
         pace: Pace,
     ) -> None:
@@ -88,7 +89,7 @@ class Channel:
         self._wallet = Wallet(http, gate.tokens, capability.access.renewal, account, keyring, str(self))
         version = capability.version
         self._headers = {version.header: version.value} if version and version.header else {}
-        self._errors = Reader(capability.error_paths())
+        self._errors = JsonReader(capability.error_paths())
 
     @property
     def skew(self) -> timedelta:
@@ -99,12 +100,14 @@ class Channel:
         """Note what the platform's clock says just now."""
         self._gate.skew = now - datetime.now(UTC)
 
-    async def ask(self, path: str, parameters: Mapping[str, str], reader: Reader, *, is_detail: bool = False) -> Told:
+    async def ask(
+        self, path: str, parameters: Mapping[str, str], reader: JsonReader, *, is_detail: bool = False
+    ) -> Told:
         """One answer to one question, of a window or of one order; raises a PlatformFailure."""
         permits = self._gate.details if is_detail else self._gate.permits
         return await self._ask(self._account.base_url.rstrip("/") + path, parameters, reader, permits)
 
-    async def follow(self, address: str, reader: Reader) -> Told:
+    async def follow(self, address: str, reader: JsonReader) -> Told:
         """What lies behind an address that an answer told; it gets our credentials, so it must be the platform's."""
         target = urljoin(self._account.base_url, address)
         ours, theirs = urlsplit(self._account.base_url), urlsplit(target)
@@ -135,7 +138,7 @@ class Channel:
     def __str__(self) -> str:
         return f"Platform {self._account.platform} ({self._capability.kind}, shop {self._account.shop})"
 
-    async def _ask(self, url: str, parameters: Mapping[str, str], reader: Reader, permits: Permits) -> Told:
+    async def _ask(self, url: str, parameters: Mapping[str, str], reader: JsonReader, permits: Permits) -> Told:
         asked = question(url, {**self._headers, **parameters})
         if kept := self.tape.heard(asked):
             return self._told(kept.answer, reader, kept.asked_at)
@@ -183,7 +186,7 @@ class Channel:
             self._pace.spend(clock() - began)
 
     async def _exchange(self, url: str, parameters: Mapping[str, str], credentials: Credentials) -> Answer:
-        signed = sign(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
+        signed = sign_request(self._capability.access, credentials, parameters, datetime.now(UTC) + self.skew)
         query = urlencode(signed.parameters)
         joint = "&" if "?" in url else "?"
         try:
@@ -199,12 +202,12 @@ class Channel:
             self.set_clock(date)
         return answer
 
-    def _told(self, answer: Answer, reader: Reader, asked_at: datetime) -> Told:
+    def _told(self, answer: Answer, reader: JsonReader, asked_at: datetime) -> Told:
         if answer.status != 200:
             raise self._failure(answer, self._read_error(answer))
         try:
             values = self._read(answer, reader)
-        except Unreadable as error:
+        except UnreadableJson as error:
             raise PlatformLied(
                 f"{self} answered 200 with something else than was expected ({error}): {_excerpt(answer)}",
                 "Compare it with the paths of its record."
@@ -216,13 +219,13 @@ class Channel:
             raise self._failure(answer, values)
         return Told(answer, values, asked_at)
 
-    def _read(self, answer: Answer, reader: Reader) -> Mapping[str, Any]:
+    def _read(self, answer: Answer, reader: JsonReader) -> Mapping[str, Any]:
         text, is_whole = utf8_of(answer)
         try:
             values = reader.read(text)
-        except Unreadable as error:
+        except UnreadableJson as error:
             # Looked for only now: nearly all answers have neither mark nor half a pair.
-            repaired, is_cut = repair(text)
+            repaired, is_cut = repair_json(text)
             if error.is_json or repaired == text:
                 raise
             values, is_whole = reader.read(repaired), is_whole and not is_cut
@@ -233,7 +236,7 @@ class Channel:
     def _read_error(self, answer: Answer) -> Mapping[str, Any]:
         try:
             return self._errors.read(answer.body)
-        except Unreadable:
+        except UnreadableJson:
             return {}
 
     def _failure(self, answer: Answer, values: Mapping[str, Any]) -> PlatformFailure:
@@ -249,13 +252,13 @@ class Channel:
                 f"{told}. That is no list, not even an empty one.", "Look what answers at its address.", may_pass=True
             )
         match rule.meaning if rule else _usual(answer.status):
-            case Meaning.BUSY:
+            case ErrorMeaning.BUSY:
                 wait = self._wait_seconds(answer, message)
                 wait = rule.retry_after_seconds if wait is None and rule else wait
                 return PlatformBusy(f"{told}.", "Ask again later.", retry_after_seconds=wait)
-            case Meaning.EXPIRED:
+            case ErrorMeaning.EXPIRED:
                 return TokenExpired(f"{told}.", "Renew what the reference to its credentials leads to.")
-            case Meaning.REFUSED:
+            case ErrorMeaning.REFUSED:
                 return PlatformRefused(f"{told}.", _remedy(answer.status, self._capability))
 
     def _wait_seconds(self, answer: Answer, message: str) -> float | None:
@@ -277,10 +280,10 @@ def _fits(rule: ErrorRule, answer: Answer, code: str, message: str) -> bool:
     )
 
 
-def _usual(status: int) -> Meaning:
+def _usual(status: int) -> ErrorMeaning:
     if status in BUSY_STATUSES:
-        return Meaning.BUSY
-    return Meaning.EXPIRED if status == 401 else Meaning.REFUSED
+        return ErrorMeaning.BUSY
+    return ErrorMeaning.EXPIRED if status == 401 else ErrorMeaning.REFUSED
 
 
 def _remedy(status: int, capability: Capability) -> str:

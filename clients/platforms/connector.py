@@ -15,9 +15,9 @@ from clients.platforms.failures import PlatformLied, PlatformRefused, TokenExpir
 from clients.platforms.reading import Asked, Page, Rows
 from clients.platforms.tape import Tape
 from domain.orders.access import Account
-from domain.orders.capability import NEXT, TOTAL, Capability, Order, PagingKind
-from domain.orders.jsonpath import Path, Reader
-from domain.orders.requests import Detail
+from domain.orders.capability import NEXT, TOTAL, Capability, PagingKind, PlatformOrder
+from domain.orders.declarations import DetailCall
+from domain.orders.jsonpath import JsonPath, JsonReader
 
 _TIME, _ROW = "time", "row"
 
@@ -63,7 +63,7 @@ class Connector:
                     "Name a call that does in its record.",
                 )
             return date
-        reader = Reader({_TIME: (Path.parse(clock.value), int | str), **self.capability.error_paths()})
+        reader = JsonReader({_TIME: (JsonPath.parse(clock.value), int | str), **self.capability.error_paths()})
         told = (await self._channel.ask(clock.path, clock.parameters, reader)).values[_TIME]
         try:
             moment = clock.moments.reader()(told)
@@ -133,7 +133,7 @@ class Connector:
         """What is asked for so that no order of a window is left out: both ends belong to it."""
         return Asked(*self.capability.bounds(window.start, window.end))
 
-    async def whole(self, part: Order) -> tuple[Order, datetime]:
+    async def whole(self, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """A whole order, where the list tells only a part of each, and when it was asked for.
 
         One without a time is as old as it was in the list.
@@ -159,7 +159,7 @@ class Connector:
             )
         return whole, told.asked_at
 
-    async def _with_pages(self, detail: Detail, part: Order) -> tuple[Order, datetime]:
+    async def _with_pages(self, detail: DetailCall, part: PlatformOrder) -> tuple[PlatformOrder, datetime]:
         """An order with a list that is told in pages; it is as old as its first."""
         rows, seen = list[msgspec.Raw](), set[str]()
         first: datetime | None = None
@@ -184,7 +184,7 @@ class Connector:
                 )
             seen.add(token)
 
-    async def _ask_detail(self, detail: Detail, order_id: str, token: str | None) -> Told:
+    async def _ask_detail(self, detail: DetailCall, order_id: str, token: str | None) -> Told:
         try:
             path = detail.path_of(order_id)
         except ValueError as error:
@@ -257,15 +257,18 @@ class Connector:
         return read
 
 
-def _readers(capability: Capability, rows: Rows) -> tuple[Reader, Reader]:
+def _readers(capability: Capability, rows: Rows) -> tuple[JsonReader, JsonReader]:
     """What reads answers to a count, and to a question for one order: made once, they are used for each."""
     total, detail, errors = capability.total, capability.detail, capability.error_paths()
     counts = rows.reader
     if total and total.path and total.value:
-        counts = Reader({TOTAL: (Path.parse(total.value), int | str), **errors})
+        counts = JsonReader({TOTAL: (JsonPath.parse(total.value), int | str), **errors})
     if detail is None:
         return counts, counts
-    wanted: dict[str, tuple[Path, Any]] = {_ROW: (Path.parse(detail.row), msgspec.Raw)}
+    wanted: dict[str, tuple[JsonPath, Any]] = {_ROW: (JsonPath.parse(detail.row), msgspec.Raw)}
     if detail.next is not None:
-        wanted |= {_ROW: (Path.parse(detail.row), list[msgspec.Raw]), NEXT: (Path.parse(detail.next), int | str)}
-    return counts, Reader({**wanted, **errors})
+        wanted |= {
+            _ROW: (JsonPath.parse(detail.row), list[msgspec.Raw]),
+            NEXT: (JsonPath.parse(detail.next), int | str),
+        }
+    return counts, JsonReader({**wanted, **errors})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.faults import bounded
-from domain.orders.retrying import WAIT_MAX_SECONDS
+from domain.orders.slices import WAIT_MAX_SECONDS
 
 
 class PlatformFailure(Exception):

@@ -10,7 +10,7 @@ from typing import Final
 
 from clients.platforms.failures import PlatformBusy
 from clients.platforms.tokens import AccessTokens
-from domain.orders.requests import RateLimit
+from domain.orders.declarations import RateLimit
 from domain.quotas import Rate
 from infra.limits import Limiter
 

@@ -8,9 +8,9 @@ from clients.platforms.connector import Connector
 from clients.platforms.pace import Pace
 from clients.platforms.permits import Permits, PlatformGate, detail_bucket
 from clients.platforms.tape import Tape
-from domain.orders.access import Account, Keyring
+from domain.orders.access import Account, CredentialsReader
 from domain.orders.capability import Capability
-from domain.orders.requests import Detail, RateLimit
+from domain.orders.declarations import DetailCall, RateLimit
 from infra.limits import Limiter
 
 
@@ -26,7 +26,7 @@ class Platforms:
         self,
         capability: Capability,
         account: Account,
-        keyring: Keyring,
+        keyring: CredentialsReader,
         *,
         rate: RateLimit | None = None,
         tape: Tape | None = None,
@@ -44,7 +44,7 @@ class Platforms:
         channel = Channel(self._http, gate, capability, account, keyring, tape or Tape(), pace or Pace())
         return Connector(channel, capability, account)
 
-    def _gate(self, platform: str, rate: RateLimit, detail: Detail | None) -> PlatformGate:
+    def _gate(self, platform: str, rate: RateLimit, detail: DetailCall | None) -> PlatformGate:
         gate = self._gates.get(platform)
         if gate is None:
             permits = Permits(self._limiter, platform, rate)

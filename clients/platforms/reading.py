@@ -12,8 +12,8 @@ import msgspec
 from clients.http import Answer
 from clients.platforms.failures import PlatformLied
 from domain.orders.access import Account
-from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, Order
-from domain.orders.jsonpath import Reader, Unreadable
+from domain.orders.capability import ID, MODIFIED, MORE, ROWS, TOTAL, VERSION, Capability, PlatformOrder
+from domain.orders.jsonpath import JsonReader, UnreadableJson
 
 _TRUE: Final = (True, 1, "true", "1")
 _LOST: Final = frozenset("\0\ufffd")
@@ -26,7 +26,7 @@ class Page:
 
     number: int
     """Of the pages of one walk, in the order they were read, from 0."""
-    orders: Sequence[Order]
+    orders: Sequence[PlatformOrder]
     body: bytes
     asked_at: datetime
     """When it was asked for, by the platform's clock."""
@@ -58,8 +58,8 @@ class Rows:
     def __init__(self, capability: Capability, account: Account) -> None:
         self._capability = capability
         self._account = account
-        self.reader = Reader(capability.page_paths())
-        self._row = row = Reader(capability.row_paths())
+        self.reader = JsonReader(capability.page_paths())
+        self._row = row = JsonReader(capability.row_paths())
         self._id, self._modified, self._version = row.pick(ID), row.pick(MODIFIED), row.pick(VERSION)
         self._moment = capability.rows.moments.reader()
 
@@ -82,11 +82,11 @@ class Rows:
         outside = sum(not first <= order.modified_at <= last for order in orders)
         return Page(number, orders, answer.body, asked_at, self.total(answer, values), outside, undated)
 
-    def order(self, text: msgspec.Raw, undated_as: datetime) -> Order:
+    def order(self, text: msgspec.Raw, undated_as: datetime) -> PlatformOrder:
         """An order that was asked for by its id."""
         return self._order(text, undated_as)[0]
 
-    def with_part(self, part: Order, name: str, told: bytes) -> Order:
+    def with_part(self, part: PlatformOrder, name: str, told: bytes) -> PlatformOrder:
         """A listed order with what was told of it by itself; everything else stays the text that was sent."""
         fields = msgspec.json.decode(part.raw, type=dict[str, msgspec.Raw])
         return msgspec.structs.replace(part, raw=msgspec.json.encode({**fields, name: msgspec.Raw(told)}))
@@ -113,15 +113,15 @@ class Rows:
             )
         return number
 
-    def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[Order, bool]:
+    def _order(self, text: msgspec.Raw, undated_as: datetime) -> tuple[PlatformOrder, bool]:
         try:
             root = self._row.root(text)
             if root is None:
-                raise Unreadable("null")
+                raise UnreadableJson("null")
             told = self._modified(root)
             is_dated = told is not None and told != ""
             moment = self._moment(told) if is_dated else undated_as
-        except (Unreadable, ValueError, OverflowError) as error:
+        except (UnreadableJson, ValueError, OverflowError) as error:
             raise self._unreadable(text, str(error)) from None
         order_id, account = self._id(root), self._account
         if order_id is None or order_id == "":
@@ -129,7 +129,7 @@ class Rows:
         if not _LOST.isdisjoint(str(order_id)):
             raise self._unreadable(text, "its id holds a NUL character or one that was lost")
         version = self._version(root) or 0
-        return Order(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
+        return PlatformOrder(account.platform, account.shop, str(order_id), moment, version, bytes(text)), is_dated
 
     def _unreadable(self, text: msgspec.Raw, reason: str) -> PlatformLied:
         excerpt = bytes(text)[:300].decode(errors="replace")

@@ -15,8 +15,7 @@ from clients.http import Answer, GuardedClient
 from clients.platforms.answers import BUSY_STATUSES, retry_after_seconds
 from clients.platforms.failures import PlatformBusy, PlatformFailure, TokenExpired
 from domain.faults import SourceFault
-from domain.orders.access import Credentials
-from domain.orders.requests import ClientShown, Renewal
+from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from infra import log
 
 ANSWER_MAX_BYTES: Final = 64 * 1024
@@ -91,7 +90,7 @@ class TokenEndPoint:
         who: Names the account in sentences.
     """
 
-    def __init__(self, http: GuardedClient, renewal: Renewal, base_url: str, who: str) -> None:
+    def __init__(self, http: GuardedClient, renewal: TokenRenewal, base_url: str, who: str) -> None:
         self._http = http
         self._renewal = renewal
         self._url = base_url.rstrip("/") + renewal.url if renewal.url.startswith("/") else renewal.url
@@ -144,12 +143,12 @@ class TokenEndPoint:
             "grant_type": "refresh_token",
             "refresh_token": credentials.refresh_token.get_secret_value(),
         }
-        if self._renewal.client is ClientShown.BODY:
+        if self._renewal.client is ClientAuthentication.BODY:
             form |= {"client_id": credentials.key, "client_secret": credentials.secret.get_secret_value()}
         return form
 
     def _authorization(self, credentials: Credentials) -> dict[str, str]:
-        if self._renewal.client is ClientShown.BODY:
+        if self._renewal.client is ClientAuthentication.BODY:
             return {}
         pair = f"{quote_plus(credentials.key)}:{quote_plus(credentials.secret.get_secret_value())}"
         return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}

@@ -7,8 +7,7 @@ from pydantic import SecretStr
 from clients.http import GuardedClient
 from clients.platforms.failures import TokenExpired
 from clients.platforms.tokens import AccessTokens, TokenEndPoint
-from domain.orders.access import Account, Credentials, Keyring
-from domain.orders.requests import Renewal
+from domain.orders.access import Account, Credentials, CredentialsReader, TokenRenewal
 
 
 class Wallet:
@@ -24,9 +23,9 @@ class Wallet:
         self,
         http: GuardedClient,
         tokens: AccessTokens,
-        renewal: Renewal | None,
+        renewal: TokenRenewal | None,
         account: Account,
-        keyring: Keyring,
+        keyring: CredentialsReader,
         who: str,
     ) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""Accounts at platforms, and how a request shows whose it is."""
+"""Access to an account at a platform: its credentials, how they are declared, and how a request is signed with them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,66 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from domain.orders.capability import Access, Signing
+from domain.orders.declarations import Declaration, Parameters, Seconds, Text, TimeFormat
+
+
+class ClientAuthentication(StrEnum):
+    """How a token end point is shown who asks."""
+
+    BODY = "body"
+    """Client id and secret stand among the form's fields."""
+    BASIC = "basic"
+    """As a user and a password."""
+
+
+class TokenRenewal(Declaration):
+    """Where access tokens are fetched with a refresh token: OAuth 2.0, as in Login with Amazon."""
+
+    url: Text = Field(
+        pattern=r"^(https?://[^/?#\s]+)?/[^?#\s]*$", description="of the token end point; a path begins at `base_url`"
+    )
+    parameters: Parameters = Field(default={}, description="further fields of the form, such as a scope")
+    client: ClientAuthentication = Field(
+        default=ClientAuthentication.BODY,
+        description="where client id and secret stand: in the `body`, or as `basic` authentication",
+    )
+    lifetime_seconds: Seconds = Field(default=3_600, description="how long a token is good, where nobody says")
+
+
+class Signing(StrEnum):
+    """How a request shows whose it is."""
+
+    NONE = "none"
+    HEADER = "header"
+    """The token stands in a header."""
+    BASIC = "basic"
+    """Key and secret as a user and a password."""
+    SORTED_MD5 = "sorted_md5"
+    """All parameters, sorted, between the secret, as one MD5: Taobao, Pinduoduo."""
+
+
+class PlatformAccess(Declaration):
+    """Which parts of an account's credentials a request carries, and where."""
+
+    signing: Signing = Field(
+        default=Signing.NONE,
+        description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
+        "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
+    )
+    header: Text = Field(default="", description="name of the header with the token")
+    prefix: Text = Field(default="", description="stands before the token")
+    key_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
+    token_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
+    time_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
+    moments: TimeFormat = Field(default=TimeFormat(), description="how that time is written")
+    sign_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
+    renewal: TokenRenewal | None = Field(
+        default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +90,36 @@ class Credentials(BaseModel):
     """With it, and with key and secret as client id and client secret, a token is fetched where the record says."""
 
 
-Keyring = Callable[[bool], Awaitable[Credentials]]
+CredentialsReader = Callable[[bool], Awaitable[Credentials]]
 """Reads an account's credentials where their reference leads; True asks for newer ones than it gave before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedRequest:
     """A request as it goes out."""
 
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
 
 
-def sign(access: Access, credentials: Credentials, parameters: Mapping[str, str], now: datetime) -> Signed:
+def sign_request(
+    access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
+) -> SignedRequest:
     """Add what the platform knows us by; `now` is its own time, which some compare with theirs."""
     match access.signing:
         case Signing.NONE:
-            return Signed(parameters, {})
+            return SignedRequest(parameters, {})
         case Signing.HEADER:
-            return Signed(parameters, {access.header: access.prefix + credentials.token.get_secret_value()})
+            return SignedRequest(parameters, {access.header: access.prefix + credentials.token.get_secret_value()})
         case Signing.BASIC:
             pair = f"{credentials.key}:{credentials.secret.get_secret_value()}"
-            return Signed(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
+            return SignedRequest(parameters, {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"})
         case Signing.SORTED_MD5:
-            return Signed(_sorted_md5(access, credentials, parameters, now), {})
+            return SignedRequest(_sorted_md5(access, credentials, parameters, now), {})
 
 
 def _sorted_md5(
-    access: Access, credentials: Credentials, parameters: Mapping[str, str], now: datetime
+    access: PlatformAccess, credentials: Credentials, parameters: Mapping[str, str], now: datetime
 ) -> Mapping[str, str]:
     whole = {
         **parameters,

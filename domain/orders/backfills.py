@@ -1,4 +1,4 @@
-"""Backfills: the complete slices of a time read again, with a record of who asked, how far it is and how it ended."""
+"""Backfills: how far one is, and with which fault it ends."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Final
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from domain.faults import FaultRecord
-from domain.orders.steps import Job, Named
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 
 FAILURES_STOP: Final = 3
 """Slices in a row that fail before a backfill reads no more: the platform would refuse the others too."""
-BATCH: Final = 20
+BATCH_SLICES: Final = 20
 """Slices of a backfill that are read at a time."""
-SCHEDULE: Final = "Temporal's schedule"
+ASKED_BY_SCHEDULE: Final = "Temporal's schedule"
 """Who asked for a backfill that was begun in the Temporal Web UI, which passes no name on."""
-ENDED_BY_HAND: Final = FaultRecord(
+BACKFILL_TERMINATED: Final = FaultRecord(
     code="backfill_ended",
     message="The workflow of the backfill was ended in Temporal before all its slices were read.",
     hint="Ask for the time again.",
 )
-SLICE_ENDED_BY_HAND: Final = FaultRecord(
+SLICE_TERMINATED: Final = FaultRecord(
     code="slice_ended", message="The workflow of the slice was ended in Temporal before it was read.", hint="Redo it."
 )
-SLICE_LEFT: Final = FaultRecord(
+SLICE_REPLACED: Final = FaultRecord(
     code="slice_left",
     message="The slice was split or skipped before it was read again.",
     hint="Ask for the time again.",
@@ -45,11 +44,11 @@ class FailedSlice(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    window: Window
+    window: TimeWindow
     fault: FaultRecord
 
 
-class Progress(BaseModel):
+class BackfillProgress(BaseModel):
     """How far a backfill is."""
 
     model_config = ConfigDict(frozen=True)
@@ -61,7 +60,7 @@ class Progress(BaseModel):
     """Every slice of the backfill that begins before this has been tried."""
     first_failed: FailedSlice | None = None
 
-    def add(self, window: Window, fault: FaultRecord | None) -> Progress:
+    def add(self, window: TimeWindow, fault: FaultRecord | None) -> BackfillProgress:
         """Return the progress after the end of the next slice in order of time."""
         if fault is None:
             return self.model_copy(update={"read": self.read + 1, "failed_in_row": 0, "read_to": window.end})
@@ -93,51 +92,3 @@ class Progress(BaseModel):
             hint=cause.hint or "Mend the cause, then ask for the time again.",
             retryable=cause.retryable,
         )
-
-
-class BackfillOrder(Named):
-    """Asks for the complete slices of a time to be read again."""
-
-    backfill_id: str
-    project_id: str
-    window: Window
-    asked_by: str
-    asked_at: AwareDatetime
-    progress: Progress | None = None
-    """What the runs before this one came to, where their history had grown long."""
-
-
-class BackfillStep(Named):
-    """Notes how far a backfill is, and asks for the slices that are next."""
-
-    backfill_id: str
-    window: Window
-    progress: Progress = Progress()
-    unread: tuple[FailedSlice, ...] = ()
-    """Slices of the last batch whose workflow could not say itself in the ledger that it has failed."""
-
-
-class BackfillBatch(BaseModel):
-    """The slices of a backfill that are read next; none where it is over."""
-
-    model_config = ConfigDict(frozen=True)
-
-    jobs: list[Job] = []
-
-
-class BackfillEnd(Named):
-    """Closes the record of a backfill."""
-
-    backfill_id: str
-    progress: Progress = Progress()
-    fault: FaultRecord | None = None
-
-
-class BackfillStatus(BaseModel):
-    """How a backfill stands, as its workflow says."""
-
-    model_config = ConfigDict(frozen=True)
-
-    state: BackfillState = BackfillState.RUNNING
-    progress: Progress = Progress()
-    fault: FaultRecord | None = None

@@ -1,43 +1,42 @@
-"""What a platform can do, declared: how orders are asked for, how pages follow, what its clock and its limits are."""
+"""What a kind of platform can do, declared: how orders are queried and paged, and where totals and times are."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
 import msgspec
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from domain.orders.jsonpath import Path, Reader
-from domain.orders.moments import Moments
-from domain.orders.requests import (
-    LISTED_MAX,
+from domain.orders.access import PlatformAccess
+from domain.orders.declarations import VERSION_PLACEHOLDER as PATH_VERSION
+from domain.orders.declarations import (
     ApiVersion,
     Count,
-    Detail,
-    JsonPath,
+    Declaration,
+    DetailCall,
+    ErrorFormat,
+    JsonPathText,
     Parameters,
     RateLimit,
-    Record,
-    Renewal,
     Seconds,
     Text,
-    require_gaps,
+    TimeFormat,
+    check_placeholders,
 )
-from domain.orders.requests import VERSION as PATH_VERSION
+from domain.orders.jsonpath import JsonPath, JsonReader
 
 ROWS, NEXT, MORE, TOTAL = "rows", "next", "more", "total"
 ID, MODIFIED, VERSION = "id", "modified", "version"
 CODE, MESSAGE = "error_code", "error_message"
 
-Paths = Mapping[str, tuple[Path, Any]]
-Call = TypeVar("Call", "Query", "Total", "Clock", "Detail")
+Paths = Mapping[str, tuple[JsonPath, Any]]
+Call = TypeVar("Call", "OrderQuery", "TotalCall", "ClockCall", "DetailCall")
 
 
-class Order(msgspec.Struct, frozen=True, gc=False):
+class PlatformOrder(msgspec.Struct, frozen=True, gc=False):
     """One order as a platform told it; of two copies the one with the later (modified_at, version) is the newer."""
 
     platform: str
@@ -57,7 +56,7 @@ class QueryField(StrEnum):
     MODIFIED = "modified"
 
 
-class Query(Record):
+class OrderQuery(Declaration):
     """How orders of a window are asked for."""
 
     path: Text = Field(description="below `base_url`; the same for each page")
@@ -70,7 +69,7 @@ class Query(Record):
     shop: Text = Field(default="", description="name of the parameter with the shop, where one is needed")
     start_inclusive: bool = Field(default=True, description="whether an order of the very start is told")
     end_inclusive: bool = Field(default=True, description="whether an order of the very end is told")
-    moments: Moments = Field(default=Moments(), description="how both are written")
+    moments: TimeFormat = Field(default=TimeFormat(), description="how both are written")
     window_min_seconds: Seconds = Field(default=1, description="shortest window that may be asked for")
     window_max_seconds: Seconds | None = Field(default=None, description="longest window that may be asked for")
     newest_seconds: float = Field(default=0, ge=0, description="an end is refused that is younger than that")
@@ -90,7 +89,7 @@ class PagingKind(StrEnum):
     """By the address in the header Link."""
 
 
-class Paging(Record):
+class Paging(Declaration):
     """How a window's rows are told, page by page."""
 
     kind: PagingKind = Field(
@@ -102,8 +101,8 @@ class Paging(Record):
     size_parameter: Text = Field(description="name of the parameter with the rows of a page")
     size: Count = Field(ge=1, description="rows of a page that are asked for")
     size_max: Count = Field(ge=1, description="the most that may be asked for")
-    next: JsonPath | None = Field(default=None, description="where the next cursor or token is told")
-    more: JsonPath | None = Field(default=None, description="where it is told whether there are more pages")
+    next: JsonPathText | None = Field(default=None, description="where the next cursor or token is told")
+    more: JsonPathText | None = Field(default=None, description="where it is told whether there are more pages")
     rows_max: Count | None = Field(default=None, ge=1, description="rows of one query after which the platform stops")
     token_seconds: Seconds | None = Field(
         default=None, description="how long a cursor, token or link is good; a reading that waits longer begins again"
@@ -120,12 +119,12 @@ class Paging(Record):
         return self
 
 
-class Total(Record):
+class TotalCall(Declaration):
     """How many rows a window holds, and how that is asked."""
 
     path: Text | None = Field(default=None, description="path of a call of its own; by default the query's")
     parameters: Parameters = Field(default={}, description="beside the query's, or instead of the same ones there")
-    value: JsonPath | None = Field(default=None, description="where the answer tells it, if no header does")
+    value: JsonPathText | None = Field(default=None, description="where the answer tells it, if no header does")
     header: Text | None = Field(default=None, description="name of the header that tells it")
     max: Count | None = Field(default=None, ge=1, description="from which number on it is told no longer exactly")
 
@@ -136,135 +135,48 @@ class Total(Record):
         return self
 
 
-class Clock(Record):
+class ClockCall(Declaration):
     """Where the platform's time is read."""
 
     path: Text = Field(description="of any call whose answer tells the time, below `base_url`")
     parameters: Parameters = Field(default={}, description="sent with it")
-    value: JsonPath | None = Field(default=None, description="by default the header Date of the answer is read")
-    moments: Moments = Field(default=Moments(), description="how it is written")
+    value: JsonPathText | None = Field(default=None, description="by default the header Date of the answer is read")
+    moments: TimeFormat = Field(default=TimeFormat(), description="how it is written")
     counted: bool = Field(default=True, description="whether the rate limit counts the call")
 
 
-class Rows(Record):
+class RowFields(Declaration):
     """Where rows are, and what is read from each; everything else stays as it was sent."""
 
-    list: JsonPath = Field(description="where a page's answer has its rows")
-    id: JsonPath = Field(description="where a row tells the order's id")
-    modified: JsonPath = Field(description="where a row tells when the order was modified")
-    moments: Moments = Field(default=Moments(), description="how that is written")
-    version: JsonPath | None = Field(default=None, description="where a row counts changes of one moment")
+    list: JsonPathText = Field(description="where a page's answer has its rows")
+    id: JsonPathText = Field(description="where a row tells the order's id")
+    modified: JsonPathText = Field(description="where a row tells when the order was modified")
+    moments: TimeFormat = Field(default=TimeFormat(), description="how that is written")
+    version: JsonPathText | None = Field(default=None, description="where a row counts changes of one moment")
     absent_when_empty: bool = Field(default=False, description="whether an empty answer leaves the list out")
 
 
-class Signing(StrEnum):
-    """How a request shows whose it is."""
-
-    NONE = "none"
-    HEADER = "header"
-    """The token stands in a header."""
-    BASIC = "basic"
-    """Key and secret as a user and a password."""
-    SORTED_MD5 = "sorted_md5"
-    """All parameters, sorted, between the secret, as one MD5: Taobao, Pinduoduo."""
-
-
-class Access(Record):
-    """Which parts of an account's credentials a request carries, and where."""
-
-    signing: Signing = Field(
-        default=Signing.NONE,
-        description="how a request shows whose it is: the token in a `header`, key and secret as `basic` "
-        "authentication, or all parameters between the secret as one MD5 (`sorted_md5`)",
-    )
-    header: Text = Field(default="", description="name of the header with the token")
-    prefix: Text = Field(default="", description="stands before the token")
-    key_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the key")
-    token_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the token")
-    time_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the time")
-    moments: Moments = Field(default=Moments(), description="how that time is written")
-    sign_parameter: Text = Field(default="", description="of `sorted_md5`: name of the parameter with the MD5")
-    renewal: Renewal | None = Field(
-        default=None, description="where the token is fetched, if the credentials hold a `refresh_token`"
-    )
-
-
-class Meaning(StrEnum):
-    """What an error tells us to do."""
-
-    BUSY = "busy"
-    """Ask again later: a rate or a quota is used up, or the platform has a bad moment."""
-    REFUSED = "refused"
-    """Asking again would not help."""
-    EXPIRED = "expired"
-    """Ask again with fresh credentials."""
-
-
-class ErrorRule(Record):
-    """An error by its status or its code, and what it means. The first that fits counts."""
-
-    meaning: Meaning = Field(
-        description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
-        "credentials"
-    )
-    statuses: tuple[Count, ...] = Field(default=(), max_length=LISTED_MAX, description="of HTTP, any of which fits")
-    codes: tuple[Text, ...] = Field(
-        default=(), max_length=LISTED_MAX, description="any of which fits, as `errors.code` tells it"
-    )
-    pattern: Text = Field(default="", description="regular expression that the message holds")
-    retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        _compile(pattern)
-        return pattern
-
-    @model_validator(mode="after")
-    def _narrow(self) -> Self:
-        if not (self.statuses or self.codes or self.pattern):
-            raise ValueError("a rule for errors names statuses, codes or a pattern")
-        return self
-
-
-class Errors(Record):
-    """How errors are told beside the status of an answer."""
-
-    code: JsonPath | None = Field(default=None, description="where an answer tells the error's code; 0 is none")
-    message: JsonPath | None = Field(default=None, description="where it tells the sentence about it")
-    wait_pattern: Text = Field(default="", description="its first group in a message is how many seconds to wait")
-    rules: tuple[ErrorRule, ...] = Field(default=(), max_length=LISTED_MAX, description="the first that fits counts")
-
-    @field_validator("wait_pattern")
-    @classmethod
-    def _has_group(cls, pattern: str) -> str:
-        """Without a group nothing says which part of a message is the number."""
-        if pattern and not _compile(pattern).groups:
-            raise ValueError(f"{pattern!r} has no group; put the number of seconds in brackets, as in 'wait (\\d+) s'")
-        return pattern
-
-
-class Capability(Record):
+class Capability(Declaration):
     """Everything that a connector has to know of a kind of platform."""
 
     kind: Text = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$", description="its name")
     version: ApiVersion | None = Field(default=None, description="of the interface, if it has several")
-    query: Query
+    query: OrderQuery
     paging: Paging
-    total: Total | None = Field(default=None, description="where a window's number of rows is told, if it is")
-    clock: Clock
+    total: TotalCall | None = Field(default=None, description="where a window's number of rows is told, if it is")
+    clock: ClockCall
     rate: RateLimit
-    rows: Rows
-    detail: Detail | None = Field(default=None, description="a second call for each order, if one is needed")
-    access: Access = Access()
-    errors: Errors = Errors()
+    rows: RowFields
+    detail: DetailCall | None = Field(default=None, description="a second call for each order, if one is needed")
+    access: PlatformAccess = PlatformAccess()
+    errors: ErrorFormat = ErrorFormat()
 
     @model_validator(mode="after")
     def _versioned_once(self) -> Self:
         """The version is named in one way, and only where there is one."""
         paths = [self.query.path, self.clock.path, *([self.total.path] if self.total and self.total.path else [])]
         for path in paths:
-            require_gaps(path, {PATH_VERSION})
+            check_placeholders(path, {PATH_VERSION})
         in_path = any(PATH_VERSION in path for path in [*paths, *([self.detail.path] if self.detail else [])])
         version = self.version
         ways = sum((in_path, bool(version and version.parameter), bool(version and version.header)))
@@ -278,7 +190,7 @@ class Capability(Record):
     def _read_at_once(self) -> Self:
         """Paths that exclude each other are told here, not by the first answer."""
         for paths in (self.page_paths(), self.row_paths()):
-            Reader(paths)
+            JsonReader(paths)
         return self
 
     @property
@@ -290,9 +202,9 @@ class Capability(Record):
         """What is read from each page, and what kind of value is expected there."""
         total = self.total.value if self.total and self.total.path is None else None
         return {
-            ROWS: (Path.parse(self.rows.list), list[msgspec.Raw]),
-            **_parsed({NEXT: (self.paging.next, int | str), TOTAL: (total, int | str)}),
-            **_parsed({MORE: (self.paging.more, bool | int | str)}),
+            ROWS: (JsonPath.parse(self.rows.list), list[msgspec.Raw]),
+            **_parse_paths({NEXT: (self.paging.next, int | str), TOTAL: (total, int | str)}),
+            **_parse_paths({MORE: (self.paging.more, bool | int | str)}),
             **self.error_paths(),
         }
 
@@ -300,11 +212,11 @@ class Capability(Record):
         """What is read from each row."""
         rows = self.rows
         wanted = {ID: (rows.id, int | str), MODIFIED: (rows.modified, int | str), VERSION: (rows.version, int)}
-        return _parsed(wanted)
+        return _parse_paths(wanted)
 
     def error_paths(self) -> Paths:
         """What every answer is looked through for."""
-        return _parsed({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
+        return _parse_paths({CODE: (self.errors.code, int | str), MESSAGE: (self.errors.message, str)})
 
     def at_version(self, value: str | None) -> Capability:
         """The same, asked by another version where one is set."""
@@ -351,23 +263,16 @@ class Capability(Record):
         return _floor(now - timedelta(seconds=self.query.newest_seconds), self.query.moments.resolution)
 
 
-def _parsed(wanted: Mapping[str, tuple[str | None, Any]]) -> Paths:
-    return {name: (Path.parse(path), kind) for name, (path, kind) in wanted.items() if path}
+def _parse_paths(wanted: Mapping[str, tuple[str | None, Any]]) -> Paths:
+    return {name: (JsonPath.parse(path), kind) for name, (path, kind) in wanted.items() if path}
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _floor(moment: datetime, grain: timedelta) -> datetime:
-    return moment - (moment - _EPOCH) % grain
+    return moment - (moment - _UNIX_EPOCH) % grain
 
 
 def _ceil(moment: datetime, grain: timedelta) -> datetime:
-    return moment + (_EPOCH - moment) % grain
+    return moment + (_UNIX_EPOCH - moment) % grain

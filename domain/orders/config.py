@@ -1,4 +1,4 @@
-"""Configuration in two levels: defaults that all platforms share, and what a platform has of its own.
+"""Configuration in two levels: defaults that all platforms share, and what a platform sets of its own.
 
 A key that a platform does not set is taken from the defaults, else from what its kind allows or what is built in.
 """
@@ -16,16 +16,16 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from domain.faults import Invalid
 from domain.orders import windows
 from domain.orders.capability import Capability
-from domain.orders.requests import VERSION_PATTERN
+from domain.orders.declarations import VERSION_PATTERN
 
-DEFAULT: Final = "default"
+DEFAULT_LEVEL: Final = "default"
 """The platform number under which the shared configuration stands."""
 
 _LAST = re.compile(r"last ([1-9][0-9]{0,3}) (hours|days|weeks|months)")
 _DAYS = {"hours": 1 / 24, "days": 1.0, "weeks": 7.0, "months": 30.0}
 
 
-def _understood(starttime: str) -> str:
+def _require_starttime(starttime: str) -> str:
     if _LAST.fullmatch(starttime):
         return starttime
     try:
@@ -40,10 +40,10 @@ def _understood(starttime: str) -> str:
     return starttime
 
 
-StartTime = Annotated[str, AfterValidator(_understood)]
+StartTime = Annotated[str, AfterValidator(_require_starttime)]
 
 
-class Options(BaseModel):
+class PlatformOptions(BaseModel):
     """What one level sets; what is missing comes from the level above."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,7 +83,7 @@ class Options(BaseModel):
     )
 
 
-BUILT_IN: Final = Options(
+BUILT_IN_OPTIONS: Final = PlatformOptions(
     starttime="last 3 months",
     interval=600,
     timeout=300,
@@ -97,7 +97,7 @@ BUILT_IN: Final = Options(
 )
 
 
-class Origin(StrEnum):
+class SettingOrigin(StrEnum):
     """Where a value comes from."""
 
     PLATFORM = "platform"
@@ -106,7 +106,7 @@ class Origin(StrEnum):
     KIND = "kind"
 
 
-class Effective(BaseModel):
+class PlatformSettings(BaseModel):
     """What is in force for a platform, and from which version on."""
 
     model_config = ConfigDict(frozen=True)
@@ -135,64 +135,68 @@ class Effective(BaseModel):
         return adjusted.at_version(self.api_version)
 
 
-def effective(
-    version: int, defaults: Options, own: Options, capability: Capability
-) -> tuple[Effective, Mapping[str, Origin]]:
+def resolve_settings(
+    version: int, defaults: PlatformOptions, own: PlatformOptions, capability: Capability
+) -> tuple[PlatformSettings, Mapping[str, SettingOrigin]]:
     """What is in force, and where each value comes from."""
-    levels = [(Origin.PLATFORM, own), (Origin.DEFAULT, defaults), (Origin.KIND, _of_kind(capability))]
-    levels.append((Origin.BUILT_IN, BUILT_IN))
+    levels = [
+        (SettingOrigin.PLATFORM, own),
+        (SettingOrigin.DEFAULT, defaults),
+        (SettingOrigin.KIND, _build_kind_options(capability)),
+    ]
+    levels.append((SettingOrigin.BUILT_IN, BUILT_IN_OPTIONS))
     values: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    for name in Options.model_fields:
-        values[name], origins[name] = _first(name, levels)
-    return Effective(version=version, **values), origins
+    origins: dict[str, SettingOrigin] = {}
+    for name in PlatformOptions.model_fields:
+        values[name], origins[name] = _find_value(name, levels)
+    return PlatformSettings(version=version, **values), origins
 
 
-def _of_kind(capability: Capability) -> Options:
+def _build_kind_options(capability: Capability) -> PlatformOptions:
     """What is built in, within what the kind allows: else a platform that allows less could not be set up."""
     longest, rows_max = capability.query.window_max_seconds, capability.paging.rows_max
-    interval, rows = _built_in("interval"), _built_in("max_rows_per_slice")
+    interval, rows = _get_built_in("interval"), _get_built_in("max_rows_per_slice")
     if longest is not None:
-        interval = min(interval, max(1, int(longest) - _built_in("overlap")))
-    return Options(
+        interval = min(interval, max(1, int(longest) - _get_built_in("overlap")))
+    return PlatformOptions(
         requests_per_second=capability.rate.per_second,
         burst=capability.rate.burst,
         daily_quota=capability.rate.per_day,
-        settle_lag=max(_built_in("settle_lag"), int(capability.query.newest_seconds)),
+        settle_lag=max(_get_built_in("settle_lag"), int(capability.query.newest_seconds)),
         api_version=capability.version.value if capability.version else None,
-        interval=interval if interval < _built_in("interval") else None,
+        interval=interval if interval < _get_built_in("interval") else None,
         max_rows_per_slice=rows_max if rows_max is not None and rows_max < rows else None,
     )
 
 
-def _built_in(name: str) -> int:
-    value: int = getattr(BUILT_IN, name)
+def _get_built_in(name: str) -> int:
+    value: int = getattr(BUILT_IN_OPTIONS, name)
     return value
 
 
-def _first(name: str, levels: Sequence[tuple[Origin, Options]]) -> tuple[Any, Origin]:
+def _find_value(name: str, levels: Sequence[tuple[SettingOrigin, PlatformOptions]]) -> tuple[Any, SettingOrigin]:
     for origin, options in levels:
         value = getattr(options, name)
         if value is not None:
             return value, origin
-    return None, Origin.BUILT_IN
+    return None, SettingOrigin.BUILT_IN
 
 
-def is_relative(starttime: str) -> bool:
+def is_relative_starttime(starttime: str) -> bool:
     """Whether it means another moment each time it is looked at."""
     return _LAST.fullmatch(starttime) is not None
 
 
-def begins_at(starttime: str, platform_now: datetime) -> datetime:
+def resolve_starttime(starttime: str, platform_now: datetime) -> datetime:
     """The second that a platform's orders are fetched from."""
     last = _LAST.fullmatch(starttime)
     if last is None:
-        return windows.floor(datetime.fromisoformat(starttime))
-    return windows.floor(platform_now - timedelta(days=int(last[1]) * _DAYS[last[2]]))
+        return windows.floor_to_second(datetime.fromisoformat(starttime))
+    return windows.floor_to_second(platform_now - timedelta(days=int(last[1]) * _DAYS[last[2]]))
 
 
-def check(
-    platform: str, settings: Effective, capability: Capability, now: AwareDatetime, *, has_begun: bool = False
+def check_settings(
+    platform: str, settings: PlatformSettings, capability: Capability, now: AwareDatetime, *, has_begun: bool = False
 ) -> None:
     """Refuse what cannot work with this platform.
 
@@ -206,38 +210,38 @@ def check(
     query, paging = capability.query, capability.paging
     asked = settings.interval + settings.overlap
     if query.window_max_seconds is not None and asked > query.window_max_seconds:
-        raise _wrong(
+        raise _build_fault(
             platform,
             "interval",
             f"interval {settings.interval} s with overlap {settings.overlap} s asks for {asked} s at a time; "
             f"{capability.kind} allows at most {query.window_max_seconds:.0f} s",
         )
     if settings.interval < query.window_min_seconds:
-        raise _wrong(
+        raise _build_fault(
             platform,
             "interval",
             f"interval is {settings.interval} s; {capability.kind} allows at least {query.window_min_seconds:.0f} s",
         )
     if settings.overlap >= settings.interval:
-        raise _wrong(
+        raise _build_fault(
             platform, "overlap", f"overlap {settings.overlap} s must be shorter than interval {settings.interval} s"
         )
     if settings.settle_lag < query.newest_seconds:
-        raise _wrong(
+        raise _build_fault(
             platform,
             "settle_lag",
             f"settle_lag is {settings.settle_lag} s; {capability.kind} answers only "
             f"for times at least {query.newest_seconds:.0f} s old",
         )
     if paging.rows_max is not None and settings.max_rows_per_slice > paging.rows_max:
-        raise _wrong(
+        raise _build_fault(
             platform,
             "max_rows_per_slice",
             f"max_rows_per_slice is {settings.max_rows_per_slice:,}; {capability.kind} tells at most "
             f"{paging.rows_max:,} orders of a query",
         )
     if settings.api_version is not None and capability.version is None:
-        raise _wrong(
+        raise _build_fault(
             platform,
             "api_version",
             f"api_version is {settings.api_version}; the record of {capability.kind} names no place for a version",
@@ -247,7 +251,7 @@ def check(
         _check_start(platform, settings, capability, now)
 
 
-def _check_rate(platform: str, settings: Effective, capability: Capability) -> None:
+def _check_rate(platform: str, settings: PlatformSettings, capability: Capability) -> None:
     rate = capability.rate
     limits = (
         ("requests_per_second", settings.requests_per_second, rate.per_second),
@@ -256,16 +260,18 @@ def _check_rate(platform: str, settings: Effective, capability: Capability) -> N
     )
     for name, value, limit in limits:
         if limit is not None and value is not None and value > limit:
-            raise _wrong(platform, name, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
+            raise _build_fault(platform, name, f"{name} is {value:g}; {capability.kind} allows at most {limit:g}")
 
 
-def _check_start(platform: str, settings: Effective, capability: Capability, now: datetime) -> None:
-    begins = begins_at(settings.starttime, now)
+def _check_start(platform: str, settings: PlatformSettings, capability: Capability, now: datetime) -> None:
+    begins = resolve_starttime(settings.starttime, now)
     if begins >= now:
-        raise _wrong(platform, "starttime", f"starttime {settings.starttime} lies in the future; it must be before now")
+        raise _build_fault(
+            platform, "starttime", f"starttime {settings.starttime} lies in the future; it must be before now"
+        )
     history = capability.query.history_seconds
-    if history is not None and begins < windows.floor(now - timedelta(seconds=history)):
-        raise _wrong(
+    if history is not None and begins < windows.floor_to_second(now - timedelta(seconds=history)):
+        raise _build_fault(
             platform,
             "starttime",
             f"starttime {settings.starttime} is further back than {capability.kind} tells orders, "
@@ -273,5 +279,5 @@ def _check_start(platform: str, settings: Effective, capability: Capability, now
         )
 
 
-def _wrong(platform: str, field: str, what: str) -> Invalid:
+def _build_fault(platform: str, field: str, what: str) -> Invalid:
     return Invalid("config_invalid", f"Platform {platform}: {what}.", "Change the value, or leave it out.", field=field)

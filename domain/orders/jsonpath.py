@@ -1,4 +1,4 @@
-"""JSONPath, the part that a record of a platform needs: names and places, compiled into types that msgspec reads.
+"""JSONPath, the part that a declared platform needs: names and places, compiled into types that msgspec reads.
 
 Why not a library: those walk a tree of Python objects, in which decimals are floats already, at a tenth of the speed.
 Here a path becomes a type, so that only what it leads to is read, and rows stay the bytes that the platform sent.
@@ -27,11 +27,11 @@ Step = str | int
 Pick = Callable[[Any], Any]
 
 
-class BadPath(ValueError):
+class InvalidJsonPath(ValueError):
     """A path is written in a way that is not understood."""
 
 
-class Unreadable(ValueError):
+class UnreadableJson(ValueError):
     """A text is no JSON, or holds another kind of value than a path expects there.
 
     Args:
@@ -44,13 +44,13 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class JsonPath:
     """A path from the root of a text to one value of it."""
 
     steps: tuple[Step, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Path:
+    def parse(cls, text: str) -> JsonPath:
         """Read `$`, `.name`, `['any name']` and `[3]`; raises BadPath for anything else."""
         steps: list[Step] = []
         place = 1
@@ -61,14 +61,14 @@ class Path:
             steps.append(int(found["place"]) if found["place"] else found["name"] or found["quoted"])
             place = found.end()
         if not text.startswith("$") or place < len(text):
-            raise BadPath(
+            raise InvalidJsonPath(
                 f"The path {text!r} is not understood from its character {place} on. "
                 "Write $ for the whole answer, then .name, ['any name'] or [0] for each step."
             )
         return cls(tuple(steps))
 
 
-def repair(text: bytes) -> tuple[bytes, bool]:
+def repair_json(text: bytes) -> tuple[bytes, bool]:
     """Remove a byte order mark, and replace each half of a surrogate pair by U+FFFD; say whether there was a half.
 
     Platforms that cut texts by UTF-16 units leave half an emoji at the end, which no database can hold as text.
@@ -84,17 +84,17 @@ def repair(text: bytes) -> tuple[bytes, bool]:
     return repaired, halves > 0
 
 
-class Reader:
+class JsonReader:
     """Reads the values of several paths from a text at once; what is not there is None.
 
     Args:
         wanted: For each name a path and the type of its value, which None is added to.
     """
 
-    def __init__(self, wanted: Mapping[str, tuple[Path, Any]]) -> None:
+    def __init__(self, wanted: Mapping[str, tuple[JsonPath, Any]]) -> None:
         tree: dict[Step, Any] = {}
         for name, (path, kind) in wanted.items():
-            _plant(tree, ("$", *path.steps), name, kind)
+            _add_path(tree, ("$", *path.steps), name, kind)
         compiled = _compile(tree["$"]) if wanted else _Compiled(msgspec.Raw, {})
         self._decoder = msgspec.json.Decoder(compiled.type)
         self._picks = compiled.picks
@@ -111,11 +111,11 @@ class Reader:
         try:
             return self._decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreadable(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
+            raise UnreadableJson(str(error), is_json=isinstance(error, msgspec.ValidationError)) from None
 
     def pick(self, name: str) -> Pick:
         """What takes the value of one name from a root; of a name that was not wanted, None."""
-        return self._picks.get(name, _nothing)
+        return self._picks.get(name, _read_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,29 +131,29 @@ class _Compiled:
     """Each takes a value that is there, never None."""
 
 
-def _plant(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
+def _add_path(tree: dict[Step, Any], steps: tuple[Step, ...], name: str, kind: Any) -> None:
     step, *rest = steps
     if not rest:
         if step in tree:
-            raise BadPath(
+            raise InvalidJsonPath(
                 f"Two values are read from one place, or one inside the other: {name}. Give each its own path."
             )
         tree[step] = _Leaf(name, kind)
         return
     branch = tree.setdefault(step, {})
     if isinstance(branch, _Leaf):
-        raise BadPath(f"The value {name} lies inside {branch.name}. Give each its own path.")
-    _plant(branch, tuple(rest), name, kind)
+        raise InvalidJsonPath(f"The value {name} lies inside {branch.name}. Give each its own path.")
+    _add_path(branch, tuple(rest), name, kind)
 
 
 def _compile(node: dict[Step, Any] | _Leaf) -> _Compiled:
     if isinstance(node, _Leaf):
         # Raw takes in a null by itself and knows no union.
         is_raw = node.type is msgspec.Raw
-        return _Compiled(node.type if is_raw else node.type | None, {node.name: _unless_null if is_raw else _itself})
+        return _Compiled(node.type if is_raw else node.type | None, {node.name: _read_raw if is_raw else _read_whole})
     kinds = {type(step) for step in node}
     if len(kinds) > 1:
-        raise BadPath(
+        raise InvalidJsonPath(
             f"{sorted(map(str, node))} are names and places of one value: it is an object or a list, not both."
         )
     return _compile_list(node) if kinds == {int} else _compile_object(node)
@@ -165,7 +165,7 @@ def _compile_object(node: dict[Step, Any]) -> _Compiled:
     names = {f"field_{number}": str(step) for number, (step, _) in enumerate(children)}
     kind = msgspec.defstruct("Node", fields, rename=names, gc=False)
     picks = {
-        name: _through(f"field_{number}", pick)
+        name: _read_field(f"field_{number}", pick)
         for number, (_, child) in enumerate(children)
         for name, pick in child.picks.items()
     }
@@ -174,30 +174,30 @@ def _compile_object(node: dict[Step, Any]) -> _Compiled:
 
 def _compile_list(node: dict[Step, Any]) -> _Compiled:
     if len(node) > 1:
-        raise BadPath("Two places of one list are asked for. Ask for one.")
+        raise InvalidJsonPath("Two places of one list are asked for. Ask for one.")
     [(place, child)] = node.items()
     compiled = _compile(child)
     return _Compiled(
         list[compiled.type] | None,  # type: ignore[name-defined]
-        {name: _at(int(place), pick) for name, pick in compiled.picks.items()},
+        {name: _read_item(int(place), pick) for name, pick in compiled.picks.items()},
     )
 
 
-def _nothing(value: Any) -> Any:
+def _read_nothing(value: Any) -> Any:
     return None
 
 
-def _itself(value: Any) -> Any:
+def _read_whole(value: Any) -> Any:
     return value
 
 
-def _unless_null(value: msgspec.Raw) -> Any:
+def _read_raw(value: msgspec.Raw) -> Any:
     return None if value == _NULL else value
 
 
-def _through(attribute: str, pick: Pick) -> Pick:
+def _read_field(attribute: str, pick: Pick) -> Pick:
     get = attrgetter(attribute)
-    if pick is _itself:
+    if pick is _read_whole:
         # Read from every row: no frame of Python's.
         return get
 
@@ -208,7 +208,7 @@ def _through(attribute: str, pick: Pick) -> Pick:
     return read
 
 
-def _at(place: int, pick: Pick) -> Pick:
+def _read_item(place: int, pick: Pick) -> Pick:
     def read(items: Any) -> Any:
         value = items[place] if len(items) > place else None
         return None if value is None else pick(value)

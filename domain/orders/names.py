@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from domain.orders import windows
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 
 CYCLE_WORKFLOW = "OrderCycle"
 SLICE_WORKFLOW = "OrderSlice"
@@ -61,7 +61,7 @@ def served_platform(queue: str) -> str | None:
     return platform if queue.startswith(_PREFIX) and re.fullmatch(PLATFORM_PATTERN, platform) else None
 
 
-def slice_id(platform: str, window: Window, suffix: str = "") -> str:
+def slice_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
     """The id of a slice's workflow; a redo and a sweep have a suffix."""
     return f"order-slice:{platform}:{window}{suffix and ':'}{suffix}"
 
@@ -71,7 +71,7 @@ def schedule_id(platform: str) -> str:
     return f"order-cycle:{platform}"
 
 
-def backfill_id(platform: str, window: Window, suffix: str = "") -> str:
+def backfill_id(platform: str, window: TimeWindow, suffix: str = "") -> str:
     """The id of the workflow that reads a time again; one that Temporal's schedule began has a suffix."""
     return f"order-backfill:{platform}:{window}{suffix and ':'}{suffix}"
 
@@ -81,16 +81,16 @@ def report_id(platform: str, day: str) -> str:
     return f"order-report:{platform}:{day}"
 
 
-def raw_key(platform: str, window: Window, reading: str) -> str:
+def raw_key(platform: str, window: TimeWindow, reading: str) -> str:
     """Where the pages of a reading lie: partitioned as Parquet's readers expect it."""
     day = window.start.date().isoformat()
-    name = f"{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
+    name = f"{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
     return f"{RAW}platform={platform}/day={day}/{name}.parquet"
 
 
-def staging_key(platform: str, window: Window, reading: str) -> str:
+def staging_key(platform: str, window: TimeWindow, reading: str) -> str:
     """Where it lies what an attempt was told before it had to stop."""
-    return f"{STAGING}{platform}/{windows.stamp(window.start)}-{windows.stamp(window.end)}-{reading}"
+    return f"{STAGING}{platform}/{windows.format_stamp(window.start)}-{windows.format_stamp(window.end)}-{reading}"
 
 
 def report_parts(platform: str, day: str, run: str) -> str:

@@ -11,7 +11,7 @@ SECOND: Final = timedelta(seconds=1)
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 
 
-class Window(BaseModel):
+class TimeWindow(BaseModel):
     """From a second to another, the first included and the last not."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,7 +28,7 @@ class Window(BaseModel):
         return self
 
     def __str__(self) -> str:
-        return f"{stamp(self.start)}:{stamp(self.end)}"
+        return f"{format_stamp(self.start)}:{format_stamp(self.end)}"
 
     @property
     def length(self) -> timedelta:
@@ -39,7 +39,7 @@ class Window(BaseModel):
         """Whether a moment lies in it."""
         return self.start <= moment < self.end
 
-    def begun_earlier(self, overlap_seconds: int, longest_seconds: float | None = None) -> Window:
+    def begun_earlier(self, overlap_seconds: int, longest_seconds: float | None = None) -> TimeWindow:
         """The window as it is asked for: it repeats the last seconds of the one before, but never more than its own.
 
         Where a platform bounds what may be asked for at a time, a window that was claimed before the overlap was made
@@ -49,26 +49,26 @@ class Window(BaseModel):
         if longest_seconds is not None:
             room = timedelta(seconds=longest_seconds) - self.length
             earlier = max(timedelta(), min(earlier, room // SECOND * SECOND))
-        return Window(start=self.start - earlier, end=self.end)
+        return TimeWindow(start=self.start - earlier, end=self.end)
 
     def is_longer_than(self, longest_seconds: float | None) -> bool:
         """Whether a platform that bounds what may be asked for at a time refuses it."""
         return longest_seconds is not None and self.length > timedelta(seconds=longest_seconds)
 
-    def halves(self, least_seconds: float = 1) -> tuple[Window, Window] | None:
+    def halves(self, least_seconds: float = 1) -> tuple[TimeWindow, TimeWindow] | None:
         """Two windows that are this one together, or nothing where they would become too short to be asked for."""
         middle = self.start + timedelta(seconds=self.length // SECOND // 2)
         if min(middle - self.start, self.end - middle) < max(SECOND, timedelta(seconds=least_seconds)):
             return None
-        return Window(start=self.start, end=middle), Window(start=middle, end=self.end)
+        return TimeWindow(start=self.start, end=middle), TimeWindow(start=middle, end=self.end)
 
 
-def stamp(moment: datetime) -> str:
+def format_stamp(moment: datetime) -> str:
     """A moment as ids of slices hold it."""
     return moment.astimezone(UTC).strftime(_STAMP)
 
 
-def named(name: str) -> Window:
+def parse_slice_id(name: str) -> TimeWindow:
     """The window of a slice's id; raises ValueError with a sentence where no window can have it."""
     start, _, end = name.partition(":")
     try:
@@ -79,28 +79,28 @@ def named(name: str) -> Window:
         ) from None
     if first >= last:
         raise ValueError(f"“{name[:60]}” is no slice's id, because its end is not after its start; send a later end.")
-    return Window(start=first, end=last)
+    return TimeWindow(start=first, end=last)
 
 
-def floor(moment: datetime) -> datetime:
+def floor_to_second(moment: datetime) -> datetime:
     """The second that a moment lies in."""
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
-def consecutive(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[Window]:
+def cut_whole_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
     """The next slices from a moment on, each of the whole interval, none beyond *until*."""
     interval = timedelta(seconds=interval_seconds)
-    found: list[Window] = []
+    found: list[TimeWindow] = []
     while len(found) < most and start + interval <= until:
-        found.append(Window(start=start, end=start + interval))
+        found.append(TimeWindow(start=start, end=start + interval))
         start += interval
     return found
 
 
-def clipped(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[Window]:
+def cut_slices(start: datetime, until: datetime, interval_seconds: int, most: int) -> list[TimeWindow]:
     """The next slices up to *until* exactly: the last may be shorter."""
-    found = consecutive(start, until, interval_seconds, most)
+    found = cut_whole_slices(start, until, interval_seconds, most)
     rest = found[-1].end if found else start
     if len(found) < most and rest < until:
-        found.append(Window(start=rest, end=until))
+        found.append(TimeWindow(start=rest, end=until))
     return found

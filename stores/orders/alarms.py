@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.orders.steps import Alarm
+from domain.orders.activity_models import Alarm
 from domain.sealed import Sealed
 from stores.tables.orders import OrderPlatform
 

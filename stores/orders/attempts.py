@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from domain.faults import FaultRecord
-from domain.orders import lateness
-from domain.orders.retrying import EXPIRED_WAIT_MAX_SECONDS
-from domain.orders.steps import Ending, FailOrder, Job, Purpose, Read, ReadOrder
-from domain.orders.windows import Window
+from domain.orders import confirmation
+from domain.orders.activity_models import FailSliceInput, ReadSliceInput, ReadSliceResult, SliceJob
+from domain.orders.slices import EXPIRED_WAIT_MAX_SECONDS, ReadOutcome, ReadPurpose
+from domain.orders.windows import TimeWindow
 from infra.database import Database, Session
 from stores.orders import configuration, ledger, storing, sweeps
 from stores.orders.configuration import Standing
@@ -46,7 +46,7 @@ class SliceReading:
     """Whether it was seen that the platform's filter goes by the zone that its record says."""
 
 
-async def begin(database: Database, order: ReadOrder) -> SliceAttempt:
+async def begin(database: Database, order: ReadSliceInput) -> SliceAttempt:
     """Take a slice for an attempt, unless it has ended, or its platform refuses the credentials.
 
     Raises:
@@ -59,7 +59,7 @@ async def begin(database: Database, order: ReadOrder) -> SliceAttempt:
         return SliceAttempt(here, await ledger.take(session, order, here.row.skew_seconds or 0.0))
 
 
-async def _refusal(session: Session, order: ReadOrder) -> FaultRecord | None:
+async def _refusal(session: Session, order: ReadSliceInput) -> FaultRecord | None:
     """Where the credentials are refused, all slices together look only now and then whether they still are."""
     row = await session.get_one(OrderPlatform, order.platform, with_for_update=True, populate_existing=True)
     if row.credentials_failed_since is None or row.credentials_fault is None:
@@ -73,7 +73,7 @@ async def _refusal(session: Session, order: ReadOrder) -> FaultRecord | None:
     return None
 
 
-async def split(database: Database, order: ReadOrder, halves: Iterable[Window]) -> list[Job] | None:
+async def split(database: Database, order: ReadSliceInput, halves: Iterable[TimeWindow]) -> list[SliceJob] | None:
     """Replace the slice of an attempt by its halves; None where another attempt has the slice."""
     async with database.session() as session:
         row = await ledger.find(session, order.platform, order.window, lock=True)
@@ -82,13 +82,13 @@ async def split(database: Database, order: ReadOrder, halves: Iterable[Window]) 
         return await ledger.split(session, row, halves)
 
 
-async def commit(database: Database, here: Standing, order: ReadOrder, reading: SliceReading) -> Read:
+async def commit(database: Database, here: Standing, order: ReadSliceInput, reading: SliceReading) -> ReadSliceResult:
     """Write orders and the ledger's row in one transaction; nothing, where another attempt has the slice."""
     async with database.session() as session:
         platform = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
         row = await ledger.find(session, order.platform, order.window, lock=True)
         if row is None or not ledger.may_commit(row, order):
-            return Read(ending=Ending.OVER)
+            return ReadSliceResult(ending=ReadOutcome.OVER)
         platform.revision += 1
         if reading.is_zone_right:
             platform.zone_checked_at = await ledger.database_now(session)
@@ -102,7 +102,7 @@ async def commit(database: Database, here: Standing, order: ReadOrder, reading: 
             _finish(row, result, reading.pages_key)
             row.digest = reading.digest
             row.done_at = await ledger.database_now(session)
-        elif order.purpose is Purpose.SWEEP:
+        elif order.purpose is ReadPurpose.SWEEP:
             await sweeps.succeed(session, platform, row, result.missed, late_seconds)
         else:
             row.reread_since, row.reread_fault, row.reread_at = None, None, await ledger.database_now(session)
@@ -115,7 +115,7 @@ async def commit(database: Database, here: Standing, order: ReadOrder, reading: 
     return result
 
 
-async def fail(database: Database, order: FailOrder) -> Standing | None:
+async def fail(database: Database, order: FailSliceInput) -> Standing | None:
     """Put a slice into the failed set; a sweep that failed is noted, and made again later.
 
     Returns:
@@ -126,19 +126,19 @@ async def fail(database: Database, order: FailOrder) -> Standing | None:
     """
     async with database.session() as session:
         here = await configuration.standing(session, order.platform, lock=True)
-        if order.purpose is Purpose.SWEEP:
+        if order.purpose is ReadPurpose.SWEEP:
             return here if await sweeps.fail(session, here.row, order.window, order.fault) else None
-        if order.purpose is Purpose.AGAIN:
+        if order.purpose is ReadPurpose.AGAIN:
             await ledger.fail_reread(session, order.platform, order.window, order.fault)
         is_failed = await ledger.fail(session, order.platform, order.window, order.fault, order.reader)
     return here if is_failed else None
 
 
-def _result(order: ReadOrder, row: OrderSlice, reading: SliceReading, changes: list[Change]) -> Read:
+def _result(order: ReadSliceInput, row: OrderSlice, reading: SliceReading, changes: list[Change]) -> ReadSliceResult:
     """What the attempt came to; only a slice that was complete before can have missed anything."""
     late = _late(order.window, changes) if row.done_at is not None else []
-    return Read(
-        ending=Ending.DONE,
+    return ReadSliceResult(
+        ending=ReadOutcome.DONE,
         orders=reading.orders,
         changed=len(changes),
         total=reading.total,
@@ -150,17 +150,17 @@ def _result(order: ReadOrder, row: OrderSlice, reading: SliceReading, changes: l
     )
 
 
-def _late(window: Window, changes: list[Change]) -> list[Change]:
+def _late(window: TimeWindow, changes: list[Change]) -> list[Change]:
     return [each for each in changes if each.is_new and window.holds(each.modified_at)]
 
 
-def _finish(row: OrderSlice, result: Read, key: str) -> None:
+def _finish(row: OrderSlice, result: ReadSliceResult, key: str) -> None:
     row.failed_at, row.fault, row.holder, row.stale_told_at, row.raw_key = None, None, None, None, key
     row.orders, row.changed, row.total = result.orders, result.changed, result.total
     row.passes, row.pages, row.outside, row.undated = result.passes, result.pages, result.outside, result.undated
 
 
-def _lateness(row: OrderSlice, window: Window, changes: list[Change]) -> float | None:
+def _lateness(row: OrderSlice, window: TimeWindow, changes: list[Change]) -> float | None:
     """How late the orders were that only the sweep found.
 
     Where rows moved during the first reading, it may have passed an order by that was there; where nothing moved, the
@@ -168,4 +168,7 @@ def _lateness(row: OrderSlice, window: Window, changes: list[Change]) -> float |
     """
     if row.done_at is None or row.read_at is None or row.passes != 1:
         return None
-    return max((lateness.seconds(each.modified_at, row.read_at) for each in _late(window, changes)), default=None)
+    return max(
+        (confirmation.compute_lateness_seconds(each.modified_at, row.read_at) for each in _late(window, changes)),
+        default=None,
+    )

@@ -10,8 +10,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
 from domain.faults import FaultRecord
-from domain.orders.backfills import BATCH, BackfillOrder, BackfillState, BackfillStep, Progress
-from domain.orders.steps import Alarm, Job
+from domain.orders.activity_models import Alarm, BackfillBatchInput, BackfillInput, SliceJob
+from domain.orders.backfills import BATCH_SLICES, BackfillProgress, BackfillState
 from infra import log, metrics
 from infra.database import Database, Session
 from stores.orders import ledger
@@ -20,7 +20,7 @@ from stores.shared import keyset
 from stores.tables.orders import OrderBackfill, OrderPlatform
 
 
-async def enter(database: Database, order: BackfillOrder, workflow_id: str) -> None:
+async def enter(database: Database, order: BackfillInput, workflow_id: str) -> None:
     """Write the record of a backfill that has been started; a second time it changes nothing."""
     window = order.window
     async with database.session() as session:
@@ -40,7 +40,7 @@ async def enter(database: Database, order: BackfillOrder, workflow_id: str) -> N
         await session.exec(insert(OrderBackfill).values(values).on_conflict_do_nothing())
 
 
-async def advance(database: Database, order: BackfillStep) -> list[Job]:
+async def advance(database: Database, order: BackfillBatchInput) -> list[SliceJob]:
     """Write down how far a backfill is, and say which slices are next; none where it is hopeless."""
     async with database.session() as session:
         for unread in order.unread:
@@ -49,10 +49,12 @@ async def advance(database: Database, order: BackfillStep) -> list[Job]:
         if order.progress.is_hopeless:
             return []
         after = order.progress.read_to or order.window.start
-        return await ledger.rereadable(session, order.platform, after, order.window.end, BATCH)
+        return await ledger.rereadable(session, order.platform, after, order.window.end, BATCH_SLICES)
 
 
-async def finish(database: Database, backfill_id: str, progress: Progress, fault: FaultRecord | None) -> Alarm | None:
+async def finish(
+    database: Database, backfill_id: str, progress: BackfillProgress, fault: FaultRecord | None
+) -> Alarm | None:
     """Write down how far a backfill came, and end its record; what is to be told of it, if it has failed."""
     async with database.session() as session:
         await _note(session, backfill_id, progress)
@@ -71,7 +73,7 @@ async def list_running(database: Database) -> list[OrderBackfill]:
         return list(await session.exec(select(OrderBackfill).where(OrderBackfill.state == BackfillState.RUNNING)))
 
 
-async def _note(session: Session, backfill_id: str, progress: Progress) -> None:
+async def _note(session: Session, backfill_id: str, progress: BackfillProgress) -> None:
     await session.exec(
         update(OrderBackfill)
         .where(col(OrderBackfill.backfill_id) == backfill_id, col(OrderBackfill.state) == BackfillState.RUNNING)

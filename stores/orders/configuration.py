@@ -13,10 +13,10 @@ from sqlalchemy import text
 from sqlmodel import col, func, select
 
 from domain.faults import Missing
-from domain.orders import config, platforms
+from domain.orders import config, known_platforms
 from domain.orders.access import Account
 from domain.orders.capability import Capability
-from domain.orders.config import DEFAULT, Effective, Options, Origin
+from domain.orders.config import DEFAULT_LEVEL, PlatformOptions, PlatformSettings, SettingOrigin
 from infra.database import Database, Session
 from stores.tables.orders import OrderPlatform, OrderSetting
 
@@ -28,10 +28,10 @@ class Version:
     """What one level sets, and since which version."""
 
     version: int
-    options: Options
+    options: PlatformOptions
 
 
-UNSET = Version(0, Options())
+UNSET = Version(0, PlatformOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Standing:
 
     row: OrderPlatform
     capability: Capability
-    settings: Effective
-    origins: Mapping[str, Origin]
+    settings: PlatformSettings
+    origins: Mapping[str, SettingOrigin]
 
     @property
     def account(self) -> Account:
@@ -56,7 +56,7 @@ class Standing:
     def check(self) -> None:
         """Refuse a configuration that cannot work with this platform; raises Invalid."""
         has_begun = self.row.starts_at is not None
-        config.check(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
+        config.check_settings(self.row.platform, self.settings, self.capability, self.now, has_begun=has_begun)
 
 
 async def standing(session: Session, platform: str, *, lock: bool = False) -> Standing:
@@ -68,8 +68,8 @@ async def standing(session: Session, platform: str, *, lock: bool = False) -> St
     row = await session.get(OrderPlatform, platform, with_for_update=lock or None)
     if row is None:
         raise unknown(platform)
-    levels = await newest(session, [DEFAULT, platform])
-    return stand(row, levels.get(DEFAULT, UNSET), levels.get(platform, UNSET))
+    levels = await newest(session, [DEFAULT_LEVEL, platform])
+    return stand(row, levels.get(DEFAULT_LEVEL, UNSET), levels.get(platform, UNSET))
 
 
 async def read_standing(database: Database, platform: str) -> Standing:
@@ -86,8 +86,8 @@ async def read_threads(database: Database) -> dict[str, int]:
     """How many slices of each platform are read at a time."""
     async with database.session() as session:
         rows = (await session.exec(select(OrderPlatform))).all()
-        levels = await newest(session, [DEFAULT, *(row.platform for row in rows)])
-    defaults = levels.get(DEFAULT, UNSET)
+        levels = await newest(session, [DEFAULT_LEVEL, *(row.platform for row in rows)])
+    defaults = levels.get(DEFAULT_LEVEL, UNSET)
     return {row.platform: stand(row, defaults, levels.get(row.platform, UNSET)).settings.threads for row in rows}
 
 
@@ -95,7 +95,7 @@ def stand(row: OrderPlatform, defaults: Version, own: Version) -> Standing:
     """A platform under these two levels."""
     capability = capability_of(row)
     version = max(defaults.version, own.version)
-    settings, origins = config.effective(version, defaults.options, own.options, capability)
+    settings, origins = config.resolve_settings(version, defaults.options, own.options, capability)
     return Standing(row, capability, settings, origins)
 
 
@@ -108,7 +108,7 @@ async def newest(session: Session, levels: Sequence[str]) -> dict[str, Version]:
     )
     statement = select(OrderSetting).where(col(OrderSetting.version).in_(latest))
     rows = await session.exec(statement)
-    return {row.platform: Version(row.version or 0, Options.model_validate(row.options)) for row in rows}
+    return {row.platform: Version(row.version or 0, PlatformOptions.model_validate(row.options)) for row in rows}
 
 
 async def lock_levels(session: Session) -> None:
@@ -123,15 +123,15 @@ async def list_concerned(session: Session, level: str) -> list[OrderPlatform]:
         Missing: There is no platform under this number.
     """
     statement = select(OrderPlatform).order_by(col(OrderPlatform.platform))
-    if level != DEFAULT:
+    if level != DEFAULT_LEVEL:
         statement = statement.where(OrderPlatform.platform == level)
     rows = list(await session.exec(statement))
-    if not rows and level != DEFAULT:
+    if not rows and level != DEFAULT_LEVEL:
         raise unknown(level)
     return rows
 
 
-async def add_version(session: Session, level: str, options: Options) -> Version:
+async def add_version(session: Session, level: str, options: PlatformOptions) -> Version:
     """Put a new version of a level in force."""
     row = OrderSetting(platform=level, options=options.model_dump(exclude_none=True), changed_at=datetime.now(UTC))
     session.add(row)
@@ -141,7 +141,9 @@ async def add_version(session: Session, level: str, options: Options) -> Version
 
 def capability_of(row: OrderPlatform) -> Capability:
     """What a platform can do: as its own record says, else as that of its kind."""
-    return platforms.KNOWN[row.kind] if row.capability is None else _declared(json.dumps(row.capability))
+    return (
+        known_platforms.KNOWN_PLATFORMS[row.kind] if row.capability is None else _declared(json.dumps(row.capability))
+    )
 
 
 @lru_cache(maxsize=256)

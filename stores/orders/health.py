@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from sqlmodel import col, func, select
 
-from domain.orders.steps import Failure, Presence
+from domain.orders.activity_models import NoteFailureInput, PresenceResult
 from infra.database import Database
 from stores.orders import ledger, sweeps
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -36,7 +36,7 @@ class ClockSeen:
     skew_before: float | None
 
 
-async def note_clock_failure(database: Database, order: Failure, patience: timedelta) -> ClockFailure:
+async def note_clock_failure(database: Database, order: NoteFailureInput, patience: timedelta) -> ClockFailure:
     """Note since when a platform's clock cannot be read; it is due to be told once that has lasted."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
@@ -61,7 +61,7 @@ async def note_clock(database: Database, platform: str, clock: datetime) -> Cloc
     return ClockSeen(row, skew, before)
 
 
-async def note_refused_credentials(database: Database, order: Failure) -> OrderPlatform | None:
+async def note_refused_credentials(database: Database, order: NoteFailureInput) -> OrderPlatform | None:
     """Note since when a platform refuses its credentials; its row, if that is due to be told."""
     async with database.session() as session:
         row = await session.get_one(OrderPlatform, order.platform, with_for_update=True)
@@ -75,7 +75,7 @@ async def note_refused_credentials(database: Database, order: Failure) -> OrderP
     return row if is_due else None
 
 
-async def note_presence(database: Database, presence: Presence) -> list[OrderPlatform]:
+async def note_presence(database: Database, presence: PresenceResult) -> list[OrderPlatform]:
     """Note since when no worker serves a platform; the rows of those that are served no longer."""
     lost = []
     async with database.session() as session:

@@ -13,9 +13,10 @@ from sqlmodel import and_, col, func, or_, select
 
 from domain.faults import FaultRecord
 from domain.orders import config, names, windows
-from domain.orders.marks import Claim, Marks, Track
-from domain.orders.steps import Job, Purpose, ReadOrder
-from domain.orders.windows import Window
+from domain.orders.activity_models import ReadSliceInput, SliceJob
+from domain.orders.slices import ReadPurpose
+from domain.orders.watermarks import SliceClaim, SliceTrack, Watermarks
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders.configuration import Standing
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -38,11 +39,11 @@ async def database_now(session: Session) -> datetime:
     return now.astimezone(UTC)
 
 
-def marks_of(row: OrderPlatform) -> Marks | None:
+def marks_of(row: OrderPlatform) -> Watermarks | None:
     """How far a platform is claimed; none before its first claim."""
     if row.starts_at is None:
         return None
-    return Marks.model_validate(row, from_attributes=True)
+    return Watermarks.model_validate(row, from_attributes=True)
 
 
 def unfinished() -> ColumnElement[bool]:
@@ -52,12 +53,12 @@ def unfinished() -> ColumnElement[bool]:
     )
 
 
-def window_of(row: OrderSlice) -> Window:
+def window_of(row: OrderSlice) -> TimeWindow:
     """The window of a slice."""
-    return Window(start=row.start_at, end=row.end_at)
+    return TimeWindow(start=row.start_at, end=row.end_at)
 
 
-def _is(platform: str, window: Window) -> ColumnElement[bool]:
+def _is(platform: str, window: TimeWindow) -> ColumnElement[bool]:
     return and_(
         col(OrderSlice.platform) == platform,
         col(OrderSlice.start_at) == window.start,
@@ -65,23 +66,23 @@ def _is(platform: str, window: Window) -> ColumnElement[bool]:
     )
 
 
-async def claim(session: Session, here: Standing, platform_now: datetime, most: Mapping[Track, int]) -> None:
+async def claim(session: Session, here: Standing, platform_now: datetime, most: Mapping[SliceTrack, int]) -> None:
     """Claim the next slices, as far as the platform's orders have settled. Its row must be locked."""
     settings, row = here.settings, here.row
     settled = platform_now - timedelta(seconds=settings.settle_lag)
-    horizon = windows.floor(min(settled, here.capability.newest_end(platform_now)))
+    horizon = windows.floor_to_second(min(settled, here.capability.newest_end(platform_now)))
     standing = marks_of(row)
     if standing is None:
-        starts_at = config.begins_at(settings.starttime, platform_now)
+        starts_at = config.resolve_starttime(settings.starttime, platform_now)
         if starts_at + timedelta(seconds=settings.interval) > horizon:
             return
-        standing = Marks.first(starts_at, horizon, settings.interval)
+        standing = Watermarks.first(starts_at, horizon, settings.interval)
     standing, claims = standing.claim(horizon, settings.interval, most)
     await _enter(session, row.platform, claims)
     _note(row, standing)
 
 
-async def waiting(session: Session, platform: str) -> dict[Track, int]:
+async def waiting(session: Session, platform: str) -> dict[SliceTrack, int]:
     """How many slices of each track are claimed and wait to be read."""
     statement = (
         select(OrderSlice.track, func.count())
@@ -89,10 +90,12 @@ async def waiting(session: Session, platform: str) -> dict[Track, int]:
         .group_by(col(OrderSlice.track))
     )
     counts = {row[0]: row[1] for row in await session.exec(statement)}
-    return {track: counts.get(track, 0) for track in Track}
+    return {track: counts.get(track, 0) for track in SliceTrack}
 
 
-async def due(session: Session, platform: str, track: Track, running: Collection[Window], most: int) -> list[Job]:
+async def due(
+    session: Session, platform: str, track: SliceTrack, running: Collection[TimeWindow], most: int
+) -> list[SliceJob]:
     """The slices of a track to be read that nobody in this cycle reads, oldest first."""
     waits = (OrderSlice.platform == platform, unfinished(), col(OrderSlice.failed_at).is_(None))
     statement = (
@@ -101,11 +104,11 @@ async def due(session: Session, platform: str, track: Track, running: Collection
         .order_by(col(OrderSlice.start_at))
         .limit(most + len(running))
     )
-    jobs = [Job(window=window_of(row), track=track) for row in await session.exec(statement)]
+    jobs = [SliceJob(window=window_of(row), track=track) for row in await session.exec(statement)]
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def sweepable(session: Session, here: Standing, running: Collection[Window], most: int) -> list[Job]:
+async def sweepable(session: Session, here: Standing, running: Collection[TimeWindow], most: int) -> list[SliceJob]:
     """Slices that were read so long ago that what was late has shown up; one whose sweep failed waits as long again."""
     if not here.settings.sweep_after:
         return []
@@ -122,22 +125,25 @@ async def sweepable(session: Session, here: Standing, running: Collection[Window
         .limit(most + len(running))
     )
     rows = (await session.exec(statement)).all()
-    jobs = [Job(window=window_of(row), track=Track.HISTORY, purpose=Purpose.SWEEP, suffix=SWEEP_SUFFIX) for row in rows]
+    jobs = [
+        SliceJob(window=window_of(row), track=SliceTrack.HISTORY, purpose=ReadPurpose.SWEEP, suffix=SWEEP_SUFFIX)
+        for row in rows
+    ]
     return [job for job in jobs if job.window not in running][:most]
 
 
-async def holding(session: Session, platform: str, moment: datetime) -> list[Job]:
+async def holding(session: Session, platform: str, moment: datetime) -> list[SliceJob]:
     """The complete slices that hold a moment, to be read again."""
     return await rereadable(session, platform, moment, moment + windows.SECOND, 1)
 
 
-async def rereadable(session: Session, platform: str, after: datetime, before: datetime, most: int) -> list[Job]:
+async def rereadable(session: Session, platform: str, after: datetime, before: datetime, most: int) -> list[SliceJob]:
     """The first complete slices that reach into a time, to be read again."""
     statement = (
         select(OrderSlice).where(_is_rereadable(platform, after, before)).order_by(col(OrderSlice.start_at)).limit(most)
     )
-    again = {"track": Track.HISTORY, "purpose": Purpose.AGAIN, "suffix": names.REDO_SUFFIX}
-    return [Job(window=window_of(row), **again) for row in await session.exec(statement)]
+    again = {"track": SliceTrack.HISTORY, "purpose": ReadPurpose.AGAIN, "suffix": names.REDO_SUFFIX}
+    return [SliceJob(window=window_of(row), **again) for row in await session.exec(statement)]
 
 
 async def count_rereadable(session: Session, platform: str, after: datetime, before: datetime) -> int:
@@ -156,32 +162,32 @@ def _is_rereadable(platform: str, after: datetime, before: datetime) -> ColumnEl
     )
 
 
-async def _hold_complete(session: Session, order: ReadOrder) -> None:
+async def _hold_complete(session: Session, order: ReadSliceInput) -> None:
     """Note which attempt reads a complete slice again and, where somebody asked for that, since when."""
     values: dict[str, Any] = {"sweep_holder": order.holder}
-    if order.purpose is Purpose.AGAIN:
+    if order.purpose is ReadPurpose.AGAIN:
         since = func.coalesce(OrderSlice.reread_since, func.now())
         values = {"reread_holder": order.holder, "reread_since": since, "reread_fault": None}
     complete = _is(order.platform, order.window), col(OrderSlice.done_at).is_not(None)
     await session.exec(update(OrderSlice).where(*complete).values(**values))
 
 
-def may_commit(row: OrderSlice, order: ReadOrder) -> bool:
+def may_commit(row: OrderSlice, order: ReadSliceInput) -> bool:
     """Whether an attempt is still the one that counts: a worker that was taken for dead changes nothing."""
     if row.split_at is not None or row.skipped_at is not None:
         return False
     if row.done_at is None:
         return row.holder == order.holder
     match order.purpose:
-        case Purpose.FIRST:
+        case ReadPurpose.FIRST:
             return False
-        case Purpose.AGAIN:
+        case ReadPurpose.AGAIN:
             return row.reread_holder == order.holder
-        case Purpose.SWEEP:
+        case ReadPurpose.SWEEP:
             return row.sweep_holder == order.holder
 
 
-async def fail_reread(session: Session, platform: str, window: Window, fault: FaultRecord) -> None:
+async def fail_reread(session: Session, platform: str, window: TimeWindow, fault: FaultRecord) -> None:
     """Note that a complete slice could not be read again; what was read before stays, and no mark moves."""
     ended = {"reread_since": None, "reread_at": func.now(), "reread_holder": None, "stale_told_at": None}
     values = {**ended, "reread_fault": fault.model_dump()}
@@ -190,15 +196,15 @@ async def fail_reread(session: Session, platform: str, window: Window, fault: Fa
     )
 
 
-async def find(session: Session, platform: str, window: Window, *, lock: bool = False) -> OrderSlice | None:
+async def find(session: Session, platform: str, window: TimeWindow, *, lock: bool = False) -> OrderSlice | None:
     """A slice as the ledger has it."""
     statement = select(OrderSlice).where(_is(platform, window))
     return (await session.exec(statement.with_for_update() if lock else statement)).one_or_none()
 
 
-async def take(session: Session, order: ReadOrder, skew_seconds: float) -> Taken:
+async def take(session: Session, order: ReadSliceInput, skew_seconds: float) -> Taken:
     """Take a slice for an attempt: from now on no attempt that took it before can commit what it read."""
-    if order.purpose is not Purpose.FIRST:
+    if order.purpose is not ReadPurpose.FIRST:
         row = await find(session, order.platform, order.window)
         if row is None or row.split_at is not None:
             return Taken.NOT
@@ -219,18 +225,18 @@ async def take(session: Session, order: ReadOrder, skew_seconds: float) -> Taken
     return Taken.OPEN if (await session.exec(statement)).rowcount else Taken.NOT
 
 
-async def split(session: Session, row: OrderSlice, halves: Iterable[Window]) -> list[Job]:
+async def split(session: Session, row: OrderSlice, halves: Iterable[TimeWindow]) -> list[SliceJob]:
     """Replace a slice by its halves."""
     row.split_at = await database_now(session)
     row.holder, row.stale_told_at = None, None
     session.add(row)
     await session.flush()
-    track = Track(row.track)
-    await _enter(session, row.platform, [Claim(window=window, track=track) for window in halves])
-    return [Job(window=window, track=track) for window in halves]
+    track = SliceTrack(row.track)
+    await _enter(session, row.platform, [SliceClaim(window=window, track=track) for window in halves])
+    return [SliceJob(window=window, track=track) for window in halves]
 
 
-async def fail(session: Session, platform: str, window: Window, fault: FaultRecord, reader: str) -> bool:
+async def fail(session: Session, platform: str, window: TimeWindow, fault: FaultRecord, reader: str) -> bool:
     """Put a slice into the failed set, unless somebody finished it meanwhile or another workflow reads it."""
     is_ours = or_(col(OrderSlice.holder).startswith(f"{reader}/", autoescape=True), col(OrderSlice.holder).is_(None))
     statement = update(OrderSlice).where(_is(platform, window), unfinished(), is_ours)
@@ -249,7 +255,7 @@ async def complete(session: Session, row: OrderPlatform) -> None:
     session.add(row)
 
 
-async def _enter(session: Session, platform: str, claims: Sequence[Claim]) -> None:
+async def _enter(session: Session, platform: str, claims: Sequence[SliceClaim]) -> None:
     if claims:
         values = [
             {"platform": platform, "start_at": each.window.start, "end_at": each.window.end, "track": each.track}
@@ -258,6 +264,6 @@ async def _enter(session: Session, platform: str, claims: Sequence[Claim]) -> No
         await session.exec(insert(OrderSlice).values([{**each, "attempts": 0} for each in values]))
 
 
-def _note(row: OrderPlatform, marks: Marks) -> None:
-    for name in Marks.model_fields:
+def _note(row: OrderPlatform, marks: Watermarks) -> None:
+    for name in Watermarks.model_fields:
         setattr(row, name, getattr(marks, name))

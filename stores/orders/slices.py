@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, select, tuple_
 
-from domain.orders import lateness
-from domain.orders.states import RereadState, SliceState
-from domain.orders.windows import Window
+from domain.orders import confirmation
+from domain.orders.slices import RereadState, SliceState
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders import ledger, sweeps
 from stores.shared import keyset
@@ -34,7 +34,7 @@ class SliceFilter:
     code: str | None = None
     """Of the fault that they failed with."""
 
-    windows: Collection[Window] | None = None
+    windows: Collection[TimeWindow] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ async def lock_oldest(session: Session, wanted: SliceFilter, limit: int) -> Sequ
     return (await session.exec(statement.with_for_update())).all()
 
 
-async def list_unfinished(session: Session, platform: str, limit: int) -> list[Window]:
+async def list_unfinished(session: Session, platform: str, limit: int) -> list[TimeWindow]:
     """The windows of the oldest slices that are neither read nor skipped."""
     statement = (
         select(OrderSlice)
@@ -107,7 +107,7 @@ async def count_by_platform(session: Session, platforms: Collection[str]) -> dic
 
 async def read_lateness(session: Session, platform: str, now: datetime) -> Lateness:
     """What sweeps found in a platform's slices."""
-    is_recent = col(OrderSlice.swept_at) > now - lateness.REMEMBERED
+    is_recent = col(OrderSlice.swept_at) > now - confirmation.LATENESS_KEPT
     statement = select(
         func.coalesce(func.sum(OrderSlice.missed), 0), func.max(OrderSlice.late_seconds).filter(is_recent)
     ).where(OrderSlice.platform == platform)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, update
 from sqlmodel import and_, col, func, or_, select
 
 from domain.orders import backfills
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.database import Database
 from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -22,7 +22,7 @@ class StaleSlice:
 
     slice_id: int | None
     platform: str
-    window: Window
+    window: TimeWindow
     claimed_at: datetime
     attempts: int
     reread_since: datetime | None
@@ -76,7 +76,7 @@ async def mark_reported(
 async def fail_reread(database: Database, stale: StaleSlice) -> None:
     """Note that the second reading of a slice ended without a result; what was read before stays."""
     async with database.session() as session:
-        await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_ENDED_BY_HAND)
+        await ledger.fail_reread(session, stale.platform, stale.window, backfills.SLICE_TERMINATED)
 
 
 def _is_stale(before: datetime) -> ColumnElement[bool]:

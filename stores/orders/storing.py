@@ -15,7 +15,7 @@ from sqlalchemy import ARRAY, BigInteger, DateTime, LargeBinary, Text, bindparam
 from sqlmodel import col, func, select, tuple_
 
 from domain.orders.access import Account
-from domain.orders.capability import Order
+from domain.orders.capability import PlatformOrder
 from infra import packing
 from infra.database import Database, Session
 from stores.tables.orders import Order as OrderRow
@@ -67,7 +67,7 @@ _REPLACE = text(
 class Copy(msgspec.Struct, gc=False):
     """An order as it was told, and when it was asked for, by the platform's clock."""
 
-    order: Order
+    order: PlatformOrder
     asked_at: datetime
     digest: bytes = b""
     """Tells two copies apart."""

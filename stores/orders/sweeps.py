@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, select
 
 from domain.faults import FaultRecord
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.database import Session
 from stores.orders import ledger
 from stores.tables.orders import OrderPlatform, OrderSlice
@@ -23,7 +23,7 @@ def has_failed() -> ColumnElement[bool]:
     )
 
 
-async def fail(session: Session, platform: OrderPlatform, window: Window, fault: FaultRecord) -> bool:
+async def fail(session: Session, platform: OrderPlatform, window: TimeWindow, fault: FaultRecord) -> bool:
     """Note that the sweep of a slice has failed; return whether that is to be told. The platform's row must be locked.
 
     One sweep that fails is made again after `sweep_after` seconds. That of a slice which fails a second time in a row

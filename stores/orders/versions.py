@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from sqlmodel import col, select
 
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.database import Database
 from stores.tables.orders import Order
 
@@ -27,7 +27,7 @@ class Line:
 Side: TypeAlias = Mapping[str, Line]
 
 
-async def read_window(database: Database, platform: str, window: Window) -> Side:
+async def read_window(database: Database, platform: str, window: TimeWindow) -> Side:
     """The orders of a platform that were modified in a window."""
     statement = select(Order.order_id, Order.modified_at, Order.version).where(
         Order.platform == platform, col(Order.modified_at) >= window.start, col(Order.modified_at) < window.end

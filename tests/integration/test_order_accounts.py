@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError
 
+from domain.orders.access import TokenRenewal
 from domain.orders.capability import Capability
-from domain.orders.requests import ApiVersion, Renewal
+from domain.orders.declarations import ApiVersion
 from infra.settings import Settings
 from sims.platforms import login, texts
 from sims.platforms.dialects.plain import ITEMS, PLAIN, VERSION_HEADER
@@ -34,7 +35,7 @@ RECORD = PLAIN.model_copy(
     update={
         "version": ApiVersion(value="v1", header=VERSION_HEADER),
         "detail": ITEMS,
-        "access": PLAIN.access.model_copy(update={"renewal": Renewal(url=login.PATH)}),
+        "access": PLAIN.access.model_copy(update={"renewal": TokenRenewal(url=login.PATH)}),
     }
 )
 
@@ -142,7 +143,7 @@ async def test_what_cannot_be_asked_is_refused_at_the_door(settings: Settings) -
     async with running_orders(settings) as orders:
         await begun(orders, Scenario(orders=0), PLAIN)
         versioned = await orders.ask("PATCH", f"{PATH}/config", json={"api_version": "v2"})
-        access = PLAIN.access.model_copy(update={"renewal": Renewal(url="http://10.0.0.1/token")})
+        access = PLAIN.access.model_copy(update={"renewal": TokenRenewal(url="http://10.0.0.1/token")})
         body = {
             "project_id": orders.project_id,
             "kind": "plain",

@@ -13,8 +13,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.orders.backfilling import OrderBackfills
 from activities.orders.scanning import OrderScan
 from domain.orders import names
-from domain.orders.backfills import BackfillOrder
-from domain.orders.windows import Window
+from domain.orders.activity_models import BackfillInput
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderSlice
@@ -73,7 +73,7 @@ async def listed(orders: Orders) -> list[dict[str, Any]]:
 
 async def shown(orders: Orders, row: OrderSlice) -> dict[str, Any]:
     """A slice as the API tells it."""
-    name = Window(start=row.start_at, end=row.end_at)
+    name = TimeWindow(start=row.start_at, end=row.end_at)
     body: dict[str, Any] = (await orders.ask("GET", f"{PATH}/slices/{name}")).body
     return body
 
@@ -120,7 +120,7 @@ async def test_a_backfill_that_fails_is_told_everywhere(settings: Settings) -> N
 
         assert (end["state"], end["read"], end["failed"], end["asked_by"]) == ("failed", 0, 2, "the admin key")
         assert end["fault"]["code"] == "platform_busy"
-        assert str(Window(start=rows[0].start_at, end=rows[0].end_at)) in end["fault"]["message"]
+        assert str(TimeWindow(start=rows[0].start_at, end=rows[0].end_at)) in end["fault"]["message"]
         await eventually(lambda: told(orders))
         assert await told(orders) == ["orders.backfill_failed"]
         assert (await orders.status())["backfill"] == end
@@ -184,11 +184,11 @@ async def test_a_lost_worker_leaves_one_record(settings: Settings) -> None:
         async with running_worker(orders.api_client.settings, QUEUES):
             end = await ended(orders, record)
 
-        order = BackfillOrder(
+        order = BackfillInput(
             platform=NUMBER,
             project_id=orders.project_id,
             backfill_id=record["backfill_id"],
-            window=Window(start=rows[0].start_at, end=rows[2].end_at),
+            window=TimeWindow(start=rows[0].start_at, end=rows[2].end_at),
             asked_by="somebody else",
             asked_at=datetime.now(UTC),
         )

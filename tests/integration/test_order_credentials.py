@@ -11,8 +11,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.steps import OrderSteps
 from domain.faults import FaultRecord
-from domain.orders.steps import FailOrder, Purpose
-from domain.orders.windows import Window
+from domain.orders.activity_models import FailSliceInput
+from domain.orders.slices import ReadPurpose
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderSlice
@@ -101,7 +102,7 @@ async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
     async with running_orders(settings) as orders:
         await begun(orders, Faults(errors=1), interval=600)
         await orders.fetch()
-        names = [str(Window(start=row.start_at, end=row.end_at)) for row in await orders.slices() if row.failed_at]
+        names = [str(TimeWindow(start=row.start_at, end=row.end_at)) for row in await orders.slices() if row.failed_at]
         path = f"/v1/platforms/{NUMBER}/slices"
         assert len(names) >= 4
 
@@ -111,7 +112,7 @@ async def test_many_slices_are_steered_at_once(settings: Settings) -> None:
         )
         again = await orders.ask("POST", f"{path}:skip", json={"slices": [names[0]], "reason": "it was closed"})
         other = await orders.ask("POST", f"{path}:skip", json={"code": "no_such_code", "reason": "it was closed"})
-        end = Window.model_validate({"start": names[1][:4] + "-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}).end
+        end = TimeWindow.model_validate({"start": names[1][:4] + "-01-01T00:00:00Z", "end": "2100-01-01T00:00:00Z"}).end
         skipped = await orders.ask("POST", f"{path}:skip", json={"slices": [names[1]], "reason": "the shop was closed"})
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": Faults()}))
@@ -138,7 +139,7 @@ async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_o
         await begun(orders, Faults(errors=1), interval=1_500)
         await orders.fetch()
         [first, *_] = [row for row in await orders.slices() if row.failed_at]
-        window = Window(start=first.start_at, end=first.end_at)
+        window = TimeWindow(start=first.start_at, end=first.end_at)
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=300)}))
 
@@ -150,8 +151,13 @@ async def test_a_slice_is_read_again_once_at_a_time_and_given_up_by_its_reader_o
             return any(row.holder and row.start_at == window.start for row in await orders.slices())
 
         await eventually(is_read)
-        lost = FailOrder(
-            platform=NUMBER, window=window, purpose=Purpose.FIRST, fault=FAULT, attempts=4, reader="order-slice:another"
+        lost = FailSliceInput(
+            platform=NUMBER,
+            window=window,
+            purpose=ReadPurpose.FIRST,
+            fault=FAULT,
+            attempts=4,
+            reader="order-slice:another",
         )
         told = await ActivityEnvironment().run(OrderSteps(orders.services).fail, lost)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from domain.orders import names as orders_names
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
 from tests.support.orders import NUMBER, Orders, running_orders, since
@@ -32,7 +32,7 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
         await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=300, overlap=0, threads=1)
         lost = await orders.cycle(name="-lost")
         await orders.until_slices(SLICES)
-        names = [Window(start=row.start_at, end=row.end_at) for row in await orders.slices()]
+        names = [TimeWindow(start=row.start_at, end=row.end_at) for row in await orders.slices()]
         await eventually(lambda: _are_running(orders, names))
         await lost.terminate()
         # The last of history wait longest for the one thread: the present, which is the last of all, is read first.
@@ -52,12 +52,12 @@ async def test_a_slice_that_runs_elsewhere_is_taken_up_in_the_same_run(
         await eventually(orders.is_complete)
 
 
-async def _are_running(orders: Orders, names: list[Window]) -> bool:
+async def _are_running(orders: Orders, names: list[TimeWindow]) -> bool:
     running = {each.id async for each in orders.engine.list_workflows("WorkflowType = 'OrderSlice'")}
     return {orders_names.slice_id(NUMBER, name) for name in names} <= running
 
 
-async def _leads(orders: Orders, cycle_id: str, name: Window) -> bool:
+async def _leads(orders: Orders, cycle_id: str, name: TimeWindow) -> bool:
     """Whether a cycle has begun the newest reading of a slice."""
     description = await orders.engine.get_workflow_handle(orders_names.slice_id(NUMBER, name)).describe()
     return description.parent_id == cycle_id

@@ -14,7 +14,8 @@ from activities.orders import raw
 from activities.orders.steps import OrderSteps, PlatformSteps
 from domain.faults import FaultRecord
 from domain.orders import names
-from domain.orders.steps import ClaimOrder, Ending, FailOrder, Named, Purpose, Read, ReadOrder
+from domain.orders.activity_models import ClaimInput, FailSliceInput, PlatformInput, ReadSliceInput, ReadSliceResult
+from domain.orders.slices import ReadOutcome, ReadPurpose
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.platform import Platform
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.stack
 SPAN_SECONDS = 3_600
 NOTHING = dict.fromkeys(("lost", "stale", "duplicated", "invented", "regressed"), 0)
 
-Attempt = Callable[..., Coroutine[Any, Any, Read]]
+Attempt = Callable[..., Coroutine[Any, Any, ReadSliceResult]]
 """Reads the slice as the holder of a name, by default for the first time."""
 
 
@@ -62,13 +63,13 @@ async def claim_one(orders: Orders, platform: Platform) -> Attempt:
     await orders.configure(starttime=since(platform, seconds=SPAN_SECONDS), interval=SPAN_SECONDS - 100)
     steps, environment = OrderSteps(orders.services), ActivityEnvironment
     skew = platform.market.now_us / MICRO - time.time()
-    claimed = await environment().run(steps.claim, ClaimOrder(platform=NUMBER, skew_seconds=skew))
+    claimed = await environment().run(steps.claim, ClaimInput(platform=NUMBER, skew_seconds=skew))
     [job] = claimed.jobs
-    settings = await environment().run(steps.settings, Named(platform=NUMBER))
+    settings = await environment().run(steps.settings, PlatformInput(platform=NUMBER))
     reader = PlatformSteps(orders.services)
 
-    def attempt(holder: str, purpose: Purpose = Purpose.FIRST) -> Coroutine[Any, Any, Read]:
-        order = ReadOrder(
+    def attempt(holder: str, purpose: ReadPurpose = ReadPurpose.FIRST) -> Coroutine[Any, Any, ReadSliceResult]:
+        order = ReadSliceInput(
             platform=NUMBER, window=job.window, purpose=purpose, settings=settings, holder=f"slice/{holder}"
         )
         return environment().run(reader.read, order)
@@ -97,12 +98,12 @@ async def test_what_it_read_is_not_written(orders: Orders, monkeypatch: pytest.M
 
     assert (await orders.stored(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
-    assert (taken_over.ending, woken.ending) == (Ending.DONE, Ending.OVER)
+    assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
 
 
-@pytest.mark.parametrize("purpose", [Purpose.AGAIN, Purpose.SWEEP])
+@pytest.mark.parametrize("purpose", [ReadPurpose.AGAIN, ReadPurpose.SWEEP])
 async def test_what_it_read_of_a_complete_slice_is_not_written(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: ReadPurpose
 ) -> None:
     """Orders show up while it sleeps; what the attempt that took its place found and noted stays as it is."""
     held_up = HeldUp()
@@ -121,13 +122,13 @@ async def test_what_it_read_of_a_complete_slice_is_not_written(
 
     assert (await orders.stored(), await orders.slices(), await orders.row()) == before
     assert count_findings(await orders.findings()) == NOTHING
-    assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is Purpose.SWEEP else None)
-    assert (taken_over.ending, woken.ending) == (Ending.DONE, Ending.OVER)
+    assert (taken_over.missed, before[1][0].missed) == (1, 1 if purpose is ReadPurpose.SWEEP else None)
+    assert (taken_over.ending, woken.ending) == (ReadOutcome.DONE, ReadOutcome.OVER)
 
 
-@pytest.mark.parametrize("purpose", [Purpose.AGAIN, Purpose.SWEEP])
+@pytest.mark.parametrize("purpose", [ReadPurpose.AGAIN, ReadPurpose.SWEEP])
 async def test_one_that_was_given_up_does_not_come_back(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: Purpose
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, purpose: ReadPurpose
 ) -> None:
     """Its workflow has noted that it failed, and why: an attempt that wakes later does not take that back."""
     held_up = HeldUp()
@@ -141,7 +142,7 @@ async def test_one_that_was_given_up_does_not_come_back(
 
     [row] = await orders.slices()
     fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-    given_up = FailOrder(
+    given_up = FailSliceInput(
         platform=NUMBER, window=ledger.window_of(row), purpose=purpose, fault=fault, reader="slice", attempts=1
     )
     await ActivityEnvironment().run(OrderSteps(orders.services).fail, given_up)
@@ -149,10 +150,10 @@ async def test_one_that_was_given_up_does_not_come_back(
     held_up.may_go_on.set()
     woken = await sleeping
 
-    noted = before[1][0].reread_fault if purpose is Purpose.AGAIN else before[1][0].fault
+    noted = before[1][0].reread_fault if purpose is ReadPurpose.AGAIN else before[1][0].fault
     assert (noted or {})["code"] == "worker_lost"
     assert (await orders.stored(), await orders.slices(), await orders.row()) == before
-    assert woken.ending is Ending.OVER
+    assert woken.ending is ReadOutcome.OVER
 
 
 def show_late(platform: Platform) -> None:

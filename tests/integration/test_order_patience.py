@@ -8,8 +8,8 @@ import pytest
 
 from domain.orders import names
 from domain.orders.capability import Capability
-from domain.orders.platforms import AMAZON
-from domain.orders.requests import RateLimit
+from domain.orders.declarations import RateLimit
+from domain.orders.known_platforms import AMAZON
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform

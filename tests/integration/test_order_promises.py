@@ -13,7 +13,7 @@ from sqlmodel import select
 
 from domain.orders import names, windows
 from domain.orders.capability import Capability
-from domain.orders.platforms import KNOWN
+from domain.orders.known_platforms import KNOWN_PLATFORMS
 from infra.settings import Settings
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
@@ -44,7 +44,7 @@ async def settle(orders: Orders, platform: Platform, number: str) -> None:
         ended = await orders.fetch(number)
         for row in await orders.slices(number):
             if row.failed_at and not row.done_at:
-                window = windows.Window(start=row.start_at, end=row.end_at)
+                window = windows.TimeWindow(start=row.start_at, end=row.end_at)
                 reply = await orders.ask("POST", f"/v1/platforms/{number}/slices/{window}/redo")
                 assert reply.status == 202, reply.body
         if not ended.failed and await orders.is_complete(number):
@@ -95,7 +95,7 @@ async def test_nothing_is_lost_while_orders_change_and_answers_fail(
                 assert complete_to <= row.complete_to
                 complete_to = row.complete_to
                 leaves = [each for each in await orders.slices(number) if each.split_at is None]
-                assert is_gapless([windows.Window(start=each.start_at, end=each.end_at) for each in leaves])
+                assert is_gapless([windows.TimeWindow(start=each.start_at, end=each.end_at) for each in leaves])
             await settle(orders, platform, number)
             assert await orders.is_complete(number), await orders.status(number)
             assert count_findings(await orders.findings(number)) == NOTHING, f"seed {seed}, {number}"
@@ -113,10 +113,10 @@ def with_quick_details(record: Capability) -> dict[str, Any]:
     return {"capability": record.model_copy(update={"detail": detail}).model_dump(mode="json")}
 
 
-@pytest.mark.parametrize("kind", [*KNOWN])
+@pytest.mark.parametrize("kind", [*KNOWN_PLATFORMS])
 async def test_every_ready_platform_is_fetched_by_its_own_rules(settings: Settings, kind: Kind) -> None:
     """O1 for each record: its paging, its window, its clock, its limits, while orders change."""
-    record = KNOWN[kind]
+    record = KNOWN_PLATFORMS[kind]
     async with running_orders(settings) as orders:
         scenario = Scenario(
             kind=kind,
@@ -159,7 +159,7 @@ async def test_a_slice_that_is_too_large_splits_itself_to_the_same_orders(settin
             assert count_findings(await orders.findings(number)) == NOTHING
 
         slices = await orders.slices("split")
-        leaves = [windows.Window(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
+        leaves = [windows.TimeWindow(start=row.start_at, end=row.end_at) for row in slices if row.split_at is None]
         assert is_gapless(leaves)
         assert min(leaf.length for leaf in leaves) == timedelta(seconds=1)
         assert await digest(orders, "whole") == await digest(orders, "split")
@@ -175,7 +175,7 @@ async def test_reading_again_in_any_order_changes_nothing(settings: Settings) ->
         before, marks = await digest(orders, "shop-1"), await orders.row()
 
         for row in reversed(await orders.slices()):
-            window = windows.Window(start=row.start_at, end=row.end_at)
+            window = windows.TimeWindow(start=row.start_at, end=row.end_at)
             reply = await orders.ask("POST", f"/v1/platforms/shop-1/slices/{window}/redo")
             assert reply.status == 202, reply.body
         await orders.configure(starttime=since(platform, seconds=3_600), sweep_after=1)
@@ -357,11 +357,11 @@ async def test_configuration_may_change_while_slices_are_read(settings: Settings
         slices = await orders.slices()
         assert count_findings(await orders.findings()) == NOTHING
         assert await orders.is_complete()
-    assert is_gapless([windows.Window(start=row.start_at, end=row.end_at) for row in slices])
+    assert is_gapless([windows.TimeWindow(start=row.start_at, end=row.end_at) for row in slices])
     assert len({row.settings_version for row in slices}) > 1
 
 
 def test_the_records_of_this_test_are_all_that_are_built_in() -> None:
     """Five ready platforms, each a complete record."""
-    assert all(isinstance(each, Capability) for each in KNOWN.values())
-    assert set(KNOWN) == {"taobao", "pinduoduo", "shopify", "woocommerce", "amazon"}
+    assert all(isinstance(each, Capability) for each in KNOWN_PLATFORMS.values())
+    assert set(KNOWN_PLATFORMS) == {"taobao", "pinduoduo", "shopify", "woocommerce", "amazon"}

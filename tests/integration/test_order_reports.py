@@ -13,9 +13,9 @@ from temporalio import workflow
 
 from activities.orders import reporting
 from domain.orders import names
+from domain.orders.activity_models import ReportProgress
 from domain.orders.capability import QueryField
-from domain.orders.steps import ReportPart
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.platform import Platform
@@ -174,7 +174,7 @@ async def test_a_report_takes_no_thread_of_the_slices(settings: Settings, monkey
         handle = orders.engine.get_workflow_handle(reply.body["workflow_id"], result_type=dict)
         await eventually(lambda: _parts(orders, reply.body["workflow_id"], 1))
         first = (await orders.slices())[0]
-        name = Window(start=first.start_at, end=first.end_at)
+        name = TimeWindow(start=first.start_at, end=first.end_at)
         await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices/{name}/redo")
         await eventually(lambda: _was_reread(orders, name))
         assert not await _parts(orders, reply.body["workflow_id"], 60), "it was over too soon to show anything"
@@ -231,10 +231,10 @@ async def test_a_long_report_goes_on_in_another_run(settings: Settings, monkeypa
 
 async def _parts(orders: Orders, workflow_id: str, count: int) -> bool:
     handle = orders.engine.get_workflow_handle(workflow_id)
-    part: ReportPart = await handle.query("status", result_type=ReportPart)
+    part: ReportProgress = await handle.query("status", result_type=ReportProgress)
     return part.number >= count
 
 
-async def _was_reread(orders: Orders, name: Window) -> bool:
+async def _was_reread(orders: Orders, name: TimeWindow) -> bool:
     reread = (await orders.ask("GET", f"/v1/platforms/{NUMBER}/slices/{name}")).body["reread"]
     return reread is not None and reread["state"] == "succeeded"

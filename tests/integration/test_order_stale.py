@@ -11,8 +11,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.orders.scanning import OrderScan
 from domain.orders import names
-from domain.orders.steps import Alarm, WatchOrder
-from domain.orders.windows import Window
+from domain.orders.activity_models import Alarm, WatchInput
+from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
@@ -68,14 +68,14 @@ async def test_a_slice_that_takes_too_long_is_reported_once(settings: Settings) 
 
         for turn in range(2):
             await orders.engine.execute_workflow(
-                OrderWatch.run, WatchOrder(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
+                OrderWatch.run, WatchInput(patience_seconds=30), id=f"watch-{turn}", task_queue=names.QUEUE
             )
         events = await eventually(lambda: _stale_events(orders))
         overview = (await orders.ask("GET", "/v1/overview")).body
         assert len(events) == 1
         assert (await orders.status())["stale"] == 1
         assert (await orders.ask("GET", "/v1/platforms")).body["items"][0]["stale"] == 1
-        assert await listed(orders) == [str(Window(start=first.start_at, end=first.end_at))]
+        assert await listed(orders) == [str(TimeWindow(start=first.start_at, end=first.end_at))]
         assert await eventually(lambda: gauge(metrics.SLICES_STALE) == 1)
         assert {"trouble": "stale", "count": 1} in next(
             each["concerns"] for each in overview["rooms"] if each["room"] == "orders"
@@ -96,7 +96,7 @@ async def test_what_is_reported_says_what_to_do(settings: Settings) -> None:
 
         [alarm] = await scan(orders)
 
-    window = Window(start=first.start_at, end=first.end_at)
+    window = TimeWindow(start=first.start_at, end=first.end_at)
     assert alarm.type == "orders.slice_stale"
     assert "30 hours ago" in alarm.message
     assert "10 attempts" in alarm.message
@@ -147,7 +147,7 @@ async def test_every_end_clears_the_report(settings: Settings, end: str) -> None
             await orders.fetch()
         else:
             await change(orders, first, failed_at=func.now(), fault={"code": "c", "message": "m"})
-            name = Window(start=first.start_at, end=first.end_at)
+            name = TimeWindow(start=first.start_at, end=first.end_at)
             body = {"reason": "the shop was closed"} if end == "skipped" else None
             await orders.ask("POST", f"{PATH}/slices/{name}/{'skip' if end == 'skipped' else 'split'}", json=body)
 
@@ -160,7 +160,7 @@ async def test_a_reading_again_that_takes_too_long_is_reported(settings: Setting
     """As long as somebody reads; where nobody does any more, the ledger says that it has failed."""
     async with running_orders(settings) as orders:
         first = await fetched(orders)
-        name = Window(start=first.start_at, end=first.end_at)
+        name = TimeWindow(start=first.start_at, end=first.end_at)
         platform = orders.platforms.by_number[NUMBER]
         platform.set(platform.scenario.model_copy(update={"faults": Faults(slow_ms=5_000)}))
         await orders.ask("POST", f"{PATH}/slices/{name}/redo")

@@ -14,7 +14,7 @@ from temporalio.common import RetryPolicy
 
 from activities.orders import steps
 from domain.orders import names
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.market import Market, Range
@@ -90,7 +90,7 @@ async def test_a_platform_without_a_clock_is_told_of_and_reads_what_is_claimed(
         await begun(orders, broken, interval=1_500, retries=0)
         await orders.fetch()
         [first, *_] = [row for row in await orders.slices() if row.failed_at is not None]
-        name = Window(start=first.start_at, end=first.end_at)
+        name = TimeWindow(start=first.start_at, end=first.end_at)
         assert (await orders.ask("POST", f"/v1/platforms/{NUMBER}/slices/{name}/split")).status == 200
         opened = [row for row in await orders.slices() if not (row.done_at or row.failed_at or row.split_at)]
         assert len(opened) == 2

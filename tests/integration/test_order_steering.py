@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import worker
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
@@ -183,7 +183,7 @@ async def test_a_failed_slice_holds_complete_to_until_it_is_skipped(settings: Se
         assert nameless.status == 422
         assert (skipped.body["state"], skipped.body["reason"]) == ("skipped", "the shop was closed")
         after = await orders.row()
-        assert after.complete_to == Window.model_validate(first["window"]).end
+        assert after.complete_to == TimeWindow.model_validate(first["window"]).end
         again = await orders.ask("POST", f"{path}/skip", json={"reason": "once more"})
         assert again.code == "slice_not_failed"
 
@@ -243,7 +243,10 @@ async def test_a_slice_that_cannot_be_steered_says_what_to_do_instead(settings: 
             row = await session.get_one(OrderSlice, second.slice_id)
             row.end_at = row.start_at + timedelta(seconds=1)
             session.add(row)
-        names = [str(Window(start=first.start_at, end=first.end_at)), str(Window(start=row.start_at, end=row.end_at))]
+        names = [
+            str(TimeWindow(start=first.start_at, end=first.end_at)),
+            str(TimeWindow(start=row.start_at, end=row.end_at)),
+        ]
         paths = [f"/v1/platforms/shop-1/slices/{name}" for name in names]
         short = await orders.ask("POST", f"{paths[1]}/split")
         await orders.ask("POST", f"{paths[0]}/split")

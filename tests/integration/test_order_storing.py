@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlmodel import col, select
 
 from domain.orders.access import Account
-from domain.orders.capability import Order
+from domain.orders.capability import PlatformOrder
 from infra.database import Database
 from stores.orders import storing
 from stores.orders.storing import Change, Copy
@@ -27,7 +27,7 @@ OURS, OTHERS = Account("7", "shop", "http://a"), Account("8", "shop", "http://b"
 def copy(order_id: str, modified: int = 0, version: int = 1, asked: int = 0, raw: str = "{}") -> Copy:
     """A copy, its times in seconds."""
     moment = NOON + timedelta(seconds=modified)
-    return Copy(Order("7", "shop", order_id, moment, version, raw.encode()), NOON + timedelta(seconds=asked))
+    return Copy(PlatformOrder("7", "shop", order_id, moment, version, raw.encode()), NOON + timedelta(seconds=asked))
 
 
 async def merge(database: Database, revision: int, copies: list[Copy], account: Account = OURS) -> list[Change]:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from domain.faults import FaultRecord
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra import metrics
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
@@ -45,7 +45,7 @@ async def until_failed(orders: Orders) -> None:
     await eventually(has_failed)
 
 
-async def sweep(orders: Orders, window: Window, *, succeeds: bool) -> bool:
+async def sweep(orders: Orders, window: TimeWindow, *, succeeds: bool) -> bool:
     """End the sweep of a slice; whether that is to be told."""
     async with orders.services.database.session() as session:
         platform = await session.get_one(OrderPlatform, NUMBER, with_for_update=True)

@@ -8,7 +8,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 
 from domain.orders import names
-from domain.orders.steps import Presence, WatchOrder
+from domain.orders.activity_models import PresenceResult, WatchInput
 from infra.settings import Settings
 from sims.platforms.scenario import Scenario
 from tests.support.orders import Orders, running_orders
@@ -57,7 +57,7 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     """As on a busy machine: the second question in a row decides."""
     async with running_orders(settings, queues=[names.QUEUE, "webhooks"]) as orders:
         await _set_up(orders)
-        order = WatchOrder(patience_seconds=10 * measure_pace())
+        order = WatchInput(patience_seconds=10 * measure_pace())
         watch = await orders.engine.start_workflow(OrderWatch.run, order, id="watch-busy", task_queue=names.QUEUE)
 
         async def is_missed() -> bool:
@@ -74,8 +74,8 @@ async def test_one_question_without_an_answer_is_no_alarm(settings: Settings) ->
     assert (seen["unserved_since"], told) == (None, [])
 
 
-async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> Presence:
-    order = WatchOrder(patience_seconds=patience_seconds)
+async def _watched(orders: Orders, name: str, *, patience_seconds: float) -> PresenceResult:
+    order = WatchInput(patience_seconds=patience_seconds)
     return await orders.engine.execute_workflow(OrderWatch.run, order, id=f"watch-{name}", task_queue=names.QUEUE)
 
 

@@ -11,8 +11,8 @@ import pytest
 from clients.http import GuardedClient
 from clients.platforms import Connector, Permits, PlatformBusy, Platforms, day_bucket, rate_bucket
 from domain.orders.access import Account, Credentials
-from domain.orders.requests import RateLimit
-from domain.orders.windows import Window
+from domain.orders.declarations import RateLimit
+from domain.orders.windows import TimeWindow
 from infra.database import Database
 from infra.limits import Limiter
 from infra.settings import GuardSettings
@@ -49,7 +49,7 @@ async def _credentials(renew: bool) -> Credentials:
     return Credentials.model_validate({"token": "token-of-this-shop-1"})
 
 
-async def _read(connector: Connector, window: Window) -> int:
+async def _read(connector: Connector, window: TimeWindow) -> int:
     return sum([len(page.orders) async for page in connector.pages(window, await connector.count(window))])
 
 
@@ -70,7 +70,7 @@ async def test_a_rate_holds_over_all_workers(limiters: list[Limiter]) -> None:
             for limiter in limiters
         ]
         ends = await connectors[0].now()
-        window = Window(start=platform.scenario.start, end=ends)
+        window = TimeWindow(start=platform.scenario.start, end=ends)
         rows = await asyncio.gather(*(_read(connector, window) for connector in connectors))
 
         assert rows == [2_000] * WORKERS

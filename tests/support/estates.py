@@ -8,8 +8,8 @@ from typing import Any
 
 from api.http.routes import Route
 from domain import projects
-from domain.orders.marks import Marks
-from domain.orders.windows import Window
+from domain.orders.watermarks import Watermarks
+from domain.orders.windows import TimeWindow
 from infra.table_base import Row
 from services.services import Services
 from sims.platforms.dialects.plain import PLAIN
@@ -25,7 +25,7 @@ MARK = "nightingale"
 """Stands in everything that is an estate's own: whoever reads it has seen too much."""
 PLATFORM = f"{MARK}-shop"
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
-HOUR = Window(start=DAY, end=DAY + timedelta(hours=1))
+HOUR = TimeWindow(start=DAY, end=DAY + timedelta(hours=1))
 SIGNATURE = "ab" * 32
 BACKFILL = "b" * 16
 
@@ -77,7 +77,7 @@ class Estate:
             task_type="nobodys",
             queued_id=self.queued_id.replace(self.task_type, "nobodys"),
             held_id=self.held_id.replace(self.task_type, "nobodys"),
-            slice=str(Window(start=DAY, end=DAY + timedelta(minutes=1))),
+            slice=str(TimeWindow(start=DAY, end=DAY + timedelta(minutes=1))),
             backfill_id="0" * 16,
             day="2020-01-01",
             message_id="999999",
@@ -198,7 +198,7 @@ class Builder:
         await self._operate(f"{path}/pause", {})
         first = {"platform": PLATFORM, "start_at": HOUR.start, "end_at": HOUR.end, "track": "live"}
         order = {"platform": PLATFORM, "shop": MARK, "order_id": f"{MARK}-1", "modified_at": DAY, "asked_at": DAY}
-        marks = Marks(starts_at=DAY, history_to=DAY, live_from=DAY, claimed_to=HOUR.end, complete_to=HOUR.end)
+        marks = Watermarks(starts_at=DAY, history_to=DAY, live_from=DAY, claimed_to=HOUR.end, complete_to=HOUR.end)
         async with self.services.database.session() as session:
             row = await session.get_one(OrderPlatform, PLATFORM)
             row.sqlmodel_update(marks.model_dump())

@@ -18,7 +18,7 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from dev.embedded.ports import claiming
 from domain.orders import names
-from domain.orders.steps import CycleOrder, CycleStatus
+from domain.orders.activity_models import OrderCycleInput, OrderCycleStatus
 from domain.webhooks import names as webhooks_names
 from infra.settings import Settings
 from services.services import Services
@@ -104,18 +104,18 @@ class Orders:
         assert reply.status == 200, reply.body
         return reply
 
-    async def cycle(self, number: str = NUMBER, name: str = "") -> WorkflowHandle[OrderCycle, CycleStatus]:
+    async def cycle(self, number: str = NUMBER, name: str = "") -> WorkflowHandle[OrderCycle, OrderCycleStatus]:
         """Start a cycle, as the schedule would."""
         return await self.engine.start_workflow(
             OrderCycle.run,
-            CycleOrder(platform=number),
+            OrderCycleInput(platform=number),
             id=f"{names.schedule_id(number)}-test{name}",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=attributes(self.project_id),
         )
 
-    async def fetch(self, number: str = NUMBER) -> CycleStatus:
+    async def fetch(self, number: str = NUMBER) -> OrderCycleStatus:
         """One cycle to its end."""
         return await (await self.cycle(number)).result()
 

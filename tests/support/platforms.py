@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from clients.http import GuardedClient
 from clients.platforms import Connector, Page, Platforms, Tape
 from domain.orders.access import Account, Credentials
-from domain.orders.capability import Capability, Order
-from domain.orders.platforms import KNOWN
-from domain.orders.requests import RateLimit
-from domain.orders.windows import Window
+from domain.orders.capability import Capability, PlatformOrder
+from domain.orders.declarations import RateLimit
+from domain.orders.known_platforms import KNOWN_PLATFORMS
+from domain.orders.windows import TimeWindow
 from domain.quotas import Rate, Slot, Verdict
 from infra.limits import Limiter
 from infra.settings import GuardSettings
@@ -63,17 +63,17 @@ class RunningConnector:
     """Another connector, which goes on from what one was told, perhaps by another record."""
     renewals: list[bool] = field(default_factory=list)
 
-    def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> Window:
+    def window(self, seconds: float, *, until_seconds_ago: float = SETTLED_SECONDS) -> TimeWindow:
         """A window that ends so long ago."""
         end = datetime.fromtimestamp(self.platform.market.now_us // MICRO, UTC) - timedelta(seconds=until_seconds_ago)
-        return Window(start=end - timedelta(seconds=seconds), end=end)
+        return TimeWindow(start=end - timedelta(seconds=seconds), end=end)
 
-    def truth(self, window: Window) -> dict[str, checker.State]:
+    def truth(self, window: TimeWindow) -> dict[str, checker.State]:
         """What a window truly holds now."""
         bounds = (int(moment.timestamp()) * MICRO for moment in (window.start, window.end))
         return checker.truth(self.platform.ledger(), from_us=next(bounds), until_us=next(bounds))
 
-    async def read(self, window: Window) -> list[Page]:
+    async def read(self, window: TimeWindow) -> list[Page]:
         """All pages of one pass."""
         return [page async for page in self.connector.pages(window, await self.connector.count(window))]
 
@@ -94,7 +94,7 @@ async def running_connector(
         address = address or platforms.url(NUMBER)
         account = Account(NUMBER, "shop-1", address)
         plain = PLAIN_MILLISECONDS if platform.scenario.milliseconds else PLAIN
-        known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN}
+        known = {"plain": plain.model_copy(update=SMALL_PAGES), **KNOWN_PLATFORMS}
         every = Platforms(http, limiter)
 
         def again(tape: Tape, other: Capability | None = None) -> Connector:
@@ -103,7 +103,7 @@ async def running_connector(
         yield RunningConnector(address, platform, again(Tape()), limiter, again, renewals)
 
 
-def list_orders(pages: Sequence[Page]) -> list[Order]:
+def list_orders(pages: Sequence[Page]) -> list[PlatformOrder]:
     """All that pages tell."""
     return [order for page in pages for order in page.orders]
 

@@ -64,7 +64,7 @@ def test_each_field_of_a_platform_s_record_is_described() -> None:
             assert schema.get("description") or all(schemas[part].get("description") for part in parts), (name, field)
             assert schema.get("description") or parts, (name, field)
 
-    assert {"Capability", "Paging", "ErrorRule", "Moments", "Renewal"} <= described
+    assert {"Capability", "Paging", "ErrorRule", "TimeFormat", "TokenRenewal"} <= described
 
 
 def test_the_version_is_the_package_s() -> None:

@@ -11,7 +11,7 @@ from domain.addresses import names as addresses
 from domain.addresses.messages import Topic
 from domain.downloads import names as downloads
 from domain.orders import names as orders
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from domain.tasks import ids as tasks
 from domain.tasks import names as tasks_names
 from domain.transfers.models import File
@@ -21,7 +21,7 @@ from infra.settings import ApiSettings
 from systems.names import SYSTEMS
 
 RUN = "-2026-11-20T15:00:00Z"
-WINDOW = Window(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
+WINDOW = TimeWindow(start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=1))
 SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010000Z"
 
 

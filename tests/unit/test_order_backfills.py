@@ -5,23 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from domain.faults import FaultRecord
-from domain.orders.backfills import FAILURES_STOP, Progress
-from domain.orders.windows import Window
+from domain.orders.backfills import FAILURES_STOP, BackfillProgress
+from domain.orders.windows import TimeWindow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BUSY = FaultRecord(code="platform_busy", message="It was busy.", hint="Ask less.", retryable=True)
 LIED = FaultRecord(code="platform_failed", message="It lied.")
 
 
-def window(number: int) -> Window:
+def window(number: int) -> TimeWindow:
     """The nth ten minutes of the afternoon."""
     start = NOON + timedelta(minutes=10 * number)
-    return Window(start=start, end=start + timedelta(minutes=10))
+    return TimeWindow(start=start, end=start + timedelta(minutes=10))
 
 
-def progress(*faults: FaultRecord | None) -> Progress:
+def progress(*faults: FaultRecord | None) -> BackfillProgress:
     """What slices that ended like this came to."""
-    found = Progress()
+    found = BackfillProgress()
     for number, fault in enumerate(faults):
         found = found.add(window(number), fault)
     return found

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from domain.faults import Invalid
 from domain.orders import config
 from domain.orders.capability import Capability
-from domain.orders.config import Options, Origin
+from domain.orders.config import PlatformOptions, SettingOrigin
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 CAPABILITY = Capability.model_validate(
@@ -41,14 +41,16 @@ CAPABILITY = Capability.model_validate(
 )
 
 
-def in_force(defaults: Options = Options(), **own: Any) -> config.Effective:  # noqa: B008 (frozen)
+def in_force(defaults: PlatformOptions = PlatformOptions(), **own: Any) -> config.PlatformSettings:  # noqa: B008 (frozen)
     """What these options make."""
-    return config.effective(1, defaults, Options(**own), CAPABILITY)[0]
+    return config.resolve_settings(1, defaults, PlatformOptions(**own), CAPABILITY)[0]
 
 
 def test_each_value_comes_from_the_nearest_level() -> None:
     """The platform's own, else the default, else what its kind allows, else what is built in."""
-    settings, origins = config.effective(7, Options(interval=300, threads=2), Options(threads=8), CAPABILITY)
+    settings, origins = config.resolve_settings(
+        7, PlatformOptions(interval=300, threads=2), PlatformOptions(threads=8), CAPABILITY
+    )
 
     assert (settings.version, settings.threads, settings.interval, settings.burst, settings.retries) == (
         7,
@@ -58,10 +60,10 @@ def test_each_value_comes_from_the_nearest_level() -> None:
         3,
     )
     assert {name: origins[name] for name in ("threads", "interval", "burst", "retries")} == {
-        "threads": Origin.PLATFORM,
-        "interval": Origin.DEFAULT,
-        "burst": Origin.KIND,
-        "retries": Origin.BUILT_IN,
+        "threads": SettingOrigin.PLATFORM,
+        "interval": SettingOrigin.DEFAULT,
+        "burst": SettingOrigin.KIND,
+        "retries": SettingOrigin.BUILT_IN,
     }
 
 
@@ -73,12 +75,15 @@ def test_what_is_built_in_keeps_within_what_a_kind_allows() -> None:
             "paging": CAPABILITY.paging.model_copy(update={"rows_max": 120}),
         }
     )
-    settings, origins = config.effective(1, Options(), Options(), narrow)
+    settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), narrow)
 
-    config.check("1", settings, narrow, NOW)
+    config.check_settings("1", settings, narrow, NOW)
     assert (settings.interval, settings.max_rows_per_slice) == (295, 120)
-    assert (origins["interval"], origins["max_rows_per_slice"]) == (Origin.KIND, Origin.KIND)
-    assert config.effective(1, Options(), Options(), CAPABILITY)[1]["interval"] is Origin.BUILT_IN
+    assert (origins["interval"], origins["max_rows_per_slice"]) == (SettingOrigin.KIND, SettingOrigin.KIND)
+    assert (
+        config.resolve_settings(1, PlatformOptions(), PlatformOptions(), CAPABILITY)[1]["interval"]
+        is SettingOrigin.BUILT_IN
+    )
 
 
 def test_what_is_built_in_is_the_seed() -> None:
@@ -101,7 +106,7 @@ def test_what_is_built_in_is_the_seed() -> None:
 def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
     """Each value has bounds of its own, and there are no other keys."""
     with pytest.raises(ValidationError):
-        Options(**options)
+        PlatformOptions(**options)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_what_no_platform_could_use_is_refused(options: dict[str, Any]) -> None:
 def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], said: str) -> None:
     """The sentence names the value and what is allowed, and the field that it is told at."""
     with pytest.raises(Invalid, match="Platform shop-1: ") as refused:
-        config.check("shop-1", in_force(**options), CAPABILITY, NOW)
+        config.check_settings("shop-1", in_force(**options), CAPABILITY, NOW)
 
     assert said in refused.value.record.message
     assert refused.value.field in (*options, "overlap")
@@ -128,12 +133,12 @@ def test_what_this_platform_does_not_allow_is_refused(options: dict[str, Any], s
 
 def test_a_platform_that_has_begun_keeps_its_beginning() -> None:
     """What was allowed when it began is not refused because time has gone by."""
-    config.check("shop-1", in_force(starttime="2026-01-01T00:00:00Z"), CAPABILITY, NOW, has_begun=True)
+    config.check_settings("shop-1", in_force(starttime="2026-01-01T00:00:00Z"), CAPABILITY, NOW, has_begun=True)
 
 
 def test_what_fits_is_taken() -> None:
     """What is built in fits every platform that allows it."""
-    config.check("shop-1", in_force(), CAPABILITY, NOW)
+    config.check_settings("shop-1", in_force(), CAPABILITY, NOW)
 
 
 @pytest.mark.parametrize(
@@ -146,4 +151,4 @@ def test_what_fits_is_taken() -> None:
 )
 def test_starttime_is_a_moment_or_a_distance(starttime: str, begins: datetime) -> None:
     """Seen from the platform's clock."""
-    assert config.begins_at(starttime, NOW) == begins
+    assert config.resolve_starttime(starttime, NOW) == begins

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from domain.orders import lateness
-from domain.orders.confirming import Passes, Verdict
+from domain.orders import confirmation
+from domain.orders.confirmation import PassHistory, PassVerdict
 
-CONFIRMED, AGAIN, UNSTABLE = Verdict.CONFIRMED, Verdict.AGAIN, Verdict.UNSTABLE
+CONFIRMED, AGAIN, UNSTABLE = PassVerdict.CONFIRMED, PassVerdict.AGAIN, PassVerdict.UNSTABLE
 
 
 @pytest.mark.parametrize(
@@ -34,22 +34,22 @@ CONFIRMED, AGAIN, UNSTABLE = Verdict.CONFIRMED, Verdict.AGAIN, Verdict.UNSTABLE
         ([(2, "ab", 3), (3, "ac", 4), (4, "ad", 5), (5, "ae", 6), (6, "af", 7)], [AGAIN] * 4 + [UNSTABLE]),
     ],
 )
-def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[Verdict]) -> None:
+def test_totals_confirm(told: list[tuple[int, str, int]], verdicts: list[PassVerdict]) -> None:
     """A pass agrees with its totals to the row, or another one tells no order that is new."""
-    passes = Passes(has_totals=True, may_stir=False)
+    passes = PassHistory(has_totals=True, may_stir=False)
 
     assert [passes.add(before, list(ids), after) for before, ids, after in told][: len(verdicts)] == verdicts
 
 
 def test_without_totals_one_pass_is_all_that_can_be_had() -> None:
     """It was read so that nothing that stays is skipped."""
-    assert Passes(has_totals=False, may_stir=False).add(None, ["a", "b"], None) is CONFIRMED
+    assert PassHistory(has_totals=False, may_stir=False).add(None, ["a", "b"], None) is CONFIRMED
 
 
 def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
     """Orders told by two pages ask for one more pass; another sequence, for one in which it stays."""
-    moved = Passes(has_totals=False, may_stir=False)
-    unsorted = Passes(has_totals=False, may_stir=False)
+    moved = PassHistory(has_totals=False, may_stir=False)
+    unsorted = PassHistory(has_totals=False, may_stir=False)
     verdicts = [moved.add(None, list("aab"), None, told_again=1), moved.add(None, list("ab"), None)]
 
     assert verdicts == [AGAIN, CONFIRMED]
@@ -58,7 +58,7 @@ def test_without_totals_pages_that_contradict_each_other_are_not_all() -> None:
 
 def test_without_totals_rows_that_stir_are_read_until_quiet() -> None:
     """An order that is asked for by its creation stays in its window, and goes to the front with each change."""
-    passes = Passes(has_totals=False, may_stir=True)
+    passes = PassHistory(has_totals=False, may_stir=True)
 
     assert [passes.add(None, list(ids), None) for ids in ("ab", "abc", "abc")] == [AGAIN, AGAIN, CONFIRMED]
 
@@ -68,7 +68,7 @@ def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
     """Read from the last page, with orders leaving between any two requests: all that stay were told."""
     chance = random.Random(seed)
     present = [str(n) for n in range(chance.randrange(60))]
-    passes, verdict = Passes(has_totals=True, may_stir=False), AGAIN
+    passes, verdict = PassHistory(has_totals=True, may_stir=False), AGAIN
 
     while verdict is AGAIN:
         before, seen = len(present), list[str]()
@@ -84,7 +84,7 @@ def test_backward_passes_lose_nothing_while_orders_leave(seed: int) -> None:
 
 def test_a_lag_is_proposed_that_would_have_caught_what_was_missed() -> None:
     """With a margin, in round figures, and only while the one in force would not."""
-    assert lateness.proposal(180, None) is None
-    assert lateness.proposal(180, 200.0) == 300
-    assert lateness.proposal(180, 185.0) == 280
-    assert lateness.proposal(300, 200.0) is None
+    assert confirmation.propose_settle_lag(180, None) is None
+    assert confirmation.propose_settle_lag(180, 200.0) == 300
+    assert confirmation.propose_settle_lag(180, 185.0) == 280
+    assert confirmation.propose_settle_lag(300, 200.0) is None

@@ -7,18 +7,18 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from domain.faults import Invalid
-from domain.orders import days, platforms
-from domain.orders.marks import Marks
-from domain.orders.windows import Window
+from domain.orders import known_platforms, watermarks
+from domain.orders.watermarks import Watermarks
+from domain.orders.windows import TimeWindow
 
 DAY = date(2026, 3, 1)
 BEIJING = 480
 LATER = datetime(2026, 3, 9, tzinfo=UTC)
 
 
-def marks(start: datetime, complete_to: datetime) -> Marks:
+def marks(start: datetime, complete_to: datetime) -> Watermarks:
     """A platform that is complete from a moment to another."""
-    return Marks(starts_at=start, history_to=start, live_from=start, claimed_to=LATER, complete_to=complete_to)
+    return Watermarks(starts_at=start, history_to=start, live_from=start, claimed_to=LATER, complete_to=complete_to)
 
 
 ALL = marks(datetime(2026, 1, 1, tzinfo=UTC), LATER)
@@ -34,12 +34,12 @@ ALL = marks(datetime(2026, 1, 1, tzinfo=UTC), LATER)
 )
 def test_a_day_is_that_of_the_zone(zone_minutes: int, start: datetime) -> None:
     """From midnight to midnight there."""
-    assert days.window_of(DAY, zone_minutes) == Window(start=start, end=start + timedelta(days=1))
+    assert watermarks.to_day_window(DAY, zone_minutes) == TimeWindow(start=start, end=start + timedelta(days=1))
 
 
 def test_the_zone_is_that_in_which_the_platform_writes_its_times() -> None:
     """Of its rows, else of its queries; UTC where it writes them with their own."""
-    zones = {kind: record.zone_minutes for kind, record in platforms.KNOWN.items()}
+    zones = {kind: record.zone_minutes for kind, record in known_platforms.KNOWN_PLATFORMS.items()}
     assert zones == {"taobao": BEIJING, "pinduoduo": BEIJING, "shopify": 0, "woocommerce": 0, "amazon": 0}
 
 
@@ -48,10 +48,10 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
     """In Beijing that is eight hours before it is in Greenwich."""
     now = datetime(2026, 3, 1, hour, tzinfo=UTC)
     if over:
-        assert days.comparable(DAY, BEIJING, ALL, now) == days.window_of(DAY, BEIJING)
+        assert watermarks.find_comparable_window(DAY, BEIJING, ALL, now) == watermarks.to_day_window(DAY, BEIJING)
     else:
         with pytest.raises(Invalid, match="is not over") as refusal:
-            days.comparable(DAY, BEIJING, ALL, now)
+            watermarks.find_comparable_window(DAY, BEIJING, ALL, now)
         assert refusal.value.field == "day"
         assert "+08:00" in str(refusal.value)
 
@@ -59,7 +59,7 @@ def test_a_day_is_over_by_the_platform_s_clock(hour: int, over: bool) -> None:
 def test_only_what_is_complete_is_compared() -> None:
     """From where orders are fetched, up to `complete_to`."""
     noon, evening = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 20, tzinfo=UTC)
-    assert days.comparable(DAY, 0, marks(noon, evening), LATER) == Window(start=noon, end=evening)
+    assert watermarks.find_comparable_window(DAY, 0, marks(noon, evening), LATER) == TimeWindow(start=noon, end=evening)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_only_what_is_complete_is_compared() -> None:
         marks(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)),
     ],
 )
-def test_a_day_of_which_nothing_is_complete_is_refused(known: Marks | None) -> None:
+def test_a_day_of_which_nothing_is_complete_is_refused(known: Watermarks | None) -> None:
     """Nothing was claimed yet, it lies before the beginning, or behind `complete_to`."""
     with pytest.raises(Invalid, match="can be compared"):
-        days.comparable(DAY, 0, known, LATER)
+        watermarks.find_comparable_window(DAY, 0, known, LATER)

@@ -12,7 +12,7 @@ from activities.orders.ends import Sequenced, WindowEnd, check_end
 from activities.orders.reading import Reading, TooLarge
 from clients.platforms import Page, TooManyRows
 from domain.orders.capability import Capability, QueryField
-from domain.orders.windows import SECOND, Window
+from domain.orders.windows import SECOND, TimeWindow
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
 from stores.orders.storing import Copy
@@ -32,7 +32,7 @@ def record(sort: str, size: int = SIZE, **changes: Any) -> Capability:
 
 
 @asynccontextmanager
-async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tuple[RunningConnector, Window]]:
+async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tuple[RunningConnector, TimeWindow]]:
     """A platform that tells 400 orders of a query, and a window with more of them."""
     async with running_connector(capability, **{**MANY, "rows_max": BOUND, **scenario}) as here:
         window = here.window(3_600)
@@ -40,7 +40,7 @@ async def stopping(capability: Capability, **scenario: Any) -> AsyncIterator[tup
         yield here, window
 
 
-async def read_in_parts(here: RunningConnector, window: Window) -> set[str]:
+async def read_in_parts(here: RunningConnector, window: TimeWindow) -> set[str]:
     """What a slice and its halves tell, as they are split."""
     try:
         return set((await Reading(here.connector, window, 10_000).confirmed()).copies)
@@ -80,7 +80,7 @@ async def test_an_order_that_shows_up_during_the_check_of_the_end_is_no_bound(
         window = here.window(3_600, until_seconds_ago=-300)
         ask, market, added = here.connector.first_page, here.platform.market, list[int]()
 
-        async def ask_when_another_shows_up(edge: Window) -> Page:
+        async def ask_when_another_shows_up(edge: TimeWindow) -> Page:
             if not added:
                 first_told = edge.start if sort == "rises" else edge.end - SECOND
                 added.append(market.create(int(first_told.timestamp()) * MICRO))
@@ -186,7 +186,7 @@ async def test_a_first_page_is_asked_for_by_itself(kind: Any) -> None:
         assert page.orders
 
 
-async def _listed(here: RunningConnector, window: Window) -> list[Any]:
+async def _listed(here: RunningConnector, window: TimeWindow) -> list[Any]:
     return [order for page in await here.read(window) for order in page.orders]
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import ValidationError
 
-from domain.orders import marks
-from domain.orders.marks import Marks, Track
-from domain.orders.windows import Window
+from domain.orders import watermarks
+from domain.orders.watermarks import SliceTrack, Watermarks
+from domain.orders.windows import TimeWindow
 from tests.support.slices import is_gapless
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -23,9 +23,9 @@ def at(seconds: int) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
 
 
-def window(start: int, end: int) -> Window:
+def window(start: int, end: int) -> TimeWindow:
     """A window by seconds after the beginning."""
-    return Window(start=at(start), end=at(end))
+    return TimeWindow(start=at(start), end=at(end))
 
 
 @given(start=st.integers(0, 100), length=st.integers(2, 5_000))
@@ -72,24 +72,24 @@ def test_a_repeated_beginning_stays_within_what_may_be_asked_for(
 def test_a_window_without_whole_seconds_is_refused(start: datetime, end: datetime) -> None:
     """Nothing is claimed that ends before it begins, or within a second."""
     with pytest.raises(ValidationError):
-        Window(start=start, end=end)
+        TimeWindow(start=start, end=end)
 
 
 def test_the_present_goes_before_history() -> None:
     """A platform that begins long ago is claimed at its newest interval first."""
-    first = Marks.first(BEGIN, at(10_000), 600)
-    _, claims = first.claim(at(10_000), 600, {Track.LIVE: 3, Track.HISTORY: 2})
+    first = Watermarks.first(BEGIN, at(10_000), 600)
+    _, claims = first.claim(at(10_000), 600, {SliceTrack.LIVE: 3, SliceTrack.HISTORY: 2})
 
-    assert [claim.track for claim in claims] == [Track.LIVE, Track.HISTORY, Track.HISTORY]
+    assert [claim.track for claim in claims] == [SliceTrack.LIVE, SliceTrack.HISTORY, SliceTrack.HISTORY]
     assert claims[0].window.end == at(9_600)
     assert claims[1].window == window(0, 600)
 
 
 def test_holes_are_what_is_not_read() -> None:
     """Unfinished slices and history that nobody claimed, joined where they touch."""
-    standing = Marks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
+    standing = Watermarks(starts_at=BEGIN, history_to=at(60), live_from=at(120), claimed_to=at(300), complete_to=BEGIN)
 
-    found = marks.holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
+    found = watermarks.find_holes(standing, [window(200, 210), window(0, 10), window(50, 60)])
 
     assert found == [window(0, 10), window(50, 120), window(200, 210)]
 
@@ -100,9 +100,9 @@ class Claiming(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 500
-        self.marks = Marks.first(BEGIN, at(self.now), 60)
-        self.open: list[Window] = []
-        self.read: list[Window] = []
+        self.marks = Watermarks.first(BEGIN, at(self.now), 60)
+        self.open: list[TimeWindow] = []
+        self.read: list[TimeWindow] = []
         self.before = self.marks
 
     @rule(seconds=st.integers(0, 400))
@@ -113,10 +113,10 @@ class Claiming(RuleBasedStateMachine):
     @rule(interval=st.integers(1, 200), live=st.integers(0, 4), history=st.integers(0, 4))
     def claim(self, interval: int, live: int, history: int) -> None:
         """A cycle claims, with any interval: the configuration may have changed."""
-        most = {Track.LIVE: live, Track.HISTORY: history}
+        most = {SliceTrack.LIVE: live, SliceTrack.HISTORY: history}
         self.marks, claims = self.marks.claim(at(self.now), interval, most)
         self.open += [claim.window for claim in claims]
-        for track in Track:
+        for track in SliceTrack:
             assert sum(claim.track is track for claim in claims) <= most[track]
 
     @precondition(lambda self: self.open)

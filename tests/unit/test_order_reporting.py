@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from activities.orders import comparison
 from activities.orders.comparison import Comparison
-from domain.orders.steps import Report
-from domain.orders.windows import Window
+from domain.orders.activity_models import ReportResult
+from domain.orders.windows import TimeWindow
 from stores.orders.versions import Line
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -35,14 +35,14 @@ def compare(platform: Mapping[str, Line], stored: Mapping[str, Line], newer: Map
     return comparison.compare(*(comparison.build_side_frame(side) for side in (platform, stored, newer)))
 
 
-def build_report(told: int, missing: int) -> Report:
+def build_report(told: int, missing: int) -> ReportResult:
     """A report of a day in Beijing."""
-    return Report(
+    return ReportResult(
         platform="007",
         day=date(2026, 3, 1),
         made_at=NOON,
         complete_to=NOON,
-        window=Window(start=NOON - timedelta(hours=12), end=NOON),
+        window=TimeWindow(start=NOON - timedelta(hours=12), end=NOON),
         zone_minutes=480,
         told=told,
         stored=0,

@@ -5,61 +5,61 @@ from __future__ import annotations
 import pytest
 
 from domain.faults import FaultRecord
-from domain.orders.retrying import (
+from domain.orders.slices import (
     CRASHES_MAX,
     WAIT_MAX_SECONDS,
     WAITED_MAX_SECONDS,
     WAITS_MAX,
-    Ladder,
-    Setback,
-    Trouble,
+    AttemptFailure,
+    FailureKind,
+    RetryState,
 )
 
 FAULT = FaultRecord(code="c", message="m")
 
 
-def setback(trouble: Trouble, wait_seconds: float = 0.0, gained: int = 0) -> Setback:
+def setback(trouble: FailureKind, wait_seconds: float = 0.0, gained: int = 0) -> AttemptFailure:
     """An attempt that did not come to its end."""
-    return Setback(trouble=trouble, fault=FAULT, wait_seconds=wait_seconds, gained=gained)
+    return AttemptFailure(trouble=trouble, fault=FAULT, wait_seconds=wait_seconds, gained=gained)
 
 
 def test_each_pause_is_longer_than_the_one_before() -> None:
     """n times `retryintv`, and after `retries` of them there is no further attempt."""
-    ladder = Ladder()
-    pauses = [ladder.pause_after(setback(Trouble.FAILED), 3, 10) for _ in range(4)]
+    ladder = RetryState()
+    pauses = [ladder.pause_after(setback(FailureKind.FAILED), 3, 10) for _ in range(4)]
     assert pauses == [10, 20, 30, None]
 
 
 def test_what_is_refused_is_not_tried_again() -> None:
     """Somebody has to mend it first."""
-    assert Ladder().pause_after(setback(Trouble.REFUSED), 3, 10) is None
+    assert RetryState().pause_after(setback(FailureKind.REFUSED), 3, 10) is None
 
 
 @pytest.mark.parametrize(("wait", "times"), [(0.5, WAITS_MAX), (3_600.0, WAITED_MAX_SECONDS / 3_600)])
 def test_waiting_for_nothing_is_failing_in_the_end(wait: float, times: float) -> None:
     """A platform that only ever says “later” is believed so often and so long."""
-    ladder = Ladder()
+    ladder = RetryState()
     for _ in range(int(times)):
-        assert ladder.pause_after(setback(Trouble.TOLD_TO_WAIT, wait), 1, 10) == wait
-    assert ladder.pause_after(setback(Trouble.TOLD_TO_WAIT, wait), 1, 10) == max(10.0, wait)
-    assert ladder.pause_after(setback(Trouble.TOLD_TO_WAIT, wait), 1, 10) is None
+        assert ladder.pause_after(setback(FailureKind.TOLD_TO_WAIT, wait), 1, 10) == wait
+    assert ladder.pause_after(setback(FailureKind.TOLD_TO_WAIT, wait), 1, 10) == max(10.0, wait)
+    assert ladder.pause_after(setback(FailureKind.TOLD_TO_WAIT, wait), 1, 10) is None
 
 
 def test_whoever_is_told_something_may_wait_on() -> None:
     """A slow rate is no failure, however many pages there are."""
-    ladder = Ladder()
+    ladder = RetryState()
     for _ in range(3 * WAITS_MAX):
-        assert ladder.pause_after(setback(Trouble.TOLD_TO_WAIT, 60.0, gained=1), 0, 10) == 60
+        assert ladder.pause_after(setback(FailureKind.TOLD_TO_WAIT, 60.0, gained=1), 0, 10) == 60
     assert ladder.failures == 0
 
 
 def test_no_wait_is_longer_than_a_day() -> None:
     """Whatever a platform asks for."""
-    assert Ladder().pause_after(setback(Trouble.TOLD_TO_WAIT, 1e9), 0, 10) == WAIT_MAX_SECONDS
+    assert RetryState().pause_after(setback(FailureKind.TOLD_TO_WAIT, 1e9), 0, 10) == WAIT_MAX_SECONDS
 
 
 def test_lost_workers_are_no_failures_at_first() -> None:
     """The slice is taken up at once; after many of them it is taken for the cause."""
-    ladder = Ladder()
-    assert [ladder.pause_after(setback(Trouble.CRASHED), 0, 10) for _ in range(CRASHES_MAX)] == [0.0] * CRASHES_MAX
-    assert ladder.pause_after(setback(Trouble.CRASHED), 0, 10) is None
+    ladder = RetryState()
+    assert [ladder.pause_after(setback(FailureKind.CRASHED), 0, 10) for _ in range(CRASHES_MAX)] == [0.0] * CRASHES_MAX
+    assert ladder.pause_after(setback(FailureKind.CRASHED), 0, 10) is None

@@ -23,8 +23,9 @@ from clients.platforms import (
     TooManyRows,
     channel,
 )
-from domain.orders.capability import Errors, PagingKind
-from domain.orders.retrying import WAIT_MAX_SECONDS, Setback, Trouble
+from domain.orders.capability import PagingKind
+from domain.orders.declarations import ErrorFormat
+from domain.orders.slices import WAIT_MAX_SECONDS, AttemptFailure, FailureKind
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import SMALL_PAGES, running_connector
 
@@ -68,7 +69,7 @@ def test_a_timeout_is_worth_another_attempt_where_this_one_came_further(gained: 
 def test_a_refusal_in_the_middle_may_pass_where_pages_lead_to_pages(paging: PagingKind, may_pass: bool) -> None:
     """A token may have grown too old; a number does not."""
     setback = troubles.refused_midway(troubles.setback_of(PlatformRefused("It refuses.")), paging)
-    assert (setback.trouble, setback.fault.retryable) == (Trouble.FAILED, may_pass)
+    assert (setback.trouble, setback.fault.retryable) == (FailureKind.FAILED, may_pass)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +148,8 @@ async def test_a_wait_that_is_asked_for_reaches_the_workflow(
         with pytest.raises(PlatformBusy) as busy:
             await here.read(here.window(600))
     payloads = await pydantic_data_converter.encode([troubles.setback_of(busy.value)])
-    [setback] = await pydantic_data_converter.decode(payloads, [Setback])
-    told_to_wait = setback.wait_seconds if setback.trouble is Trouble.TOLD_TO_WAIT else None
+    [setback] = await pydantic_data_converter.decode(payloads, [AttemptFailure])
+    told_to_wait = setback.wait_seconds if setback.trouble is FailureKind.TOLD_TO_WAIT else None
     assert told_to_wait == wait_seconds
 
 
@@ -159,7 +160,7 @@ async def test_a_wait_that_is_told_in_words_is_a_number_of_seconds(
     told: str, wait_seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other words ask for no wait; the platform is busy all the same."""
-    errors = Errors(message="$.error", wait_pattern=r"wait (\S*) s")
+    errors = ErrorFormat(message="$.error", wait_pattern=r"wait (\S*) s")
 
     async def get(*_: object, **__: object) -> Answer:
         return Answer(429, CIMultiDictProxy(CIMultiDict[str]()), json.dumps({"error": f"wait {told} s"}).encode())

@@ -14,22 +14,22 @@ from pydantic import ValidationError
 from api.http import validation
 from api.orders.platforms import Setup
 from domain.orders.capability import Capability
-from domain.orders.moments import Form, Moments, Resolution
-from domain.orders.platforms import KNOWN, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
+from domain.orders.declarations import TimeFormat, TimeNotation, TimeResolution
+from domain.orders.known_platforms import KNOWN_PLATFORMS, PINDUODUO, SHOPIFY, TAOBAO, WOOCOMMERCE
 from sims.platforms.dialects.plain import PLAIN, PLAIN_MILLISECONDS
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 MOMENTS = st.integers(0, 4 * 10**9).map(lambda ms: NOON + timedelta(milliseconds=ms))
-RESOLUTIONS = st.sampled_from(list(Resolution))
+RESOLUTIONS = st.sampled_from(list(TimeResolution))
 
 
-def with_ends(start: bool, end: bool, asked: Resolution, kept: Resolution) -> Capability:
+def with_ends(start: bool, end: bool, asked: TimeResolution, kept: TimeResolution) -> Capability:
     """A platform with such ends and such times."""
     query = PLAIN.query.model_copy(
-        update={"start_inclusive": start, "end_inclusive": end, "moments": Moments(told=asked)}
+        update={"start_inclusive": start, "end_inclusive": end, "moments": TimeFormat(told=asked)}
     )
     return PLAIN.model_copy(
-        update={"query": query, "rows": PLAIN.rows.model_copy(update={"moments": Moments(told=kept)})}
+        update={"query": query, "rows": PLAIN.rows.model_copy(update={"moments": TimeFormat(told=kept)})}
     )
 
 
@@ -40,7 +40,13 @@ def truncated(moment: datetime, resolution: timedelta) -> datetime:
 
 @given(st.booleans(), st.booleans(), RESOLUTIONS, RESOLUTIONS, MOMENTS, MOMENTS, st.lists(MOMENTS, max_size=20))
 def test_no_instant_of_a_window_is_left_out(
-    start: bool, end: bool, asked: Resolution, kept: Resolution, one: datetime, other: datetime, orders: list[datetime]
+    start: bool,
+    end: bool,
+    asked: TimeResolution,
+    kept: TimeResolution,
+    one: datetime,
+    other: datetime,
+    orders: list[datetime],
 ) -> None:
     """Whatever the ends and the resolutions are, an order of the window fits the query."""
     record = with_ends(start, end, asked, kept)
@@ -69,15 +75,15 @@ def test_no_more_is_asked_for_than_needed(record: Capability, first: datetime, l
 @pytest.mark.parametrize(
     ("moments", "text"),
     [
-        (Moments(), "2026-03-29T12:00:00Z"),
-        (Moments(zone_minutes=-300, told=Resolution.MILLISECOND), "2026-03-29T07:00:00.250-05:00"),
-        (Moments(form=Form.NAIVE), "2026-03-29T12:00:00"),
-        (Moments(form=Form.SPACED, zone_minutes=480), "2026-03-29 20:00:00"),
-        (Moments(form=Form.EPOCH), "1774785600"),
-        (Moments(form=Form.EPOCH_MS, told=Resolution.MILLISECOND), "1774785600250"),
+        (TimeFormat(), "2026-03-29T12:00:00Z"),
+        (TimeFormat(zone_minutes=-300, told=TimeResolution.MILLISECOND), "2026-03-29T07:00:00.250-05:00"),
+        (TimeFormat(form=TimeNotation.NAIVE), "2026-03-29T12:00:00"),
+        (TimeFormat(form=TimeNotation.SPACED, zone_minutes=480), "2026-03-29 20:00:00"),
+        (TimeFormat(form=TimeNotation.EPOCH), "1774785600"),
+        (TimeFormat(form=TimeNotation.EPOCH_MS, told=TimeResolution.MILLISECOND), "1774785600250"),
     ],
 )
-def test_moments_are_written_and_read_in_each_form(moments: Moments, text: str) -> None:
+def test_moments_are_written_and_read_in_each_form(moments: TimeFormat, text: str) -> None:
     """What was written reads as the same moment, cut to the resolution."""
     moment = NOON + timedelta(milliseconds=250)
     assert moments.write(moment) == text
@@ -88,13 +94,13 @@ def test_moments_are_written_and_read_in_each_form(moments: Moments, text: str) 
 def test_a_moment_that_tells_no_zone_is_none(text: str) -> None:
     """Where its form has one: to guess it could shift orders out of their windows."""
     with pytest.raises(ValueError, match=r"zone|isoformat"):
-        Moments().reader()(text)
+        TimeFormat().reader()(text)
 
 
-@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("kind", KNOWN_PLATFORMS)
 def test_known_records_survive_as_json(kind: str) -> None:
     """They can be stored, shown and sent."""
-    assert Capability.model_validate_json(KNOWN[kind].model_dump_json()) == KNOWN[kind]
+    assert Capability.model_validate_json(KNOWN_PLATFORMS[kind].model_dump_json()) == KNOWN_PLATFORMS[kind]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_known_records_survive_as_json(kind: str) -> None:
 )
 def test_no_state_of_an_order_is_left_to_a_default(kind: str, states: dict[str, str]) -> None:
     """A platform that tells only open orders unless it is asked for all would hide the others from every check."""
-    assert states.items() <= KNOWN[kind].query.parameters.items()
+    assert states.items() <= KNOWN_PLATFORMS[kind].query.parameters.items()
 
 
 def test_the_newest_end_stays_behind_the_clock() -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from domain.orders.jsonpath import BadPath, Path, Reader, Unreadable
+from domain.orders.jsonpath import InvalidJsonPath, JsonPath, JsonReader, UnreadableJson
 
 TEXT = b'{"a":{"b":[{"c":7},{"c":8}],"d e":"x"},"n":null,"big":9007199254740993}'
 
 
 def read(text: bytes, path: str, kind: Any) -> Any:
     """One value."""
-    return Reader({"value": (Path.parse(path), kind)}).read(text)["value"]
+    return JsonReader({"value": (JsonPath.parse(path), kind)}).read(text)["value"]
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_the_root_may_be_a_list() -> None:
 def test_several_values_come_from_one_reading() -> None:
     """Whether they are near each other or not."""
     wanted = {"first": "$.a.b[0].c", "text": "$.a['d e']", "big": "$.big"}
-    reader = Reader({name: (Path.parse(path), int | str) for name, path in wanted.items()})
+    reader = JsonReader({name: (JsonPath.parse(path), int | str) for name, path in wanted.items()})
     assert reader.read(TEXT) == {"first": 7, "text": "x", "big": 9007199254740993}
 
 
 def test_a_reader_of_nothing_reads_any_json() -> None:
     """A platform may tell its errors by the status alone."""
-    assert Reader({}).read(b'{"error":1}') == {}
+    assert JsonReader({}).read(b'{"error":1}') == {}
 
 
 @pytest.mark.parametrize("path", ["", "a.b", "$.", "$..a", "$.a[", "$.a[-1]", "$.a[*]", "$['a", "$.a b", "$.a[?(@.b)]"])
 def test_what_is_no_path_is_refused_with_a_hint(path: str) -> None:
     """The sentence says how a path is written."""
-    with pytest.raises(BadPath, match=r"is not understood from its character \d+ on\. Write \$"):
-        Path.parse(path)
+    with pytest.raises(InvalidJsonPath, match=r"is not understood from its character \d+ on\. Write \$"):
+        JsonPath.parse(path)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_what_is_no_path_is_refused_with_a_hint(path: str) -> None:
 )
 def test_paths_that_exclude_each_other_are_refused(first: str, second: str, words: str) -> None:
     """At the beginning, not at the first answer."""
-    with pytest.raises(BadPath, match=words):
-        Reader({"first": (Path.parse(first), str), "second": (Path.parse(second), str)})
+    with pytest.raises(InvalidJsonPath, match=words):
+        JsonReader({"first": (JsonPath.parse(first), str), "second": (JsonPath.parse(second), str)})
 
 
 @pytest.mark.parametrize("text", [b"", b"<html>", b'{"a":{"d e":1.5}}', b'{"a":3}', b"[]", b'{"a":{"d e":"\xff"}}'])
 def test_another_kind_of_value_is_unreadable(text: bytes) -> None:
     """A float is no id, an object no list."""
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableJson):
         read(text, "$.a['d e']", int | str)
 
 
@@ -93,7 +93,7 @@ def test_reading_agrees_with_walking_the_objects(tree: Any) -> None:
     ways = [tree] + ([tree.get("a")] if isinstance(tree, dict) else [])
     ways += [ways[-1].get("b")] if isinstance(ways[-1], dict) else []
     if any(way is not None and not isinstance(way, dict) for way in ways):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableJson):
             read(json.dumps(tree).encode(), "$.a.b.c", msgspec.Raw)
     else:
         found = read(json.dumps(tree).encode(), "$.a.b.c", msgspec.Raw)

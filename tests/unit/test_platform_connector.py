@@ -12,8 +12,8 @@ import pytest
 
 from clients.platforms import PlatformRefused, TooManyRows
 from domain.orders.capability import Capability
-from domain.orders.platforms import TAOBAO
-from domain.orders.windows import Window
+from domain.orders.known_platforms import TAOBAO
+from domain.orders.windows import TimeWindow
 from sims.platforms import checker
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.plain import PLAIN
@@ -43,7 +43,7 @@ async def test_windows_that_follow_each_other_share_no_order(kind: Kind) -> None
         whole = here.window(1_200, until_seconds_ago=600)
         middle = whole.start + timedelta(seconds=600)
         told = [
-            newest_copies(await here.read(Window(start=start, end=end)))
+            newest_copies(await here.read(TimeWindow(start=start, end=end)))
             for start, end in ((whole.start, middle), (middle, whole.end))
         ]
         assert checker.check(here.truth(whole), told[0] + told[1]).is_clean
@@ -55,7 +55,7 @@ async def test_orders_between_two_seconds_are_not_lost() -> None:
         whole = here.window(600)
         middle = whole.start + timedelta(seconds=300)
         told = [
-            newest_copies(await here.read(Window(start=start, end=end)))
+            newest_copies(await here.read(TimeWindow(start=start, end=end)))
             for start, end in ((whole.start, middle), (middle, whole.end))
         ]
         findings = checker.check(here.truth(whole), told[0] + told[1], known=checker.truth(here.platform.ledger()))
@@ -143,7 +143,7 @@ async def test_a_window_over_the_platforms_cap_is_to_be_split() -> None:
         with pytest.raises(TooManyRows, match="Split the window") as refused:
             await here.read(whole)
         assert refused.value.rows == 25_000
-        half = Window(start=whole.start, end=whole.start + timedelta(seconds=1_800))
+        half = TimeWindow(start=whole.start, end=whole.start + timedelta(seconds=1_800))
         assert checker.check(here.truth(half), newest_copies(await here.read(half))).is_clean
 
 

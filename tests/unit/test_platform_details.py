@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from clients.platforms import PlatformLied, PlatformRefused
-from domain.orders.capability import Capability, Order
-from domain.orders.platforms import AMAZON
-from domain.orders.requests import Detail, RateLimit
+from domain.orders.capability import Capability, PlatformOrder
+from domain.orders.declarations import DetailCall, RateLimit
+from domain.orders.known_platforms import AMAZON
 from sims.platforms import texts
 from sims.platforms.dialects.plain import ITEMS, PLAIN, WHOLE
 from tests.support.platforms import SMALL_PAGES, RunningConnector, list_orders, running_connector
@@ -20,12 +20,12 @@ from tests.support.platforms import SMALL_PAGES, RunningConnector, list_orders, 
 ORDERS: dict[str, Any] = {"orders": 60, "span_seconds": 600}
 
 
-def plain(detail: Detail) -> Capability:
+def plain(detail: DetailCall) -> Capability:
     """The plain record with calls for one order."""
     return PLAIN.model_copy(update={**SMALL_PAGES, "detail": detail})
 
 
-async def listed(here: RunningConnector) -> list[Order]:
+async def listed(here: RunningConnector) -> list[PlatformOrder]:
     """The orders of some minutes, as the list tells them."""
     return list_orders(await here.read(here.window(250)))
 
@@ -85,7 +85,7 @@ async def test_an_id_that_leads_to_another_path_is_not_asked_for(order_id: str) 
     async with running_connector(plain(WHOLE), **ORDERS) as here:
         [part, *_] = await listed(here)
         asked = here.platform.stats()["requests"]
-        odd = Order(part.platform, part.shop, order_id, part.modified_at, part.version, part.raw)
+        odd = PlatformOrder(part.platform, part.shop, order_id, part.modified_at, part.version, part.raw)
         with pytest.raises(PlatformLied, match="cannot be asked for"):
             await here.connector.whole(odd)
         assert here.platform.stats()["requests"] == asked
@@ -95,7 +95,7 @@ async def test_an_order_that_is_gone_is_told_in_the_platforms_words() -> None:
     """Whatever its id holds."""
     async with running_connector(plain(ITEMS), **ORDERS, odd_ids=True) as here:
         [part, *_] = await listed(here)
-        odd = Order(part.platform, part.shop, "no/such order", part.modified_at, part.version, part.raw)
+        odd = PlatformOrder(part.platform, part.shop, "no/such order", part.modified_at, part.version, part.raw)
         with pytest.raises(PlatformRefused, match="asked for order no/such order"):
             await here.connector.whole(odd)
 
@@ -125,4 +125,4 @@ async def test_pages_of_an_order_that_lead_in_a_circle_are_left() -> None:
 def test_a_call_that_makes_no_sense_is_refused(change: dict[str, Any], words: str) -> None:
     """With a sentence that says why."""
     with pytest.raises(ValidationError, match=words):
-        Detail.model_validate({**ITEMS.model_dump(), **change})
+        DetailCall.model_validate({**ITEMS.model_dump(), **change})

@@ -9,7 +9,7 @@ import pytest
 
 from clients.platforms import Page, PlatformBusy, PlatformLied, PlatformRefused, TokenExpired, channel, walks
 from domain.orders.capability import Capability
-from domain.orders.platforms import SHOPIFY
+from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
 from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN

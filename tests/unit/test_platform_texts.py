@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from clients.platforms import Page, PlatformLied
-from domain.orders.jsonpath import repair
-from domain.orders.windows import Window
+from domain.orders.jsonpath import repair_json
+from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from tests.support.platforms import running_connector
 
@@ -22,7 +22,7 @@ RECORD = PLAIN.model_copy(
         "rows": PLAIN.rows.model_copy(update={"list": "$.orders", "id": "$.id", "modified": "$.at", "version": None}),
     }
 )
-WINDOW = Window(start=datetime(2026, 11, 20, 10, tzinfo=UTC), end=datetime(2026, 11, 20, 11, tzinfo=UTC))
+WINDOW = TimeWindow(start=datetime(2026, 11, 20, 10, tzinfo=UTC), end=datetime(2026, 11, 20, 11, tzinfo=UTC))
 TEXT = '{"orders":[{"id":"%s","at":"2026-11-20T10:30:00Z","note":"%s"}]}'
 
 
@@ -97,4 +97,4 @@ async def test_ids_that_cannot_be_kept_apart_are_refused(order_id: bytes) -> Non
 def test_what_needs_no_repair_stays() -> None:
     """Byte by byte, so that a text that is no JSON at all is refused as it was sent."""
     for text in (b'{"a":"\\u00e9\\ud83d\\ude00"}', b"<html>", b'"\\', b""):
-        assert repair(text) == (text, False)
+        assert repair_json(text) == (text, False)

@@ -11,9 +11,8 @@ from pydantic import SecretStr
 
 from clients.platforms import Connector, PlatformBusy, Tape, TokenExpired, tokens
 from clients.platforms.tokens import AccessToken, AccessTokens
-from domain.orders.access import Credentials
+from domain.orders.access import ClientAuthentication, Credentials, TokenRenewal
 from domain.orders.capability import Capability
-from domain.orders.requests import ClientShown, Renewal
 from sims.platforms import checker, login
 from sims.platforms.dialects.base import Reply
 from sims.platforms.dialects.plain import PLAIN
@@ -30,7 +29,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def renewing(**fields: Any) -> Capability:
     """The plain record with a token end point."""
-    renewal = Renewal.model_validate({"url": login.PATH, **fields})
+    renewal = TokenRenewal.model_validate({"url": login.PATH, **fields})
     return PLAIN.model_copy(update={**SMALL_PAGES, "access": PLAIN.access.model_copy(update={"renewal": renewal})})
 
 
@@ -41,8 +40,8 @@ async def read_by(here: RunningConnector, connector: Connector) -> bool:
     return checker.check(here.truth(window), newest_copies(pages)).is_clean
 
 
-@pytest.mark.parametrize("client", list(ClientShown))
-async def test_a_token_is_fetched_once_for_all_slices(client: ClientShown) -> None:
+@pytest.mark.parametrize("client", list(ClientAuthentication))
+async def test_a_token_is_fetched_once_for_all_slices(client: ClientAuthentication) -> None:
     """Two that begin at once wait for the same answer, and a later one has it."""
     async with running_connector(renewing(client=client), **ORDERS, faults=Faults(login_slow_ms=200)) as here:
         both = await asyncio.gather(*(read_by(here, here.again(Tape())) for _ in range(2)))

@@ -12,9 +12,9 @@ from clients.platforms import PlatformRefused, Tape
 from domain.faults import Invalid
 from domain.orders import config
 from domain.orders.capability import Capability
-from domain.orders.config import Options, Origin
-from domain.orders.platforms import SHOPIFY
-from domain.orders.requests import ApiVersion
+from domain.orders.config import PlatformOptions, SettingOrigin
+from domain.orders.declarations import ApiVersion
+from domain.orders.known_platforms import SHOPIFY
 from sims.platforms import checker
 from sims.platforms.dialects.plain import PLAIN, VERSION_HEADER, VERSION_PARAMETER, WHOLE
 from tests.support.platforms import list_orders, newest_copies, running_connector
@@ -84,21 +84,21 @@ async def test_what_another_version_told_is_not_taken_for_this_one(where: str) -
 
 def test_a_version_is_a_setting_of_each_platform() -> None:
     """By default its record's; one for a platform without any is refused."""
-    settings, origins = config.effective(1, Options(), Options(), SHOPIFY)
-    assert (settings.api_version, origins["api_version"]) == ("2025-01", Origin.KIND)
-    settings, origins = config.effective(1, Options(), Options(api_version="2026-04"), SHOPIFY)
+    settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(), SHOPIFY)
+    assert (settings.api_version, origins["api_version"]) == ("2025-01", SettingOrigin.KIND)
+    settings, origins = config.resolve_settings(1, PlatformOptions(), PlatformOptions(api_version="2026-04"), SHOPIFY)
     assert settings.adjusted(SHOPIFY).versioned().query.path == "/admin/api/2026-04/orders.json"
-    assert origins["api_version"] is Origin.PLATFORM
-    settings, _ = config.effective(1, Options(), Options(api_version="2026-04"), PLAIN)
+    assert origins["api_version"] is SettingOrigin.PLATFORM
+    settings, _ = config.resolve_settings(1, PlatformOptions(), PlatformOptions(api_version="2026-04"), PLAIN)
     with pytest.raises(Invalid, match="api_version is 2026-04; the record of plain names no place"):
-        config.check("7", settings, PLAIN, PLAIN_NOW)
+        config.check_settings("7", settings, PLAIN, PLAIN_NOW)
 
 
 @pytest.mark.parametrize("value", ["", "../x", "a/b", "a b", "..", "é", "x" * 41])
 def test_a_version_that_would_lead_elsewhere_is_refused(value: str) -> None:
     """It is put into paths as it is."""
     with pytest.raises(ValidationError):
-        Options(api_version=value)
+        PlatformOptions(api_version=value)
     with pytest.raises(ValidationError):
         ApiVersion(value=value)
 

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from clients.platforms import Page, PlatformLied, walks
-from domain.orders.capability import Order, Paging, PagingKind
-from domain.orders.confirming import Passes, Verdict
+from domain.orders.capability import Paging, PagingKind, PlatformOrder
+from domain.orders.confirmation import PassHistory, PassVerdict
 
 SIZE: Final = 5
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,8 +61,8 @@ class Platform:
         return [page async for page in walks.numbered(self.read, paging, total)]
 
 
-def _order(order_id: str) -> Order:
-    return Order("1", "shop", order_id, NOW, 0, b"{}")
+def _order(order_id: str) -> PlatformOrder:
+    return PlatformOrder("1", "shop", order_id, NOW, 0, b"{}")
 
 
 def _rows(count: int) -> list[str]:
@@ -94,8 +94,8 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
     """Without a total, only the way back shows that the way to the last page passed orders by."""
     rows = _rows(8 * SIZE + seed % SIZE)
     platform = Platform(list(rows), random.Random(seed), is_unsorted=True)
-    passes, verdict = Passes(has_totals=False, may_stir=False), Verdict.AGAIN
-    while verdict is Verdict.AGAIN:
+    passes, verdict = PassHistory(has_totals=False, may_stir=False), PassVerdict.AGAIN
+    while verdict is PassVerdict.AGAIN:
         platform.asked.clear()
         pages = await platform.pages(None)
         told = [order.order_id for page in pages for order in page.orders]
@@ -106,7 +106,7 @@ async def test_pages_that_are_sorted_anew_are_never_a_whole_window(seed: int) ->
             told_again=sum(page.told_again for page in pages),
             is_unsorted=any(page.is_unsorted for page in pages),
         )
-    assert verdict is Verdict.UNSTABLE
+    assert verdict is PassVerdict.UNSTABLE
 
 
 async def test_a_walk_in_which_nothing_moves_shows_no_difference() -> None:

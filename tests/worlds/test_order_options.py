@@ -30,7 +30,7 @@ from api.orders import (
 )
 from api.orders.room import routes
 from domain.orders import windows
-from domain.orders.config import Options
+from domain.orders.config import PlatformOptions
 from infra.settings import Settings
 from sims.platforms.scenario import Faults, Scenario
 from stores.tables.orders import OrderSlice
@@ -60,7 +60,7 @@ from tests.worlds.orders.cases import (
 from tests.worlds.orders.shop import Shop
 
 CASES: list[tuple[type[Any], Mapping[str, Case]]] = [
-    (Options, CONFIG),
+    (PlatformOptions, CONFIG),
     (platforms.Setup, SETUP),
     (steering.Skip, {"reason": REASON}),
     (steering.Choice, CHOICE),
@@ -195,7 +195,7 @@ async def test_every_field_of_steering_makes_a_difference(shop: Shop) -> None:
     number = await shop.begin(failing(ERRORS), {}, QUICK | {"interval": 600})
     await shop.fetch(number)
     rows = await shop.orders.slices(number)
-    names = [str(windows.Window(start=row.start_at, end=row.end_at)) for row in rows]
+    names = [str(windows.TimeWindow(start=row.start_at, end=row.end_at)) for row in rows]
     async with shop.orders.services.database.session() as session:
         fault = {**(rows[-1].fault or {}), "code": "slice_timeout"}
         await session.exec(update(OrderSlice).where(col(OrderSlice.slice_id) == rows[-1].slice_id).values(fault=fault))

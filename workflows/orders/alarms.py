@@ -8,7 +8,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from domain.orders import names
-    from domain.orders.steps import Alarm
+    from domain.orders.activity_models import Alarm
     from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
     from workflows.webhooks import delivery
 

@@ -16,16 +16,16 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.backfilling import OrderBackfills
     from domain.faults import FaultRecord
     from domain.orders import backfills, names
-    from domain.orders.backfills import (
-        BackfillEnd,
-        BackfillOrder,
-        BackfillState,
+    from domain.orders.activity_models import (
+        BackfillBatchInput,
+        BackfillInput,
         BackfillStatus,
-        BackfillStep,
-        FailedSlice,
-        Progress,
+        EndBackfillInput,
+        SliceInput,
+        SliceJob,
+        SliceResult,
     )
-    from domain.orders.steps import Job, Sliced, SliceOrder
+    from domain.orders.backfills import BackfillProgress, BackfillState, FailedSlice
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY
     from workflows.orders import alarms
@@ -41,13 +41,13 @@ class OrderBackfill:
     """One time of one platform."""
 
     @workflow.init
-    def __init__(self, order: BackfillOrder) -> None:
+    def __init__(self, order: BackfillInput) -> None:
         self._order = order
-        self._status = BackfillStatus(progress=order.progress or Progress())
+        self._status = BackfillStatus(progress=order.progress or BackfillProgress())
         self._unread: list[FailedSlice] = []
 
     @workflow.run
-    async def run(self, order: BackfillOrder) -> BackfillStatus:
+    async def run(self, order: BackfillInput) -> BackfillStatus:
         """Read batch after batch."""
         try:
             if order.progress is None:
@@ -64,7 +64,7 @@ class OrderBackfill:
         except (asyncio.CancelledError, ActivityError) as error:
             if not is_cancelled_exception(error):
                 raise
-            await asyncio.shield(asyncio.create_task(self._ended(backfills.ENDED_BY_HAND)))
+            await asyncio.shield(asyncio.create_task(self._ended(backfills.BACKFILL_TERMINATED)))
             raise
 
     @workflow.query
@@ -72,8 +72,8 @@ class OrderBackfill:
         """Where the backfill stands."""
         return self._status
 
-    async def _next(self) -> list[Job]:
-        step = BackfillStep(
+    async def _next(self) -> list[SliceJob]:
+        step = BackfillBatchInput(
             platform=self._order.platform,
             backfill_id=self._order.backfill_id,
             window=self._order.window,
@@ -84,23 +84,23 @@ class OrderBackfill:
         self._unread = []
         return batch.jobs
 
-    async def _read(self, job: Job) -> FaultRecord | None:
+    async def _read(self, job: SliceJob) -> FaultRecord | None:
         """Read one slice again; why that failed, if it did."""
         while (handle := await self._start(job)) is None:
             await workflow.sleep(_ELSEWHERE_SECONDS)
         try:
             sliced = await handle
         except ChildWorkflowError:
-            self._unread.append(FailedSlice(window=job.window, fault=backfills.SLICE_ENDED_BY_HAND))
-            return backfills.SLICE_ENDED_BY_HAND
-        return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_LEFT
+            self._unread.append(FailedSlice(window=job.window, fault=backfills.SLICE_TERMINATED))
+            return backfills.SLICE_TERMINATED
+        return sliced.fault if sliced.done or sliced.fault else backfills.SLICE_REPLACED
 
-    async def _start(self, job: Job) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
+    async def _start(self, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
         """Start the reading; None where somebody else has one going, which began before this backfill or beside it."""
         try:
             return await workflow.start_child_workflow(
                 OrderSlice.run,
-                SliceOrder(platform=self._order.platform, project_id=self._order.project_id, job=job),
+                SliceInput(platform=self._order.platform, project_id=self._order.project_id, job=job),
                 id=names.slice_id(self._order.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -116,7 +116,7 @@ class OrderBackfill:
         progress = self._status.progress
         told = await workflow.execute_activity_method(
             OrderBackfills.end,
-            BackfillEnd(
+            EndBackfillInput(
                 platform=self._order.platform, backfill_id=self._order.backfill_id, progress=progress, fault=fault
             ),
             **SHORT_ACTIVITY,
@@ -129,7 +129,7 @@ class OrderBackfill:
         self._tell(progress)
         return self._status
 
-    def _tell(self, progress: Progress) -> None:
+    def _tell(self, progress: BackfillProgress) -> None:
         """Show where the backfill stands in the Web UI."""
         self._status = self._status.model_copy(update={"progress": progress})
         workflow.set_current_details(f"{self._status.state}: {progress.read} read again, {progress.failed} failed")

@@ -26,21 +26,21 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import OrderSteps, PlatformSteps
     from activities.orders.troubles import CREDENTIALS_CODE, SETBACK_TYPE
     from domain.orders import backfills, names
-    from domain.orders.backfills import BackfillOrder
-    from domain.orders.retrying import Setback
-    from domain.orders.steps import (
-        Claimed,
-        ClaimOrder,
-        ClockReading,
-        CycleOrder,
-        CycleStatus,
-        Failure,
-        Job,
-        Named,
-        Sliced,
-        SliceOrder,
+    from domain.orders.activity_models import (
+        BackfillInput,
+        ClaimInput,
+        ClaimResult,
+        ClockResult,
+        NoteFailureInput,
+        OrderCycleInput,
+        OrderCycleStatus,
+        PlatformInput,
+        SliceInput,
+        SliceJob,
+        SliceResult,
     )
-    from domain.orders.windows import Window
+    from domain.orders.slices import AttemptFailure
+    from domain.orders.windows import TimeWindow
     from workflows.activity_calls import CLOCK_READING, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
     from workflows.orders.backfill import OrderBackfill
@@ -61,13 +61,13 @@ class OrderCycle:
     """One run of a platform's schedule."""
 
     @workflow.init
-    def __init__(self, order: CycleOrder) -> None:
+    def __init__(self, order: OrderCycleInput) -> None:
         self._order = order
-        self._running: dict[Window, asyncio.Task[None]] = {}
-        self._elsewhere: dict[Window, datetime] = {}
+        self._running: dict[TimeWindow, asyncio.Task[None]] = {}
+        self._elsewhere: dict[TimeWindow, datetime] = {}
         """Slices whose workflow somebody else has running, and when that was seen."""
-        self._ended_by_hand: set[Window] = set()
-        self._status = CycleStatus()
+        self._ended_by_hand: set[TimeWindow] = set()
+        self._status = OrderCycleStatus()
         self._failures_in_row = 0
         self._is_news = False
         self._skew: float | None = None
@@ -75,7 +75,7 @@ class OrderCycle:
         self._skew_at = workflow.now()
 
     @workflow.run
-    async def run(self, order: CycleOrder) -> CycleStatus:
+    async def run(self, order: OrderCycleInput) -> OrderCycleStatus:
         """Read this as the story."""
         claimed = await self._claimed(self._scheduled_at())
         if claimed.rereads:
@@ -97,7 +97,7 @@ class OrderCycle:
             claimed = await self._claimed()
 
     @workflow.query
-    def status(self) -> CycleStatus:
+    def status(self) -> OrderCycleStatus:
         """Where the cycle stands."""
         return self._status
 
@@ -105,8 +105,8 @@ class OrderCycle:
         """When the schedule wanted this run; a run that goes on from another is of the present."""
         return None if self._order.continued else workflow.info().typed_search_attributes.get(_SCHEDULED)
 
-    async def _claimed(self, scheduled_at: datetime | None = None) -> Claimed:
-        order = ClaimOrder(
+    async def _claimed(self, scheduled_at: datetime | None = None) -> ClaimResult:
+        order = ClaimInput(
             platform=self._order.platform,
             skew_seconds=await self._skew_seconds(),
             heeds_pause=self._order.heeds_pause,
@@ -115,7 +115,7 @@ class OrderCycle:
         )
         return await workflow.execute_activity_method(OrderSteps.claim, order, **SHORT_ACTIVITY)
 
-    def _left_alone(self) -> set[Window]:
+    def _left_alone(self) -> set[TimeWindow]:
         """Slices that this run does not start now; whether one still runs elsewhere is looked at anew after a while."""
         seen_after = workflow.now() - _ELSEWHERE_SECONDS
         self._elsewhere = {window: seen for window, seen in self._elsewhere.items() if seen > seen_after}
@@ -140,7 +140,7 @@ class OrderCycle:
         """Note why; who was not there to look is told of by the watch."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
-            fault = Setback.model_validate(cause.details[0]).fault
+            fault = AttemptFailure.model_validate(cause.details[0]).fault
         elif isinstance(cause, EngineTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
             fault = None
         else:
@@ -150,24 +150,24 @@ class OrderCycle:
             is_refused = fault.code == CREDENTIALS_CODE
             told = await workflow.execute_activity_method(
                 OrderSteps.credentials_failed if is_refused else OrderSteps.clock_failed,
-                Failure(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
+                NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=workflow.now()),
                 **SHORT_ACTIVITY,
             )
             await alarms.tell(told.alarms)
 
-    async def _clock(self) -> ClockReading:
+    async def _clock(self) -> ClockResult:
         return await workflow.execute_activity_method(
             PlatformSteps.clock,
-            Named(platform=self._order.platform),
+            PlatformInput(platform=self._order.platform),
             task_queue=names.desk_queue(self._order.platform),
             **CLOCK_READING,
             summary="look at the platform's clock",
         )
 
-    def _keep_going(self, project_id: str, job: Job) -> None:
+    def _keep_going(self, project_id: str, job: SliceJob) -> None:
         self._running[job.window] = asyncio.create_task(self._see_through(project_id, job))
 
-    async def _see_through(self, project_id: str, job: Job) -> None:
+    async def _see_through(self, project_id: str, job: SliceJob) -> None:
         """Start a slice and wait for its end; one that somebody else has started is left to them."""
         handle = await self._start(project_id, job)
         try:
@@ -181,7 +181,7 @@ class OrderCycle:
         del self._running[job.window]
         self._is_news = True
 
-    def _count(self, sliced: Sliced) -> None:
+    def _count(self, sliced: SliceResult) -> None:
         self._failures_in_row = 0 if sliced.fault is None else self._failures_in_row + 1
         self._status = self._status.model_copy(
             update={
@@ -190,15 +190,15 @@ class OrderCycle:
             }
         )
 
-    async def _read_again(self, project_id: str, job: Job) -> None:
+    async def _read_again(self, project_id: str, job: SliceJob) -> None:
         """Start a backfill of one slice: once, however many runs of the schedule lie in its time."""
         suffix = f"{int(workflow.now().timestamp()) // _BACKFILL_SECONDS}"
-        order = BackfillOrder(
+        order = BackfillInput(
             platform=self._order.platform,
             project_id=project_id,
             backfill_id=workflow.uuid4().hex,
             window=job.window,
-            asked_by=backfills.SCHEDULE,
+            asked_by=backfills.ASKED_BY_SCHEDULE,
             asked_at=workflow.now(),
         )
         with suppress(WorkflowAlreadyStartedError):
@@ -214,12 +214,12 @@ class OrderCycle:
                 static_summary=f"read {job.window} again",
             )
 
-    async def _start(self, project_id: str, job: Job) -> ChildWorkflowHandle[OrderSlice, Sliced] | None:
+    async def _start(self, project_id: str, job: SliceJob) -> ChildWorkflowHandle[OrderSlice, SliceResult] | None:
         """Start a slice's workflow, which lives on whatever becomes of this one; None where it runs already."""
         with suppress(WorkflowAlreadyStartedError):
             return await workflow.start_child_workflow(
                 OrderSlice.run,
-                SliceOrder(platform=self._order.platform, project_id=project_id, job=job),
+                SliceInput(platform=self._order.platform, project_id=project_id, job=job),
                 id=names.slice_id(self._order.platform, job.window, job.suffix),
                 task_queue=names.QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -230,7 +230,7 @@ class OrderCycle:
             )
         return None
 
-    async def _some_news(self, claimed: Claimed) -> None:
+    async def _some_news(self, claimed: ClaimResult) -> None:
         """Wait until there is room to claim a good number of slices at once, or something may have settled."""
         few = min(len(self._running) // 2, 2 * claimed.threads)
 
@@ -246,7 +246,7 @@ class OrderCycle:
         if self._running:
             await workflow.wait(list(self._running.values()))
 
-    def _over(self, claimed: Claimed) -> CycleStatus:
+    def _over(self, claimed: ClaimResult) -> OrderCycleStatus:
         """Nothing goes any more; a run that could claim nothing without a clock has failed."""
         if claimed.is_paused:
             return self._tell("the platform is paused")
@@ -256,7 +256,7 @@ class OrderCycle:
             raise ApplicationError(message, type="clock_unread", non_retryable=True)
         return self._tell("nothing is left to claim")
 
-    def _tell(self, details: str) -> CycleStatus:
+    def _tell(self, details: str) -> OrderCycleStatus:
         """Show where the cycle stands in the Web UI."""
         self._status = self._status.model_copy(update={"running": sorted(self._running, key=str)})
         figures = f"{self._status.finished} finished, {len(self._running)} going, {self._status.failed} failed"

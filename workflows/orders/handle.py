@@ -18,8 +18,7 @@ from temporalio.client import (
 from temporalio.common import TypedSearchAttributes
 
 from domain.orders import names
-from domain.orders.backfills import BackfillOrder
-from domain.orders.steps import CycleOrder, ReportOrder, SliceOrder, WatchOrder
+from domain.orders.activity_models import BackfillInput, OrderCycleInput, ReportInput, SliceInput, WatchInput
 from infra import schedules, starts
 from infra.settings import Settings
 from infra.starts import SameId, Start
@@ -47,7 +46,7 @@ async def ensure_schedules(client: Client, settings: Settings) -> None:
 async def ensure_watch(client: Client) -> ScheduleHandle:
     """Make the schedule of the watch, or mend it."""
     schedule = Schedule(
-        action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchOrder(), id=names.WATCH, task_queue=names.QUEUE),
+        action=ScheduleActionStartWorkflow(names.WATCH_WORKFLOW, WatchInput(), id=names.WATCH, task_queue=names.QUEUE),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=WATCH_SECONDS))]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(seconds=WATCH_SECONDS)),
     )
@@ -58,7 +57,7 @@ def _cycles(platform: str, project_id: str) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             names.CYCLE_WORKFLOW,
-            CycleOrder(platform=platform, heeds_pause=True),
+            OrderCycleInput(platform=platform, heeds_pause=True),
             id=names.schedule_id(platform),
             task_queue=names.QUEUE,
             typed_search_attributes=attributes(project_id),
@@ -74,7 +73,7 @@ def attributes(project_id: str, state: str = "pending") -> TypedSearchAttributes
     return starts.attributes(names.SYSTEM, project_id=project_id, state=state)
 
 
-async def start_backfill(engine: Client, order: BackfillOrder) -> bool:
+async def start_backfill(engine: Client, order: BackfillInput) -> bool:
     """Start to read the complete slices of a time again; False where this time is being read again."""
     backfill = Start(
         workflow=names.BACKFILL_WORKFLOW,
@@ -88,7 +87,7 @@ async def start_backfill(engine: Client, order: BackfillOrder) -> bool:
     return await starts.start(engine, backfill)
 
 
-async def start_report(engine: Client, project_id: str, order: ReportOrder) -> str:
+async def start_report(engine: Client, project_id: str, order: ReportInput) -> str:
     """Start to compare a day, unless it is being compared; the id of the workflow."""
     report = Start(
         workflow=names.REPORT_WORKFLOW,
@@ -103,7 +102,7 @@ async def start_report(engine: Client, project_id: str, order: ReportOrder) -> s
     return report.id
 
 
-async def redo_slice(engine: Client, order: SliceOrder) -> None:
+async def redo_slice(engine: Client, order: SliceInput) -> None:
     """Start to read a slice again, unless it is being read again."""
     window = order.job.window
     redo = Start(

@@ -7,7 +7,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.orders.reporting import OrderReporting
     from domain.orders import names
-    from domain.orders.steps import Report, ReportOrder, ReportPart, ReportStep
+    from domain.orders.activity_models import ReportInput, ReportPartInput, ReportProgress, ReportResult
     from workflows.activity_calls import REPORT_READING, REPORT_WRITING
 
 
@@ -16,12 +16,12 @@ class OrderReport:
     """One day of one platform."""
 
     @workflow.init
-    def __init__(self, order: ReportOrder) -> None:
+    def __init__(self, order: ReportInput) -> None:
         self._order = order
-        self._part = order.so_far or ReportPart(number=0, read_to=order.window.start)
+        self._part = order.so_far or ReportProgress(number=0, read_to=order.window.start)
 
     @workflow.run
-    async def run(self, order: ReportOrder) -> Report:
+    async def run(self, order: ReportInput) -> ReportResult:
         """Read part after part."""
         while self._part.read_to < order.window.end:
             self._part = await self._read()
@@ -37,11 +37,11 @@ class OrderReport:
         )
 
     @workflow.query
-    def status(self) -> ReportPart:
+    def status(self) -> ReportProgress:
         """How far the day has been read."""
         return self._part
 
-    async def _read(self) -> ReportPart:
+    async def _read(self) -> ReportProgress:
         return await workflow.execute_activity_method(
             OrderReporting.read,
             self._step(),
@@ -50,7 +50,7 @@ class OrderReport:
             summary=f"read on from {self._part.read_to.isoformat()}",
         )
 
-    def _step(self) -> ReportStep:
+    def _step(self) -> ReportPartInput:
         run = workflow.info().first_execution_run_id
         folder = names.report_parts(self._order.platform, self._order.day.isoformat(), run)
-        return ReportStep(order=self._order, folder=folder, after=self._part)
+        return ReportPartInput(order=self._order, folder=folder, after=self._part)

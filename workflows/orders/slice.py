@@ -17,27 +17,25 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.troubles import SETBACK_TYPE, TIMEOUT_HINT
     from domain.faults import FaultRecord
     from domain.orders import names
-    from domain.orders.config import Effective
-    from domain.orders.marks import Track
-    from domain.orders.retrying import Ladder, Setback, Trouble
-    from domain.orders.steps import (
-        Ending,
-        FailOrder,
-        Failure,
-        Named,
-        Purpose,
-        Read,
-        ReadOrder,
-        Sliced,
-        SliceOrder,
+    from domain.orders.activity_models import (
+        FailSliceInput,
+        NoteFailureInput,
+        PlatformInput,
+        ReadSliceInput,
+        ReadSliceResult,
+        SliceInput,
+        SliceProgress,
+        SliceResult,
         SliceStatus,
-        SoFar,
     )
+    from domain.orders.config import PlatformSettings
+    from domain.orders.slices import AttemptFailure, FailureKind, ReadOutcome, ReadPurpose, RetryState
+    from domain.orders.watermarks import SliceTrack
     from infra import temporal
     from workflows.activity_calls import HEARTBEAT, ONCE, SHORT_ACTIVITY, read_fault
     from workflows.orders import alarms
 
-_PRIORITIES = {(Purpose.FIRST, Track.LIVE): 2, (Purpose.FIRST, Track.HISTORY): 3}
+_PRIORITIES = {(ReadPurpose.FIRST, SliceTrack.LIVE): 2, (ReadPurpose.FIRST, SliceTrack.HISTORY): 3}
 _READ_AGAIN = 4
 
 
@@ -46,8 +44,8 @@ class OrderSlice:
     """One window of one platform, read until it is confirmed."""
 
     @workflow.init
-    def __init__(self, order: SliceOrder) -> None:
-        before = order.so_far or SoFar(attempt=0, ladder=Ladder(), place=None)
+    def __init__(self, order: SliceInput) -> None:
+        before = order.so_far or SliceProgress(attempt=0, ladder=RetryState(), place=None)
         self._order = order
         self._attempt = before.attempt
         self._ladder = before.ladder
@@ -56,7 +54,7 @@ class OrderSlice:
         self._status = SliceStatus(purpose=order.job.purpose)
 
     @workflow.run
-    async def run(self, order: SliceOrder) -> Sliced:
+    async def run(self, order: SliceInput) -> SliceResult:
         """Read this as the story."""
         while True:
             settings, began = await self._settings(), workflow.now()
@@ -67,7 +65,7 @@ class OrderSlice:
                     raise
                 setback = self._setback_of(error)
             self._place = setback.place
-            if setback.trouble is Trouble.EXPIRED:
+            if setback.trouble is FailureKind.EXPIRED:
                 await self._without_credentials(setback.fault, began)
             pause = self._ladder.pause_after(setback, settings.retries, settings.retryintv)
             self._tell("failed" if pause is None else "pausing", pause, setback.fault)
@@ -76,7 +74,7 @@ class OrderSlice:
             if pause:
                 await workflow.sleep(pause)
             if workflow.info().is_continue_as_new_suggested():
-                so_far = SoFar(attempt=self._attempt, ladder=self._ladder, place=self._place)
+                so_far = SliceProgress(attempt=self._attempt, ladder=self._ladder, place=self._place)
                 workflow.continue_as_new(order.model_copy(update={"so_far": so_far}))
 
     @workflow.query
@@ -84,22 +82,22 @@ class OrderSlice:
         """Where the slice stands."""
         return self._status
 
-    async def _settings(self) -> Effective:
+    async def _settings(self) -> PlatformSettings:
         """What is in force; read here at once, so that a slice costs the engine one step less."""
         return await workflow.execute_local_activity_method(
             OrderSteps.settings,
-            Named(platform=self._order.platform),
+            PlatformInput(platform=self._order.platform),
             **SHORT_ACTIVITY,
         )
 
-    async def _read(self, settings: Effective) -> Read:
+    async def _read(self, settings: PlatformSettings) -> ReadSliceResult:
         self._attempt += 1
         job = self._order.job
         info = workflow.info()
         self._tell("running", None, self._status.fault)
         return await workflow.execute_activity_method(
             PlatformSteps.read,
-            ReadOrder(
+            ReadSliceInput(
                 platform=self._order.platform,
                 window=job.window,
                 purpose=job.purpose,
@@ -118,15 +116,15 @@ class OrderSlice:
     async def _without_credentials(self, fault: FaultRecord, asked_at: datetime) -> None:
         told = await workflow.execute_activity_method(
             OrderSteps.credentials_failed,
-            Failure(platform=self._order.platform, fault=fault, asked_at=asked_at),
+            NoteFailureInput(platform=self._order.platform, fault=fault, asked_at=asked_at),
             **SHORT_ACTIVITY,
         )
         await alarms.tell(told.alarms)
 
-    async def _failed(self, fault: FaultRecord) -> Sliced:
+    async def _failed(self, fault: FaultRecord) -> SliceResult:
         told = await workflow.execute_activity_method(
             OrderSteps.fail,
-            FailOrder(
+            FailSliceInput(
                 reader=workflow.info().workflow_id,
                 platform=self._order.platform,
                 window=self._order.job.window,
@@ -137,26 +135,26 @@ class OrderSlice:
             **SHORT_ACTIVITY,
         )
         await alarms.tell(told.alarms)
-        return Sliced(done=False, fault=fault)
+        return SliceResult(done=False, fault=fault)
 
-    def _setback_of(self, error: ActivityError) -> Setback:
+    def _setback_of(self, error: ActivityError) -> AttemptFailure:
         """What an attempt that did not come to its end means; one that was lost leaves the place of the one before."""
         cause, place = error.cause, self._place
         if isinstance(cause, ApplicationError) and cause.type == SETBACK_TYPE:
-            told = Setback.model_validate(cause.details[0])
-            return told.model_copy(update={"place": place}) if told.trouble is Trouble.CRASHED else told
+            told = AttemptFailure.model_validate(cause.details[0])
+            return told.model_copy(update={"place": place}) if told.trouble is FailureKind.CRASHED else told
         if isinstance(cause, EngineTimeout) and cause.type is TimeoutType.HEARTBEAT:
             fault = FaultRecord(code="worker_lost", message="The worker that read the slice was lost.", retryable=True)
-            return Setback(trouble=Trouble.CRASHED, fault=fault, place=place)
+            return AttemptFailure(trouble=FailureKind.CRASHED, fault=fault, place=place)
         if isinstance(cause, EngineTimeout):
             message = "The slice was not read within its timeout."
             fault = FaultRecord(code="slice_timeout", message=message, hint=TIMEOUT_HINT)
-            return Setback(trouble=Trouble.FAILED, fault=fault, place=place)
-        return Setback(trouble=Trouble.FAILED, fault=read_fault(error), place=place)
+            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault, place=place)
+        return AttemptFailure(trouble=FailureKind.FAILED, fault=read_fault(error), place=place)
 
-    def _ended(self, read: Read) -> Sliced:
+    def _ended(self, read: ReadSliceResult) -> SliceResult:
         self._tell(read.ending, None, None)
-        return Sliced(done=read.ending is not Ending.OVER, orders=read.orders, halves=len(read.halves))
+        return SliceResult(done=read.ending is not ReadOutcome.OVER, orders=read.orders, halves=len(read.halves))
 
     def _tell(self, state: str, pause: float | None, fault: FaultRecord | None) -> None:
         """Show where the slice stands in the search attributes and the Web UI."""

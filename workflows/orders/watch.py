@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.orders.steps import PlatformSteps
     from activities.orders.watching import OrderWatching
     from domain.orders import names
-    from domain.orders.steps import Presence, WatchOrder
+    from domain.orders.activity_models import PresenceResult, WatchInput
     from workflows.activity_calls import PRESENCE_CHECK, PROMPT_ACTIVITY
     from workflows.orders import alarms
 
@@ -22,7 +22,7 @@ class OrderWatch:
     """One round over all platforms."""
 
     @workflow.run
-    async def run(self, order: WatchOrder) -> Presence:
+    async def run(self, order: WatchInput) -> PresenceResult:
         """Read this as the story."""
         watched = await workflow.execute_activity_method(OrderWatching.platforms, **PROMPT_ACTIVITY)
         presence = await _ask(watched.platforms, order.patience_seconds)
@@ -33,7 +33,7 @@ class OrderWatch:
         return presence
 
 
-async def _ask(platforms: list[str], patience_seconds: float) -> Presence:
+async def _ask(platforms: list[str], patience_seconds: float) -> PresenceResult:
     """Return which platforms a worker answers for; one is unserved if two questions in a row stay without an answer.
 
     One that stays so shows only that the machine is busy: 49 of such alarms were false on one of two cores.
@@ -41,7 +41,7 @@ async def _ask(platforms: list[str], patience_seconds: float) -> Presence:
     served = await _answered(platforms, patience_seconds)
     if missing := [platform for platform in platforms if platform not in served]:
         served |= await _answered(missing, patience_seconds)
-    return Presence(
+    return PresenceResult(
         served=[platform for platform in platforms if platform in served],
         unserved=[platform for platform in platforms if platform not in served],
     )

@@ -7,19 +7,9 @@ import re
 from datetime import datetime
 from functools import partial
 
-from domain.orders.capability import (
-    Access,
-    Capability,
-    Clock,
-    Paging,
-    PagingKind,
-    Query,
-    Rows,
-    Signing,
-    Total,
-)
-from domain.orders.moments import Form, Moments, Resolution
-from domain.orders.requests import Detail, RateLimit
+from domain.orders.access import PlatformAccess, Signing
+from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
+from domain.orders.declarations import DetailCall, RateLimit, TimeFormat, TimeNotation, TimeResolution
 from sims.platforms import texts
 from sims.platforms.clock import MICRO
 from sims.platforms.dialects.base import Call, Dialect, Refusal, Reply, Request, json_reply
@@ -36,7 +26,7 @@ _FORM = (
 
 PLAIN = Capability(
     kind="plain",
-    query=Query(path=ORDERS, start="from", end="to", parameters={"sort": "-updated_at"}),
+    query=OrderQuery(path=ORDERS, start="from", end="to", parameters={"sort": "-updated_at"}),
     paging=Paging(
         kind=PagingKind.NUMBER,
         parameter="page",
@@ -44,20 +34,20 @@ PLAIN = Capability(
         size=SIZE_MAX,
         size_max=SIZE_MAX,
     ),
-    total=Total(value="$.total", parameters={"page": "1", "page_size": "1"}),
-    clock=Clock(path=CLOCK, value="$.now_ms", moments=Moments(form=Form.EPOCH_MS)),
+    total=TotalCall(value="$.total", parameters={"page": "1", "page_size": "1"}),
+    clock=ClockCall(path=CLOCK, value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS)),
     rate=RateLimit(per_second=1_000, burst=10_000),
-    rows=Rows(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
-    access=Access(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
+    rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at", version="$.version"),
+    access=PlatformAccess(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
 )
 """What a connector is told of it."""
 
-WHOLE = Detail(path="/orders/{id}", row="$.order")
-ITEMS = Detail(path="/orders/{id}/items", row="$.items", into="items", next="$.next", next_parameter="after")
+WHOLE = DetailCall(path="/orders/{id}", row="$.order")
+ITEMS = DetailCall(path="/orders/{id}/items", row="$.items", into="items", next="$.next", next_parameter="after")
 """Calls for one order, that a connector may be told of."""
 
 PLAIN_MILLISECONDS = PLAIN.model_copy(
-    update={"rows": PLAIN.rows.model_copy(update={"moments": Moments(told=Resolution.MILLISECOND)})}
+    update={"rows": PLAIN.rows.model_copy(update={"moments": TimeFormat(told=TimeResolution.MILLISECOND)})}
 )
 """The same where orders have finer times than can be asked for."""
 

@@ -34,13 +34,13 @@ DEFECTS = (
         "orders",
         "activities/orders/reading.py",
         "            verdict = passes.add(before, ",
-        "            verdict = Verdict.CONFIRMED if passes else passes.add(before, ",
+        "            verdict = PassVerdict.CONFIRMED if passes else passes.add(before, ",
         ("tests/integration/test_order_promises.py", "-k", "lies"),
     ),
     Defect(
         "an-id-with-a-slash-leads-to-another-path",
         "orders",
-        "domain/orders/requests.py",
+        "domain/orders/declarations.py",
         'quote(order_id, safe="")',
         "quote(order_id)",
         ("tests/unit/test_platform_details.py",),
@@ -86,7 +86,7 @@ DEFECTS = (
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and leaves"),
         also=(
             Change(
-                "domain/orders/confirming.py",
+                "domain/orders/confirmation.py",
                 "return len(self.done) > 1 and not last.new and last.has_all",
                 "return len(self.ids) >= (last.after or 0)",
             ),
@@ -111,8 +111,8 @@ DEFECTS = (
         "worlds-find-a-beginning-that-is-accepted-and-not-heeded",
         "orders",
         "api/orders/configuring.py",
-        "    if config.is_relative(starttime) or config.begins_at(",
-        "    if not config.is_relative(starttime) and config.begins_at(",
+        "    if config.is_relative_starttime(starttime) or config.resolve_starttime(",
+        "    if not config.is_relative_starttime(starttime) and config.resolve_starttime(",
         ("tests/worlds/test_orders.py", "-m", "soak", "-k", "family and starttime"),
     ),
     Defect(
@@ -142,7 +142,7 @@ DEFECTS = (
     Defect(
         "one-that-left-stands-for-one-that-was-skipped",
         "orders",
-        "domain/orders/confirming.py",
+        "domain/orders/confirmation.py",
         "return len(self.done) > 1 and not last.new and last.has_all",
         "return len(self.ids) >= (last.after or 0)",
         ("tests/unit/test_order_confirming.py",),
@@ -167,8 +167,8 @@ DEFECTS = (
         "refused-credentials-fail-slice-after-slice",
         "orders",
         "activities/orders/troubles.py",
-        "            return Setback(trouble=Trouble.EXPIRED, fault=fault)\n",
-        "            return Setback(trouble=Trouble.FAILED, fault=fault)\n",
+        "            return AttemptFailure(trouble=FailureKind.EXPIRED, fault=fault)\n",
+        "            return AttemptFailure(trouble=FailureKind.FAILED, fault=fault)\n",
         ("tests/integration/test_order_credentials.py", "-k", "waits_for"),
     ),
     Defect(
@@ -206,7 +206,7 @@ DEFECTS = (
     Defect(
         "a-report-misses-what-is-not-fetched-yet",
         "orders",
-        "domain/orders/days.py",
+        "domain/orders/watermarks.py",
         "min(window.end, marks.complete_to)",
         "window.end",
         ("tests/unit/test_order_days.py",),
@@ -222,7 +222,7 @@ DEFECTS = (
     Defect(
         "complete-to-hides-a-hole",
         "orders",
-        "domain/orders/marks.py",
+        "domain/orders/watermarks.py",
         "reached = limit if first_open is None else min(first_open, limit)",
         "reached = limit",
         ("tests/unit/test_order_marks.py",),

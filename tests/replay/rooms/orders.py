@@ -20,9 +20,10 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.marks import Track
-from domain.orders.steps import CycleOrder, Job, Purpose, ReportOrder, SliceOrder, WatchOrder
-from domain.orders.windows import Window
+from domain.orders.activity_models import OrderCycleInput, ReportInput, SliceInput, SliceJob, WatchInput
+from domain.orders.slices import ReadPurpose
+from domain.orders.watermarks import SliceTrack
+from domain.orders.windows import TimeWindow
 from sims.platforms.dialects.plain import PLAIN
 from sims.platforms.scenario import Faults, Scenario
 from tests.replay.recorder import Recorder
@@ -59,7 +60,7 @@ async def record_continued(recorder: Recorder) -> None:
     for number in ("waits", "long"):
         cycle = await recorder.engine.start_workflow(
             OrderCycle.run,
-            CycleOrder(platform=number),
+            OrderCycleInput(platform=number),
             id=f"{names.schedule_id(number)}-recorded",
             task_queue=names.QUEUE,
             search_attributes=attributes(recorder.project_id),
@@ -106,7 +107,9 @@ async def _record_slices(recorder: Recorder) -> None:
     [first] = await _slices(recorder, "good", 1)
     await _keep_slice(recorder, "good", first, "", "done")
     for suffix in ("sweep", "again"):
-        await _slice(recorder, "good", first, suffix, Purpose.SWEEP if suffix == "sweep" else Purpose.AGAIN, suffix)
+        await _slice(
+            recorder, "good", first, suffix, ReadPurpose.SWEEP if suffix == "sweep" else ReadPurpose.AGAIN, suffix
+        )
     await _set_up(recorder, "large", Scenario(orders=300, span_seconds=SPAN_SECONDS), max_rows_per_slice=20)
     await _cycle(recorder, "large", "split")
     split = (await _slices(recorder, "large", 200, "split"))[-1]
@@ -166,8 +169,10 @@ async def _record_report(recorder: Recorder) -> None:
     workflow_id = names.report_id("good", "2026-01-01")
     await recorder.engine.execute_workflow(
         OrderReport.run,
-        ReportOrder(
-            platform="good", day=START.date(), window=Window(start=START, end=START + timedelta(seconds=SPAN_SECONDS))
+        ReportInput(
+            platform="good",
+            day=START.date(),
+            window=TimeWindow(start=START, end=START + timedelta(seconds=SPAN_SECONDS)),
         ),
         id=workflow_id,
         task_queue=names.QUEUE,
@@ -178,7 +183,7 @@ async def _record_report(recorder: Recorder) -> None:
 async def _record_watch(recorder: Recorder) -> None:
     workflow_id = f"{names.WATCH}-recorded"
     await recorder.engine.execute_workflow(
-        OrderWatch.run, WatchOrder(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
+        OrderWatch.run, WatchInput(patience_seconds=5), id=workflow_id, task_queue=names.QUEUE
     )
     await recorder.keep(workflow_id, OrderWatch.__name__, "served")
 
@@ -205,7 +210,7 @@ async def _cycle(recorder: Recorder, number: str, name: str) -> None:
     workflow_id = f"{names.schedule_id(number)}-recorded"
     await recorder.engine.execute_workflow(
         OrderCycle.run,
-        CycleOrder(platform=number),
+        OrderCycleInput(platform=number),
         id=workflow_id,
         task_queue=names.QUEUE,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -234,16 +239,18 @@ async def _reread(recorder: Recorder, number: str) -> None:
     await recorder.keep(workflow_id, OrderCycle.__name__, "reads-again")
 
 
-async def _slices(recorder: Recorder, number: str, limit: int, state: str = "done") -> list[Window]:
+async def _slices(recorder: Recorder, number: str, limit: int, state: str = "done") -> list[TimeWindow]:
     told = await _admin(recorder, "GET", f"/v1/platforms/{number}/slices?limit={limit}&state={state}")
-    return [Window.model_validate(each["window"]) for each in told["items"]]
+    return [TimeWindow.model_validate(each["window"]) for each in told["items"]]
 
 
-async def _slice(recorder: Recorder, number: str, window: Window, suffix: str, purpose: Purpose, name: str) -> None:
-    job = Job(window=window, track=Track.HISTORY, purpose=purpose, suffix=suffix)
+async def _slice(
+    recorder: Recorder, number: str, window: TimeWindow, suffix: str, purpose: ReadPurpose, name: str
+) -> None:
+    job = SliceJob(window=window, track=SliceTrack.HISTORY, purpose=purpose, suffix=suffix)
     await recorder.engine.execute_workflow(
         OrderSlice.run,
-        SliceOrder(platform=number, project_id=recorder.project_id, job=job),
+        SliceInput(platform=number, project_id=recorder.project_id, job=job),
         id=names.slice_id(number, window, suffix),
         task_queue=names.QUEUE,
         search_attributes=attributes(recorder.project_id),
@@ -251,7 +258,7 @@ async def _slice(recorder: Recorder, number: str, window: Window, suffix: str, p
     await _keep_slice(recorder, number, window, suffix, name)
 
 
-async def _keep_slice(recorder: Recorder, number: str, window: Window, suffix: str, name: str) -> None:
+async def _keep_slice(recorder: Recorder, number: str, window: TimeWindow, suffix: str, name: str) -> None:
     await recorder.keep(names.slice_id(number, window, suffix), OrderSlice.__name__, name)
 
 

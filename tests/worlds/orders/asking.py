@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Self
 from urllib.parse import urlencode
 
-from domain.orders.moments import Form
+from domain.orders.declarations import TimeNotation
 from sims.platforms.clock import MICRO
 from tests.worlds.orders import record
 from tests.worlds.orders.paging import Place, unseal
@@ -99,7 +99,7 @@ def _read_window(goods: Goods, query: Mapping[str, str]) -> tuple[int, int]:
 
 def _read_moment(world: World, text: str) -> int:
     moments = record.query_moments(world)
-    if moments.form is Form.EPOCH:
+    if moments.form is TimeNotation.EPOCH:
         return int(text) * MICRO
     when = datetime.fromisoformat(text)
     zone = timezone(timedelta(minutes=moments.zone_minutes))

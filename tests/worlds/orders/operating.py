@@ -12,7 +12,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 
 from domain.orders import names
-from domain.orders.steps import CycleOrder
+from domain.orders.activity_models import OrderCycleInput
 from tests.support.orders import Orders
 from tests.worlds.orders.expecting import BUSY, expect
 from tests.worlds.orders.judging import SeenReading
@@ -98,7 +98,7 @@ class Operator:
         before = await self.orders.row(self.number)
         handle = await self.orders.engine.start_workflow(
             OrderCycle.run,
-            CycleOrder(platform=self.number, heeds_pause=True),
+            OrderCycleInput(platform=self.number, heeds_pause=True),
             id=f"{names.schedule_id(self.number)}-test",
             task_queue=names.QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
 from domain.orders import names as orders_names
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 from infra.settings import Settings
 from sims.platforms.clock import MICRO
 from sims.platforms.server import Platforms
@@ -342,7 +342,7 @@ class Play:
         if not (self.waits or self.late):
             return
         rows = await self.orders.slices(self.number)
-        names = [orders_names.slice_id(self.number, Window(start=row.start_at, end=row.end_at)) for row in rows]
+        names = [orders_names.slice_id(self.number, TimeWindow(start=row.start_at, end=row.end_at)) for row in rows]
         names += [f"{name}:{suffix}" for name in names for suffix in ("redo", "sweep")]
         for name in [f"{orders_names.schedule_id(self.number)}-test", *self.operator.started, *names]:
             with suppress(RPCError):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from domain.orders.access import PlatformAccess, Signing, TokenRenewal
 from domain.orders.capability import (
-    Access,
     Capability,
-    Clock,
-    ErrorRule,
-    Errors,
-    Meaning,
+    ClockCall,
+    OrderQuery,
     Paging,
     PagingKind,
-    Query,
     QueryField,
-    Rows,
-    Signing,
-    Total,
+    RowFields,
+    TotalCall,
 )
-from domain.orders.moments import Form, Moments, Resolution
-from domain.orders.requests import ApiVersion, Detail, RateLimit, Renewal
+from domain.orders.declarations import (
+    ApiVersion,
+    DetailCall,
+    ErrorFormat,
+    ErrorMeaning,
+    ErrorRule,
+    RateLimit,
+    TimeFormat,
+    TimeNotation,
+    TimeResolution,
+)
 from tests.worlds.orders.world import ROWS_MAX, World
 
 KIND = "drawn"
@@ -29,37 +34,37 @@ OLD_VERSION, VERSION = "v1", "v2"
 """The record names the first; the platform answers only the second, which is configured."""
 TOTAL_HEADER = "X-Total"
 BEIJING_MINUTES = 480
-FORMS = {"utc": Form.RFC3339, "beijing": Form.SPACED, "epoch": Form.EPOCH}
+FORMS = {"utc": TimeNotation.RFC3339, "beijing": TimeNotation.SPACED, "epoch": TimeNotation.EPOCH}
 SIGNINGS = {
-    "token": Access(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
-    "basic": Access(signing=Signing.BASIC),
-    "renewed": Access(
-        signing=Signing.HEADER, header="Authorization", prefix="Bearer ", renewal=Renewal(url=TOKEN_PATH)
+    "token": PlatformAccess(signing=Signing.HEADER, header="Authorization", prefix="Bearer "),
+    "basic": PlatformAccess(signing=Signing.BASIC),
+    "renewed": PlatformAccess(
+        signing=Signing.HEADER, header="Authorization", prefix="Bearer ", renewal=TokenRenewal(url=TOKEN_PATH)
     ),
-    "md5": Access(
+    "md5": PlatformAccess(
         signing=Signing.SORTED_MD5,
         key_parameter="app_key",
         token_parameter="session",
         time_parameter="at",
-        moments=Moments(form=Form.EPOCH),
+        moments=TimeFormat(form=TimeNotation.EPOCH),
         sign_parameter="sign",
     ),
 }
 
 
-def query_moments(world: World) -> Moments:
+def query_moments(world: World) -> TimeFormat:
     """Say how the platform is told a window: to the second."""
     zone = BEIJING_MINUTES if world.is_so("moments", "beijing") else 0
-    return Moments(form=FORMS[world.options["moments"]], zone_minutes=zone)
+    return TimeFormat(form=FORMS[world.options["moments"]], zone_minutes=zone)
 
 
-def row_moments(world: World) -> Moments:
+def row_moments(world: World) -> TimeFormat:
     """Say how the platform tells when an order was modified."""
     moments = query_moments(world)
     if world.is_so("kept", "seconds"):
         return moments
-    form = Form.EPOCH_MS if moments.form is Form.EPOCH else moments.form
-    return moments.model_copy(update={"form": form, "told": Resolution.MILLISECOND})
+    form = TimeNotation.EPOCH_MS if moments.form is TimeNotation.EPOCH else moments.form
+    return moments.model_copy(update={"form": form, "told": TimeResolution.MILLISECOND})
 
 
 def draw_record(world: World) -> Capability:
@@ -68,7 +73,7 @@ def draw_record(world: World) -> Capability:
     return Capability(
         kind=KIND,
         version=_version(world),
-        query=Query(
+        query=OrderQuery(
             path=_path(world, ORDERS),
             field=QueryField(world.options["field"]),
             start="from",
@@ -82,7 +87,7 @@ def draw_record(world: World) -> Capability:
         total=_total(world),
         clock=_clock(world),
         rate=RateLimit(per_second=1_000, burst=10_000),
-        rows=Rows(
+        rows=RowFields(
             list="$.orders",
             id="$.id",
             modified="$.modified",
@@ -91,12 +96,12 @@ def draw_record(world: World) -> Capability:
         ),
         detail=_detail(world),
         access=SIGNINGS[world.options["signing"]],
-        errors=Errors(
+        errors=ErrorFormat(
             code="$.error.code",
             message="$.error.message",
             rules=(
-                ErrorRule(meaning=Meaning.BUSY, codes=("busy",)),
-                ErrorRule(meaning=Meaning.EXPIRED, codes=("expired",)),
+                ErrorRule(meaning=ErrorMeaning.BUSY, codes=("busy",)),
+                ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("expired",)),
             ),
         ),
     )
@@ -117,30 +122,30 @@ def _paging(world: World) -> Paging:
     )
 
 
-def _total(world: World) -> Total | None:
+def _total(world: World) -> TotalCall | None:
     match world.options["total"]:
         case "in_pages":
-            return Total(value="$.total", parameters={"size": "1"})
+            return TotalCall(value="$.total", parameters={"size": "1"})
         case "in_header":
-            return Total(header=TOTAL_HEADER, parameters={"size": "1"})
+            return TotalCall(header=TOTAL_HEADER, parameters={"size": "1"})
         case "own_call":
-            return Total(path=_path(world, TOTAL), value="$.count")
+            return TotalCall(path=_path(world, TOTAL), value="$.count")
         case _:
             return None
 
 
-def _clock(world: World) -> Clock:
+def _clock(world: World) -> ClockCall:
     if world.is_so("clock", "date"):
-        return Clock(path=_path(world, ROOT))
-    return Clock(path=_path(world, CLOCK), value="$.now_ms", moments=Moments(form=Form.EPOCH_MS))
+        return ClockCall(path=_path(world, ROOT))
+    return ClockCall(path=_path(world, CLOCK), value="$.now_ms", moments=TimeFormat(form=TimeNotation.EPOCH_MS))
 
 
-def _detail(world: World) -> Detail | None:
+def _detail(world: World) -> DetailCall | None:
     match world.options["detail"]:
         case "call":
-            return Detail(path=_path(world, DETAIL), id_parameter="id", row="$.order")
+            return DetailCall(path=_path(world, DETAIL), id_parameter="id", row="$.order")
         case "pages":
-            return Detail(
+            return DetailCall(
                 path=_path(world, LINES),
                 id_parameter="id",
                 row="$.lines",

@@ -59,7 +59,7 @@ class Shop:
         cycle.cancel()
         await handle.terminate()
         for row in await self.orders.slices(number):
-            name = f"order-slice:{number}:{windows.stamp(row.start_at)}:{windows.stamp(row.end_at)}"
+            name = f"order-slice:{number}:{windows.format_stamp(row.start_at)}:{windows.format_stamp(row.end_at)}"
             with suppress(Exception):
                 await self.orders.engine.get_workflow_handle(name).terminate()
         return False
@@ -88,7 +88,7 @@ class Shop:
         """Return how long the slices of a platform paused between their attempts."""
         found = []
         for row in await self.orders.slices(number):
-            window = windows.Window(start=row.start_at, end=row.end_at)
+            window = windows.TimeWindow(start=row.start_at, end=row.end_at)
             handle = self.orders.engine.get_workflow_handle(names.slice_id(number, window))
             async for event in handle.fetch_history_events():
                 if event.HasField("timer_started_event_attributes"):

@@ -1,34 +1,30 @@
-"""The platforms that are known: a record for each kind, after its own documents."""
+"""The kinds of platform that are built in, each declared after its own documents."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from domain.orders.capability import (
-    Access,
-    Capability,
-    Clock,
+from domain.orders.access import PlatformAccess, Signing, TokenRenewal
+from domain.orders.capability import Capability, ClockCall, OrderQuery, Paging, PagingKind, RowFields, TotalCall
+from domain.orders.declarations import (
+    ApiVersion,
+    DetailCall,
+    ErrorFormat,
+    ErrorMeaning,
     ErrorRule,
-    Errors,
-    Meaning,
-    Paging,
-    PagingKind,
-    Query,
-    Rows,
-    Signing,
-    Total,
+    RateLimit,
+    TimeFormat,
+    TimeNotation,
 )
-from domain.orders.moments import Form, Moments
-from domain.orders.requests import ApiVersion, Detail, RateLimit, Renewal
 
 DAY_SECONDS: Final = 86_400
 BEIJING: Final = 8 * 60
 _MONTHS_3: Final = 90 * DAY_SECONDS
-_BEIJING_TIME: Final = Moments(form=Form.SPACED, zone_minutes=BEIJING)
+_BEIJING_TIME: Final = TimeFormat(form=TimeNotation.SPACED, zone_minutes=BEIJING)
 
 TAOBAO: Final = Capability(
     kind="taobao",
-    query=Query(
+    query=OrderQuery(
         path="/router/rest",
         parameters={
             "method": "taobao.trades.sold.increment.get",
@@ -53,25 +49,25 @@ TAOBAO: Final = Capability(
         size_max=100,
         more="$.trades_sold_increment_get_response.has_next",
     ),
-    total=Total(
+    total=TotalCall(
         parameters={"use_has_next": "false", "fields": "tid", "page_no": "1", "page_size": "1"},
         value="$.trades_sold_increment_get_response.total_results",
     ),
-    clock=Clock(
+    clock=ClockCall(
         path="/router/rest",
         parameters={"method": "taobao.time.get", "v": "2.0", "format": "json", "sign_method": "md5"},
         value="$.time_get_response.time",
         moments=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=10, burst=10),
-    rows=Rows(
+    rows=RowFields(
         list="$.trades_sold_increment_get_response.trades.trade",
         id="$.tid",
         modified="$.modified",
         moments=_BEIJING_TIME,
         absent_when_empty=True,
     ),
-    detail=Detail(
+    detail=DetailCall(
         path="/router/rest",
         parameters={
             "method": "taobao.trade.fullinfo.get",
@@ -83,7 +79,7 @@ TAOBAO: Final = Capability(
         id_parameter="tid",
         row="$.trade_fullinfo_get_response.trade",
     ),
-    access=Access(
+    access=PlatformAccess(
         signing=Signing.SORTED_MD5,
         key_parameter="app_key",
         token_parameter="session",  # noqa: S106 (the name of a parameter)
@@ -91,21 +87,21 @@ TAOBAO: Final = Capability(
         moments=_BEIJING_TIME,
         sign_parameter="sign",
     ),
-    errors=Errors(
+    errors=ErrorFormat(
         code="$.error_response.code",
         message="$.error_response.msg",
         wait_pattern=r"last for (\d+) more seconds",
         rules=(
-            ErrorRule(meaning=Meaning.BUSY, codes=("7",), retry_after_seconds=1),
-            ErrorRule(meaning=Meaning.BUSY, codes=("10", "15")),
-            ErrorRule(meaning=Meaning.EXPIRED, codes=("26", "27")),
+            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("7",), retry_after_seconds=1),
+            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("10", "15")),
+            ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("26", "27")),
         ),
     ),
 )
 
 PINDUODUO: Final = Capability(
     kind="pinduoduo",
-    query=Query(
+    query=OrderQuery(
         path="/api/router",
         parameters={
             "type": "pdd.order.number.list.increment.get",
@@ -117,7 +113,7 @@ PINDUODUO: Final = Capability(
         },
         start="start_updated_at",
         end="end_updated_at",
-        moments=Moments(form=Form.EPOCH),
+        moments=TimeFormat(form=TimeNotation.EPOCH),
         window_max_seconds=1_800,
         newest_seconds=180,
         history_seconds=_MONTHS_3,
@@ -130,37 +126,37 @@ PINDUODUO: Final = Capability(
         size_max=100,
         more="$.order_sn_increment_get_response.has_next",
     ),
-    total=Total(
+    total=TotalCall(
         parameters={"use_has_next": "false", "page": "1", "page_size": "1"},
         value="$.order_sn_increment_get_response.total_count",
     ),
-    clock=Clock(
+    clock=ClockCall(
         path="/api/router",
         parameters={"type": "pdd.time.get", "data_type": "JSON"},
         value="$.time_get_response.time",
         moments=_BEIJING_TIME,
     ),
     rate=RateLimit(per_second=5, burst=5),
-    rows=Rows(
+    rows=RowFields(
         list="$.order_sn_increment_get_response.order_sn_list",
         id="$.order_sn",
         modified="$.updated_at",
         moments=_BEIJING_TIME,
     ),
-    access=Access(
+    access=PlatformAccess(
         signing=Signing.SORTED_MD5,
         key_parameter="client_id",
         token_parameter="access_token",  # noqa: S106 (the name of a parameter)
         time_parameter="timestamp",
-        moments=Moments(form=Form.EPOCH),
+        moments=TimeFormat(form=TimeNotation.EPOCH),
         sign_parameter="sign",
     ),
-    errors=Errors(
+    errors=ErrorFormat(
         code="$.error_response.error_code",
         message="$.error_response.error_msg",
         rules=(
-            ErrorRule(meaning=Meaning.BUSY, codes=("70031", "52001", "52002")),
-            ErrorRule(meaning=Meaning.EXPIRED, codes=("10019", "10035")),
+            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("70031", "52001", "52002")),
+            ErrorRule(meaning=ErrorMeaning.EXPIRED, codes=("10019", "10035")),
         ),
     ),
 )
@@ -169,7 +165,7 @@ SHOPIFY: Final = Capability(
     kind="shopify",
     # Each is served for a year; the setting `api_version` names the next one.
     version=ApiVersion(value="2025-01"),
-    query=Query(
+    query=OrderQuery(
         path="/admin/api/{version}/orders.json",
         # Without a status only open orders are told: an order that is closed would be lost.
         parameters={"status": "any", "order": "updated_at asc"},
@@ -183,17 +179,17 @@ SHOPIFY: Final = Capability(
         size_max=250,
         rows_max=25_000,
     ),
-    total=Total(path="/admin/api/{version}/orders/count.json", value="$.count", max=25_001),
-    clock=Clock(path="/admin/api/{version}/shop.json"),
+    total=TotalCall(path="/admin/api/{version}/orders/count.json", value="$.count", max=25_001),
+    clock=ClockCall(path="/admin/api/{version}/shop.json"),
     rate=RateLimit(per_second=2, burst=40),
-    rows=Rows(list="$.orders", id="$.id", modified="$.updated_at"),
-    access=Access(signing=Signing.HEADER, header="X-Shopify-Access-Token"),
-    errors=Errors(rules=(ErrorRule(meaning=Meaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
+    rows=RowFields(list="$.orders", id="$.id", modified="$.updated_at"),
+    access=PlatformAccess(signing=Signing.HEADER, header="X-Shopify-Access-Token"),
+    errors=ErrorFormat(rules=(ErrorRule(meaning=ErrorMeaning.BUSY, statuses=(429,), retry_after_seconds=2),)),
 )
 
 WOOCOMMERCE: Final = Capability(
     kind="woocommerce",
-    query=Query(
+    query=OrderQuery(
         path="/wp-json/wc/v3/orders",
         # By id no order changes its place among the others: only leaving and entering the window moves them.
         parameters={"dates_are_gmt": "true", "orderby": "id", "order": "asc", "status": "any"},
@@ -201,7 +197,7 @@ WOOCOMMERCE: Final = Capability(
         end="modified_before",
         start_inclusive=False,
         end_inclusive=False,
-        moments=Moments(form=Form.NAIVE),
+        moments=TimeFormat(form=TimeNotation.NAIVE),
     ),
     paging=Paging(
         kind=PagingKind.NUMBER,
@@ -210,16 +206,16 @@ WOOCOMMERCE: Final = Capability(
         size=100,
         size_max=100,
     ),
-    total=Total(header="X-WP-Total", parameters={"page": "1", "per_page": "1"}),
-    clock=Clock(path="/wp-json/"),
+    total=TotalCall(header="X-WP-Total", parameters={"page": "1", "per_page": "1"}),
+    clock=ClockCall(path="/wp-json/"),
     rate=RateLimit(per_second=5, burst=10),
-    rows=Rows(list="$", id="$.id", modified="$.date_modified_gmt", moments=Moments(form=Form.NAIVE)),
-    access=Access(signing=Signing.BASIC),
+    rows=RowFields(list="$", id="$.id", modified="$.date_modified_gmt", moments=TimeFormat(form=TimeNotation.NAIVE)),
+    access=PlatformAccess(signing=Signing.BASIC),
 )
 
 AMAZON: Final = Capability(
     kind="amazon",
-    query=Query(
+    query=OrderQuery(
         path="/orders/v0/orders",
         shop="MarketplaceIds",
         start="LastUpdatedAfter",
@@ -236,10 +232,10 @@ AMAZON: Final = Capability(
         next="$.payload.NextToken",
         token_seconds=86_400,
     ),
-    clock=Clock(path="/", counted=False),
+    clock=ClockCall(path="/", counted=False),
     rate=RateLimit(per_second=0.0167, burst=20),
-    rows=Rows(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
-    detail=Detail(
+    rows=RowFields(list="$.payload.Orders", id="$.AmazonOrderId", modified="$.LastUpdateDate"),
+    detail=DetailCall(
         path="/orders/v0/orders/{id}/orderItems",
         row="$.payload.OrderItems",
         into="OrderItems",
@@ -247,19 +243,19 @@ AMAZON: Final = Capability(
         next_parameter="NextToken",
         rate=RateLimit(per_second=0.5, burst=30),
     ),
-    access=Access(
+    access=PlatformAccess(
         signing=Signing.HEADER,
         header="x-amz-access-token",
-        renewal=Renewal(url="https://api.amazon.com/auth/o2/token"),
+        renewal=TokenRenewal(url="https://api.amazon.com/auth/o2/token"),
     ),
-    errors=Errors(
+    errors=ErrorFormat(
         code="$.errors[0].code",
         message="$.errors[0].message",
         rules=(
-            ErrorRule(meaning=Meaning.BUSY, codes=("QuotaExceeded",), retry_after_seconds=60),
-            ErrorRule(meaning=Meaning.EXPIRED, statuses=(403,), pattern="(?i)expired"),
+            ErrorRule(meaning=ErrorMeaning.BUSY, codes=("QuotaExceeded",), retry_after_seconds=60),
+            ErrorRule(meaning=ErrorMeaning.EXPIRED, statuses=(403,), pattern="(?i)expired"),
         ),
     ),
 )
 
-KNOWN: Final = {each.kind: each for each in (TAOBAO, PINDUODUO, SHOPIFY, WOOCOMMERCE, AMAZON)}
+KNOWN_PLATFORMS: Final = {each.kind: each for each in (TAOBAO, PINDUODUO, SHOPIFY, WOOCOMMERCE, AMAZON)}

@@ -1,14 +1,63 @@
-"""Retrying: how often a slice is read again, and after which pause."""
+"""Slices: their states, why one is read, and when one that failed is read again."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
 
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from domain.faults import FaultRecord
-from domain.orders.places import Place
+
+
+class SliceState(StrEnum):
+    """What became of a slice."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    SPLIT = "split"
+
+
+class RereadState(StrEnum):
+    """How it stands with the last time that somebody asked for a complete slice again."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class ReadPurpose(StrEnum):
+    """Why a slice is read."""
+
+    FIRST = "first"
+    """To complete it."""
+    AGAIN = "again"
+    """Because somebody asked; a slice that has failed is completed by it, a complete one stays so."""
+    SWEEP = "sweep"
+    """Later, to find what the first reading missed."""
+
+
+class ReadOutcome(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    SPLIT = "split"
+    OVER = "over"
+    """Somebody else has finished the slice, split it or skipped it."""
+
+
+class ResumePoint(BaseModel):
+    """Where a reading stopped: what it had been told by then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    older: str | None = None
+    """What this one replaces; it may go when this one is taken up."""
+    kept_at: AwareDatetime
+
 
 WAITS_MAX: Final = 1_000
 WAITED_MAX_SECONDS: Final = 2 * 86_400.0
@@ -23,7 +72,7 @@ CRASHES_MAX: Final = 10
 """So many workers may die with a slice before it is taken for the cause."""
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """Why an attempt did not come to its end."""
 
     FAILED = "failed"
@@ -38,19 +87,19 @@ class Trouble(StrEnum):
     """Its worker died, or was stopped."""
 
 
-class Setback(BaseModel):
+class AttemptFailure(BaseModel):
     """One attempt that did not come to its end."""
 
-    trouble: Trouble
+    trouble: FailureKind
     fault: FaultRecord
     wait_seconds: float = 0.0
-    place: Place | None = None
+    place: ResumePoint | None = None
     """Where the next attempt can go on."""
     gained: int = 0
     """Answers that it was told, more than the attempts before."""
 
 
-class Ladder(BaseModel):
+class RetryState(BaseModel):
     """What a slice has behind it."""
 
     failures: int = 0
@@ -61,22 +110,22 @@ class Ladder(BaseModel):
     expired: int = 0
     """In a row."""
 
-    def pause_after(self, setback: Setback, retries: int, retryintv: float) -> float | None:
+    def pause_after(self, setback: AttemptFailure, retries: int, retryintv: float) -> float | None:
         """How long to wait before the next attempt; None where there is none, and the slice has failed."""
         if setback.gained:
             self.waits, self.waited_seconds = 0, 0.0
-        self.expired = self.expired + 1 if setback.trouble is Trouble.EXPIRED else 0
+        self.expired = self.expired + 1 if setback.trouble is FailureKind.EXPIRED else 0
         wait_seconds = min(setback.wait_seconds, WAIT_MAX_SECONDS)
         match setback.trouble:
-            case Trouble.REFUSED:
+            case FailureKind.REFUSED:
                 return None
-            case Trouble.EXPIRED:
+            case FailureKind.EXPIRED:
                 doubled = max(retryintv, 0.1) * 2.0 ** min(self.expired - 1, DOUBLINGS_MAX)
                 return min(EXPIRED_WAIT_MAX_SECONDS, doubled)
-            case Trouble.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
+            case FailureKind.TOLD_TO_WAIT if self.waits < WAITS_MAX and self.waited_seconds < WAITED_MAX_SECONDS:
                 self.waits, self.waited_seconds = self.waits + 1, self.waited_seconds + wait_seconds
                 return max(wait_seconds, 0.1)
-            case Trouble.CRASHED if self.crashes < CRASHES_MAX:
+            case FailureKind.CRASHED if self.crashes < CRASHES_MAX:
                 self.crashes += 1
                 return 0.0
         self.failures += 1

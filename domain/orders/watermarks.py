@@ -11,34 +11,35 @@ Whatever is claimed is open until it is read and confirmed, or skipped with a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from enum import StrEnum
 from itertools import chain
 from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from domain.faults import Invalid
 from domain.orders import windows
-from domain.orders.windows import Window
+from domain.orders.windows import TimeWindow
 
 
-class Track(StrEnum):
+class SliceTrack(StrEnum):
     """Which way a slice was claimed."""
 
     LIVE = "live"
     HISTORY = "history"
 
 
-class Claim(BaseModel):
+class SliceClaim(BaseModel):
     """One slice that was claimed."""
 
     model_config = ConfigDict(frozen=True)
 
-    window: Window
-    track: Track
+    window: TimeWindow
+    track: SliceTrack
 
 
-class Marks(BaseModel):
+class Watermarks(BaseModel):
     """How far a platform is claimed. `claimed_to` and `complete_to` only ever grow."""
 
     model_config = ConfigDict(frozen=True)
@@ -63,13 +64,15 @@ class Marks(BaseModel):
         )
 
     @property
-    def unclaimed(self) -> Window | None:
+    def unclaimed(self) -> TimeWindow | None:
         """History that nobody has claimed yet."""
         if self.history_to >= self.live_from:
             return None
-        return Window(start=self.history_to, end=self.live_from)
+        return TimeWindow(start=self.history_to, end=self.live_from)
 
-    def claim(self, horizon: datetime, interval_seconds: int, most: Mapping[Track, int]) -> tuple[Self, list[Claim]]:
+    def claim(
+        self, horizon: datetime, interval_seconds: int, most: Mapping[SliceTrack, int]
+    ) -> tuple[Self, list[SliceClaim]]:
         """The next slices, those of the present first, and the marks after that.
 
         Args:
@@ -77,16 +80,16 @@ class Marks(BaseModel):
             interval_seconds: The length of a slice.
             most: How many slices of each track at most, so that history that waits does not keep the present out.
         """
-        live = windows.consecutive(self.claimed_to, horizon, interval_seconds, most[Track.LIVE])
-        history = windows.clipped(self.history_to, self.live_from, interval_seconds, most[Track.HISTORY])
+        live = windows.cut_whole_slices(self.claimed_to, horizon, interval_seconds, most[SliceTrack.LIVE])
+        history = windows.cut_slices(self.history_to, self.live_from, interval_seconds, most[SliceTrack.HISTORY])
         moved = self.model_copy(
             update={
                 "claimed_to": live[-1].end if live else self.claimed_to,
                 "history_to": history[-1].end if history else self.history_to,
             }
         )
-        claims = [Claim(window=window, track=Track.LIVE) for window in live]
-        return moved, claims + [Claim(window=window, track=Track.HISTORY) for window in history]
+        claims = [SliceClaim(window=window, track=SliceTrack.LIVE) for window in live]
+        return moved, claims + [SliceClaim(window=window, track=SliceTrack.HISTORY) for window in history]
 
     def completed(self, first_open: datetime | None) -> Self:
         """The marks when *first_open* is where the first open slice begins."""
@@ -95,13 +98,58 @@ class Marks(BaseModel):
         return self.model_copy(update={"complete_to": max(self.complete_to, reached)})
 
 
-def holes(marks: Marks, unfinished: Iterable[Window]) -> list[Window]:
+def find_holes(marks: Watermarks, unfinished: Iterable[TimeWindow]) -> list[TimeWindow]:
     """What lies between `complete_to` and `claimed_to` and is not read: joined where it touches, oldest first."""
     unclaimed = [marks.unclaimed] if marks.unclaimed else []
-    found: list[Window] = []
+    found: list[TimeWindow] = []
     for window in sorted(chain(unfinished, unclaimed), key=lambda each: each.start):
         if found and window.start <= found[-1].end:
-            found[-1] = Window(start=found[-1].start, end=max(found[-1].end, window.end))
+            found[-1] = TimeWindow(start=found[-1].start, end=max(found[-1].end, window.end))
         else:
             found.append(window)
     return found
+
+
+def to_timezone(zone_minutes: int) -> timezone:
+    """The zone that lies so many minutes before UTC."""
+    return timezone(timedelta(minutes=zone_minutes)) if zone_minutes else UTC
+
+
+def to_day_window(day: date, zone_minutes: int) -> TimeWindow:
+    """A day from midnight to midnight in a zone."""
+    start = datetime.combine(day, time(), to_timezone(zone_minutes)).astimezone(UTC)
+    return TimeWindow(start=start, end=start + timedelta(days=1))
+
+
+def find_comparable_window(
+    day: date, zone_minutes: int, marks: Watermarks | None, platform_now: datetime
+) -> TimeWindow:
+    """The part of a day for which it can be said what is missing: what is fetched at all, and is complete.
+
+    Raises:
+        Invalid: The day is not over, or none of it is complete.
+    """
+    window = to_day_window(day, zone_minutes)
+    name = to_timezone(zone_minutes).tzname(None)
+    if window.end > platform_now:
+        now = platform_now.astimezone(to_timezone(zone_minutes)).isoformat(timespec="seconds")
+        raise Invalid(
+            "day_invalid",
+            f"{day} is not over: the platform's clock says {now}, and its days are those of {name}.",
+            "Choose a day that is over.",
+            field="day",
+        )
+    start = window.start if marks is None else max(window.start, marks.starts_at)
+    end = window.start if marks is None else min(window.end, marks.complete_to)
+    if start >= end:
+        fetched = "nothing was claimed yet"
+        if marks is not None:
+            begin, complete_to = marks.starts_at.isoformat(), marks.complete_to.isoformat()
+            fetched = f"orders are fetched from {begin} on and are complete to {complete_to}"
+        raise Invalid(
+            "day_invalid",
+            f"Nothing of {day} ({name}) can be compared: {fetched}.",
+            "Choose a day that is complete, or come back when `complete_to` has passed its beginning.",
+            field="day",
+        )
+    return TimeWindow(start=start, end=end)

@@ -9,8 +9,10 @@ that was not told before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -19,7 +21,7 @@ QUIET_PASSES_MAX: Final = 2
 """So many passes in a row may tell nothing new and yet fewer orders than the total; then the total is not believed."""
 
 
-class Verdict(StrEnum):
+class PassVerdict(StrEnum):
     """What follows from the passes so far."""
 
     CONFIRMED = "confirmed"
@@ -28,7 +30,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PagingPass:
     """One reading of all pages: the totals around it, how many rows it told, and of how many different orders."""
 
     before: int | None
@@ -54,7 +56,7 @@ class Pass:
 
 
 @dataclass
-class Passes:
+class PassHistory:
     """The readings of one window.
 
     Args:
@@ -65,7 +67,7 @@ class Passes:
     has_totals: bool
     may_stir: bool
     ids: set[str] = field(default_factory=set)
-    done: list[Pass] = field(default_factory=list)
+    done: list[PagingPass] = field(default_factory=list)
 
     def add(
         self,
@@ -75,14 +77,14 @@ class Passes:
         *,
         told_again: int = 0,
         is_unsorted: bool = False,
-    ) -> Verdict:
+    ) -> PassVerdict:
         """Count another pass, which told these ids in turn."""
         new = set(told) - self.ids
         self.ids |= new
-        self.done.append(Pass(before, after, len(told), len(set(told)), len(new), told_again, is_unsorted))
+        self.done.append(PagingPass(before, after, len(told), len(set(told)), len(new), told_again, is_unsorted))
         if self._is_confirmed():
-            return Verdict.CONFIRMED
-        return Verdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else Verdict.AGAIN
+            return PassVerdict.CONFIRMED
+        return PassVerdict.UNSTABLE if len(self.done) == PASSES_MAX or self._is_contradicted() else PassVerdict.AGAIN
 
     def _is_confirmed(self) -> bool:
         last = self.done[-1]
@@ -97,3 +99,27 @@ class Passes:
     def _is_contradicted(self) -> bool:
         """Whether pass after pass tells the same orders, and the platform says that there are more."""
         return len(self.done) > QUIET_PASSES_MAX and not any(each.new for each in self.done[-QUIET_PASSES_MAX:])
+
+
+LATENESS_MARGIN: Final = 1.5
+LAG_STEP_SECONDS: Final = 10
+LATENESS_KEPT: Final = timedelta(days=7)
+"""What was late longer ago proposes nothing any more."""
+
+
+def compute_lateness_seconds(modified_at: datetime, read_at: datetime) -> float:
+    """How old an order was, by the platform's clock, when the first reading still missed it."""
+    return max(0.0, (read_at - modified_at).total_seconds())
+
+
+def propose_settle_lag(settle_lag_seconds: int, oldest: float | None) -> int | None:
+    """A settle_lag that would have caught what was late, with a margin; none where the one in force does.
+
+    Args:
+        settle_lag_seconds: The lag in force.
+        oldest: How old the oldest order was that had not shown up in time; None where all had.
+    """
+    if oldest is None or oldest < settle_lag_seconds:
+        return None
+    wanted = max(oldest * LATENESS_MARGIN, settle_lag_seconds + LAG_STEP_SECONDS)
+    return math.ceil(wanted / LAG_STEP_SECONDS) * LAG_STEP_SECONDS

@@ -1,0 +1,273 @@
+"""Building blocks of a declared platform: bounded field types, time formats, rates, detail calls and error rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from enum import StrEnum
+from typing import Annotated, Final, Self, assert_never
+from urllib.parse import quote
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from domain.orders.jsonpath import JsonPath
+
+ID_PLACEHOLDER: Final = "{id}"
+VERSION_PLACEHOLDER: Final = "{version}"
+VERSION_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
+
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}?|\}")
+
+TEXT_MAX_CHARACTERS: Final = 2_000
+LISTED_MAX: Final = 100
+"""Parameters of a request, rules for errors, and codes of one."""
+
+
+def _require_json_path(path: str) -> str:
+    JsonPath.parse(path)
+    return path
+
+
+Text = Annotated[str, Field(max_length=TEXT_MAX_CHARACTERS)]
+Parameters = Annotated[dict[str, Text], Field(max_length=LISTED_MAX)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+JsonPathText = Annotated[
+    str, AfterValidator(_require_json_path), Field(max_length=TEXT_MAX_CHARACTERS, examples=["$.data.orders"])
+]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Declaration(BaseModel):
+    """A part of what is declared of a platform."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RateLimit(Declaration):
+    """What all our workers together may ask of one account."""
+
+    per_second: float = Field(gt=0, description="requests of all workers together")
+    burst: Count = Field(default=1, ge=1, description="requests that may come at once after a pause")
+    per_day: Count | None = Field(default=None, ge=1, description="requests within 24 hours, if they are limited")
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TimeNotation(StrEnum):
+    """How a moment is written."""
+
+    RFC3339 = "rfc3339"
+    """2026-01-02T03:04:05+08:00, with its zone."""
+    NAIVE = "naive"
+    """2026-01-02T03:04:05, in the platform's zone."""
+    SPACED = "spaced"
+    """2026-01-02 03:04:05, in the platform's zone."""
+    EPOCH = "epoch"
+    """Seconds since 1970."""
+    EPOCH_MS = "epoch_ms"
+    """Milliseconds since 1970."""
+
+
+class TimeResolution(StrEnum):
+    """How finely moments are told."""
+
+    SECOND = "second"
+    MILLISECOND = "millisecond"
+    MICROSECOND = "microsecond"
+
+
+_RESOLUTIONS = {
+    TimeResolution.SECOND: timedelta(seconds=1),
+    TimeResolution.MILLISECOND: timedelta(milliseconds=1),
+    TimeResolution.MICROSECOND: timedelta(microseconds=1),
+}
+_TIMESPECS = {
+    TimeResolution.SECOND: "seconds",
+    TimeResolution.MILLISECOND: "milliseconds",
+    TimeResolution.MICROSECOND: "microseconds",
+}
+
+
+class TimeFormat(BaseModel):
+    """How one kind of moment is written.
+
+    The zone is a fixed distance from UTC: a zone with summer time would tell one hour of the year twice.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    form: TimeNotation = Field(
+        default=TimeNotation.RFC3339,
+        description="2026-01-02T03:04:05+08:00 (`rfc3339`), without its zone (`naive`), with a space instead of the T "
+        "(`spaced`), seconds (`epoch`) or milliseconds (`epoch_ms`) since 1970",
+    )
+    zone_minutes: int = Field(
+        default=0, ge=-1_440, le=1_440, description="how far the zone of such times is before UTC, where they name none"
+    )
+    told: TimeResolution = Field(default=TimeResolution.SECOND, description="how finely they are told")
+
+    @property
+    def resolution(self) -> timedelta:
+        """The smallest difference that can be written."""
+        return _RESOLUTIONS[self.told]
+
+    def write(self, moment: datetime) -> str:
+        """A moment as a parameter of a request; what is finer than the resolution is cut off."""
+        local = moment.astimezone(timezone(timedelta(minutes=self.zone_minutes)))
+        match self.form:
+            case TimeNotation.RFC3339:
+                return local.isoformat(timespec=_TIMESPECS[self.told]).replace("+00:00", "Z")
+            case TimeNotation.NAIVE:
+                return local.replace(tzinfo=None).isoformat(timespec=_TIMESPECS[self.told])
+            case TimeNotation.SPACED:
+                return local.replace(tzinfo=None).isoformat(sep=" ", timespec=_TIMESPECS[self.told])
+            case TimeNotation.EPOCH:
+                return str((moment - EPOCH) // timedelta(seconds=1))
+            case TimeNotation.EPOCH_MS:
+                return str((moment - EPOCH) // timedelta(milliseconds=1))
+            case _:
+                assert_never(self.form)
+
+    def reader(self) -> Callable[[str | int], datetime]:
+        """What reads a moment of an answer, in UTC; raises ValueError where it is none."""
+        zone = timezone(timedelta(minutes=self.zone_minutes))
+        match self.form:
+            case TimeNotation.RFC3339:
+                return _parse_with_zone
+            case TimeNotation.NAIVE | TimeNotation.SPACED:
+                return lambda text: datetime.fromisoformat(str(text)).replace(tzinfo=zone).astimezone(UTC)
+            case TimeNotation.EPOCH:
+                return lambda number: EPOCH + timedelta(seconds=int(number))
+            case TimeNotation.EPOCH_MS:
+                return lambda number: EPOCH + timedelta(milliseconds=int(number))
+            case _:
+                assert_never(self.form)
+
+
+def _parse_with_zone(text: str | int) -> datetime:
+    moment = datetime.fromisoformat(str(text))
+    if moment.tzinfo is UTC:
+        return moment
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} tells no zone")
+    return moment.astimezone(UTC)
+
+
+class DetailCall(Declaration):
+    """A second call for each order, where the list tells only a part of it."""
+
+    path: Text = Field(description="may hold {id}, where the order's id is put in, percent-encoded")
+    parameters: Parameters = Field(default={}, description="sent with it")
+    id_parameter: Text = Field(default="", description="name of the parameter with the id, where the path has none")
+    row: JsonPathText = Field(description="where the answer tells the order, or the part that goes `into` it")
+    into: Text = Field(
+        default="", description="name of the listed order's field that takes it; by default it is the order, whole"
+    )
+    next: JsonPathText | None = Field(default=None, description="where the token of the next page of a part is told")
+    next_parameter: Text = Field(default="", description="name of the parameter with that token")
+    rate: RateLimit | None = Field(
+        default=None, description="where the platform counts these calls by themselves; by default with all others"
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        check_placeholders(self.path, {ID_PLACEHOLDER, VERSION_PLACEHOLDER})
+        if (ID_PLACEHOLDER in self.path) == bool(self.id_parameter):
+            raise ValueError("a detail call names the order either by {id} in its path or by `id_parameter`")
+        if (self.next is None) == bool(self.next_parameter):
+            raise ValueError("pages of a detail call need both `next` and `next_parameter`")
+        if self.rate is not None and self.rate.per_day is not None:
+            raise ValueError("the quota of a day counts all calls; it stands in `rate` of the platform")
+        if self.next is not None and not self.into:
+            raise ValueError("only a part that goes `into` an order comes in pages")
+        return self
+
+    def path_of(self, order_id: str) -> str:
+        """Where one order is asked for; raises ValueError where its id cannot stand in a path."""
+        if ID_PLACEHOLDER in self.path and order_id in (".", ".."):
+            raise ValueError(f"The id {order_id!r} would lead to another path.")
+        return self.path.replace(ID_PLACEHOLDER, quote(order_id, safe=""))
+
+    def parameters_of(self, order_id: str, token: str | None = None) -> dict[str, str]:
+        """What goes with it, for the first page or the one that a token leads to."""
+        named = {self.id_parameter: order_id} if self.id_parameter else {}
+        return {**self.parameters, **named, **({} if token is None else {self.next_parameter: token})}
+
+
+class ApiVersion(Declaration):
+    """Which version of its interface a platform is asked by; the setting `api_version` says another one."""
+
+    value: Text = Field(pattern=VERSION_PATTERN, description="where nothing else is set")
+    parameter: Text = Field(default="", description="name of the parameter with it")
+    header: Text = Field(default="", description="name of the header with it; else it is {version} in the paths")
+
+
+def check_placeholders(path: str, allowed: set[str]) -> None:
+    """Refuse a path with other gaps than these; raises ValueError."""
+    for gap in _PLACEHOLDER.findall(path):
+        if gap not in allowed:
+            raise ValueError(f"{path!r} holds {gap!r}; only {', '.join(sorted(allowed))} can be put in there")
+
+
+class ErrorMeaning(StrEnum):
+    """What an error tells us to do."""
+
+    BUSY = "busy"
+    """Ask again later: a rate or a quota is used up, or the platform has a bad moment."""
+    REFUSED = "refused"
+    """Asking again would not help."""
+    EXPIRED = "expired"
+    """Ask again with fresh credentials."""
+
+
+class ErrorRule(Declaration):
+    """An error by its status or its code, and what it means. The first that fits counts."""
+
+    meaning: ErrorMeaning = Field(
+        description="`busy`: ask again later; `refused`: asking again would not help; `expired`: ask with fresh "
+        "credentials"
+    )
+    statuses: tuple[Count, ...] = Field(default=(), max_length=LISTED_MAX, description="of HTTP, any of which fits")
+    codes: tuple[Text, ...] = Field(
+        default=(), max_length=LISTED_MAX, description="any of which fits, as `errors.code` tells it"
+    )
+    pattern: Text = Field(default="", description="regular expression that the message holds")
+    retry_after_seconds: float | None = Field(default=None, ge=0, description="where the answer names none")
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        _compile_pattern(pattern)
+        return pattern
+
+    @model_validator(mode="after")
+    def _narrow(self) -> Self:
+        if not (self.statuses or self.codes or self.pattern):
+            raise ValueError("a rule for errors names statuses, codes or a pattern")
+        return self
+
+
+class ErrorFormat(Declaration):
+    """How errors are told beside the status of an answer."""
+
+    code: JsonPathText | None = Field(default=None, description="where an answer tells the error's code; 0 is none")
+    message: JsonPathText | None = Field(default=None, description="where it tells the sentence about it")
+    wait_pattern: Text = Field(default="", description="its first group in a message is how many seconds to wait")
+    rules: tuple[ErrorRule, ...] = Field(default=(), max_length=LISTED_MAX, description="the first that fits counts")
+
+    @field_validator("wait_pattern")
+    @classmethod
+    def _has_group(cls, pattern: str) -> str:
+        """Without a group nothing says which part of a message is the number."""
+        if pattern and not _compile_pattern(pattern).groups:
+            raise ValueError(f"{pattern!r} has no group; put the number of seconds in brackets, as in 'wait (\\d+) s'")
+        return pattern
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
