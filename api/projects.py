@@ -193,8 +193,8 @@ async def _another(call: Call, session: Session, project_id: str) -> NewKey:
 
 
 async def _mint(call: Call, session: Session, project_id: str) -> NewKey:
-    key = rules.Key(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
-    secret_hash = rules.digest(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
+    key = rules.ApiKeyText(key_id=_random(rules.KEY_ID_LENGTH), secret=_random(rules.SECRET_LENGTH))
+    secret_hash = rules.digest_secret(call.services.settings.secrets.pepper.get_secret_value(), key.secret)
     row = await store.add_key(session, project_id, key.key_id, secret_hash, key.text[-4:])
     log.get(__name__).info("key_made", key_id=key.key_id, project_id=project_id)
     return NewKey(**_show_key(row).model_dump(), api_key=key.text)

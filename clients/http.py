@@ -75,7 +75,7 @@ class GuardedClient:
 
     def __init__(self, settings: GuardSettings, *, own: str = "", resolver: AbstractResolver | None = None) -> None:
         self._settings = settings
-        self._rules = egress.Rules.parse(settings.allow, settings.ports, [own] if own else [])
+        self._rules = egress.EgressRules.parse(settings.allow, settings.ports, [own] if own else [])
         self._resolver = resolver
 
     async def __aenter__(self) -> Self:
@@ -177,7 +177,7 @@ class GuardedClient:
                 transient=True,
             ) from None
 
-    def _admitted(self, url: str) -> egress.Target:
+    def _admitted(self, url: str) -> egress.EgressTarget:
         try:
             return self._rules.check(url)
         except Invalid as refusal:
@@ -186,7 +186,7 @@ class GuardedClient:
     def open_socket(self, info: _SocketInfo) -> socket.socket:
         """Make a socket for an address that the rules admit; for clients of others, too, whose addresses users give."""
         family, kind, protocol, _, (address, port, *_) = info
-        if not _to_ours.get() and not self._rules.admits(egress.parse_address(str(address)), int(port)):
+        if not _to_ours.get() and not self._rules.allows(egress.parse_address(str(address)), int(port)):
             log.get(__name__).warning("address_denied", address=address, port=port)
             raise _AddressRefused(errno.EACCES, "refused by the egress rules")
         return socket.socket(family, kind, protocol)
@@ -199,7 +199,7 @@ class _AddressRefused(PermissionError):
 @dataclass(frozen=True, slots=True)
 class _Exchange:
     response: aiohttp.ClientResponse
-    target: egress.Target
+    target: egress.EgressTarget
     deadline: asyncio.Timeout
 
     @property
@@ -292,7 +292,7 @@ class _Exchange:
 
 
 @contextmanager
-def _told_as_faults(target: egress.Target) -> Iterator[None]:
+def _told_as_faults(target: egress.EgressTarget) -> Iterator[None]:
     # No cause is kept: its text holds addresses that a name resolved to.
     try:
         yield
@@ -301,10 +301,12 @@ def _told_as_faults(target: egress.Target) -> Iterator[None]:
         raise _fault(error, target) from None
 
 
-def _fault(error: aiohttp.ClientError, target: egress.Target) -> SourceFault:
+def _fault(error: aiohttp.ClientError, target: egress.EgressTarget) -> SourceFault:
     match error:
         case aiohttp.ClientConnectorError(os_error=_AddressRefused()):
-            return _refused(egress.denied(f"{target} leads to an address that is private, reserved or not open to us."))
+            return _refused(
+                egress.build_denied_fault(f"{target} leads to an address that is private, reserved or not open to us.")
+            )
         case aiohttp.ClientConnectorDNSError():
             return _unreachable(
                 f"The name {target.host} could not be resolved.", "Check its spelling and its DNS entry."
@@ -327,14 +329,14 @@ def _fault(error: aiohttp.ClientError, target: egress.Target) -> SourceFault:
             return _broken_off(target)
 
 
-def _broken_off(target: egress.Target) -> SourceFault:
+def _broken_off(target: egress.EgressTarget) -> SourceFault:
     return _unreachable(
         f"{target} broke off in the middle of its answer, or sent it damaged.",
         "Try again; if it stays so, look into its log.",
     )
 
 
-def _cut_off(target: egress.Target, where: str) -> SourceFault:
+def _cut_off(target: egress.EgressTarget, where: str) -> SourceFault:
     return SourceFault(
         "source_cut_off",
         f"{target} broke off in the middle of its answer, {where}.",

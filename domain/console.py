@@ -10,8 +10,8 @@ _RUN: Final = r"(?:-\d{4}-\d\d-\d\dT[0-9:.]+Z)?"
 """What the engine puts behind the ids of a schedule's runs."""
 
 _PAGES: Final = tuple(
-    (re.compile(pattern), page)
-    for pattern, page in (
+    (re.compile(pattern), find_page)
+    for pattern, find_page in (
         (r"download:(?P<project>[^:]+):(?P<task>.+)", "/downloads/{task}?project={project}"),
         (r"webhook:(?P<project>[^:]+):.+", "/downloads?project_id={project}"),
         (r"(?P<job>AsyncDownloadJob:.+)", "/transfers/jobs/{job}"),
@@ -32,7 +32,7 @@ _PAGES: Final = tuple(
 )
 
 
-def page(workflow_id: str) -> str | None:
+def find_page(workflow_id: str) -> str | None:
     """The path of the page that shows what a workflow does; None where there is none."""
     for pattern, path in _PAGES:
         if match := pattern.fullmatch(workflow_id):
@@ -42,7 +42,7 @@ def page(workflow_id: str) -> str | None:
     return None
 
 
-def details(base: str, workflow_id: str) -> str | None:
+def build_details(base: str, workflow_id: str) -> str | None:
     """What the engine's own page says of it, in Markdown; None where nobody told the console's address."""
-    path = page(workflow_id) if base else None
+    path = find_page(workflow_id) if base else None
     return path and f"[Open in the console]({base.rstrip('/')}{path})"

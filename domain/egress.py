@@ -57,7 +57,7 @@ _WITH_PORT = re.compile(r"(?:\[([0-9a-fA-F.]*:[0-9a-fA-F:.]*)\]|([0-9.]+)):([0-9
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class EgressTarget:
     """A URL taken apart; as text it is its host and port, which may be repeated to the user."""
 
     scheme: str
@@ -76,7 +76,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class AllowListEntry:
     """An entry of the allow list; without a port it opens every port."""
 
     network: Network
@@ -100,16 +100,16 @@ class Opening:
             raise ValueError(f"The allow list has the entry {entry!r}, an IPv4 address in IPv6 form. Write it as IPv4.")
         return opening
 
-    def admits(self, address: Address, port: int) -> bool:
+    def allows(self, address: Address, port: int) -> bool:
         """Whether this entry opens the port of the address."""
         return self.port in (None, port) and address in self.network
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EgressRules:
     """What may be reached: public addresses on `ports`, what the allow list opens, and names that are our own."""
 
-    openings: tuple[Opening, ...]
+    allow_list: tuple[AllowListEntry, ...]
     ports: frozenset[int]
     own: frozenset[tuple[str, int]] = frozenset()
     """Names with a port that are reached wherever they lead: the operator's resolver answers for them."""
@@ -117,54 +117,57 @@ class Rules:
     @classmethod
     def parse(cls, allow: Iterable[str], ports: Iterable[int], own: Iterable[str] = ()) -> Self:
         """Read the settings; a wrong entry is a ValueError. `own` are addresses like http://api:8080."""
-        ours = [read_url(each) for each in own]
-        openings = [*map(Opening.parse, allow), *(_opening_of(each) for each in ours if not isinstance(each.host, str))]
+        ours = [parse_url(each) for each in own]
+        openings = [
+            *map(AllowListEntry.parse, allow),
+            *(_opening_of(each) for each in ours if not isinstance(each.host, str)),
+        ]
         names = {(each.host, each.port) for each in ours if isinstance(each.host, str)}
         return cls(tuple(openings), frozenset(ports), frozenset(names))
 
-    def is_own(self, target: Target) -> bool:
+    def is_own(self, target: EgressTarget) -> bool:
         """Whether it is reached wherever its name leads."""
         return (target.host, target.port) in self.own
 
-    def admits(self, address: Address, port: int) -> bool:
+    def allows(self, address: Address, port: int) -> bool:
         """Whether a connection to this very address and port may be opened."""
-        if any(opening.admits(address, port) for opening in self.openings):
+        if any(opening.allows(address, port) for opening in self.allow_list):
             return True
         return port in self.ports and is_public(address)
 
-    def check(self, url: str) -> Target:
+    def check(self, url: str) -> EgressTarget:
         """Say where a URL leads, or raise Invalid for what can be told without looking its name up."""
-        target = read_url(url)
+        target = parse_url(url)
         if self.is_own(target):
             return target
         if isinstance(target.host, str):
             self._check_name(target.host)
-        elif not self.admits(target.host, target.port) and not is_public(target.host):
-            raise denied(f"The address {target.host} is private, reserved or not open to sources.")
+        elif not self.allows(target.host, target.port) and not is_public(target.host):
+            raise build_denied_fault(f"The address {target.host} is private, reserved or not open to sources.")
         if not self._may_open(target):
             allowed = ", ".join(map(str, sorted(self.ports)))
-            raise denied(f"Port {target.port} is not open to sources; open ports are {allowed}.")
+            raise build_denied_fault(f"Port {target.port} is not open to sources; open ports are {allowed}.")
         return target
 
-    def _may_open(self, target: Target) -> bool:
+    def _may_open(self, target: EgressTarget) -> bool:
         if not isinstance(target.host, str):
-            return self.admits(target.host, target.port)
-        return target.port in self.ports or any(opening.port in (None, target.port) for opening in self.openings)
+            return self.allows(target.host, target.port)
+        return target.port in self.ports or any(opening.port in (None, target.port) for opening in self.allow_list)
 
     def _check_name(self, name: str) -> None:
         if name in _NEVER_NAMES:
-            raise denied(f"The host name {name} always means a machine of our own.")
+            raise build_denied_fault(f"The host name {name} always means a machine of our own.")
         # Where the operator opened whole networks, real sources have inner names; their addresses decide.
         inner = "." not in name or name.endswith(_INNER_SUFFIXES)
-        if inner and all(opening.port is not None for opening in self.openings):
-            raise denied(f"The host name {name} is one of an inner network.")
+        if inner and all(opening.port is not None for opening in self.allow_list):
+            raise build_denied_fault(f"The host name {name} is one of an inner network.")
 
 
-def _opening_of(target: Target) -> Opening:
-    return Opening(ip_network(str(target.host)), target.port)
+def _opening_of(target: EgressTarget) -> AllowListEntry:
+    return AllowListEntry(ip_network(str(target.host)), target.port)
 
 
-def denied(message: str) -> Invalid:
+def build_denied_fault(message: str) -> Invalid:
     """The refusal of something well-formed; it never names an address that the user did not write."""
     return Invalid(
         "address_denied", message, "Use a public address, or ask the operator to open it (HAULAGE_GUARD__ALLOW)."
@@ -186,7 +189,7 @@ def is_public(address: Address) -> bool:
     return address in _GLOBAL_V6 and not any(address in network for network in _CLOSED_V6)
 
 
-def read_url(url: str) -> Target:
+def parse_url(url: str) -> EgressTarget:
     """Say where a URL leads; Invalid when two programs could read it differently."""
     if len(url) > URL_MAX_CHARACTERS:
         raise _malformed(
@@ -214,7 +217,7 @@ def read_url(url: str) -> Target:
     scheme = parts[1].lower()
     try:
         host = parse_address(bracketed) if bracketed else _read_name(name)
-        return Target(scheme, host, _port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
+        return EgressTarget(scheme, host, _port(port) if port else _DEFAULT_PORTS[scheme], url[parts.end() :])
     except ValueError:
         raise _malformed_host(parts[2]) from None
 

@@ -41,12 +41,12 @@ class Fault(Exception):
         self.field = field
         self.notes: list[BaseModel] = []
         """What else whoever plans the work should know."""
-        self.record = FaultRecord(code=code, message=bounded(message), hint=bounded(hint))
+        self.record = FaultRecord(code=code, message=sanitize_text(message), hint=sanitize_text(hint))
         super().__init__(self.record.sentence)
 
     def reword(self, message: str) -> None:
         """Say what was wrong in other words, wherever the fault is read from."""
-        self.record = self.record.model_copy(update={"message": bounded(message)})
+        self.record = self.record.model_copy(update={"message": sanitize_text(message)})
         self.args = (self.record.sentence,)
 
 
@@ -127,7 +127,7 @@ class SourceFault(Fault):
         self.record = self.record.model_copy(update={"retryable": value})
 
 
-def bounded(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Cut text so that a message can never outgrow a payload, and leave out what no table can hold."""
     text = _UNPRINTABLE.sub("\ufffd", text)
     if len(text) <= MESSAGE_MAX_CHARACTERS:

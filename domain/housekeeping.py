@@ -25,6 +25,6 @@ class HousekeepingResult(BaseModel):
     """The result of each activity, by its name."""
 
 
-def schedule_id(system: str) -> str:
+def build_schedule_id(system: str) -> str:
     """Return the id of a system's housekeeping schedule; the ids of its runs begin with it."""
     return f"{system}-housekeeping"

@@ -27,7 +27,7 @@ _KEY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKeyText:
     """An API key in clear. It exists while it is made or checked, and is never stored."""
 
     key_id: str
@@ -40,16 +40,16 @@ class Key:
         return body + _check(body)
 
 
-def parse(text: str) -> Key | None:
+def parse_key(text: str) -> ApiKeyText | None:
     """The key that a text is, if its form and its check digits are right."""
     match = _KEY.fullmatch(text)
     if match is None:
         return None
-    key = Key(key_id=match[1], secret=match[2])
+    key = ApiKeyText(key_id=match[1], secret=match[2])
     return key if key.text == text else None
 
 
-def digest(pepper: str, secret: str) -> bytes:
+def digest_secret(pepper: str, secret: str) -> bytes:
     """What is stored of a secret. A fast hash is right here: nobody guesses 190 random bits."""
     return hmac.digest(pepper.encode(), secret.encode(), hashlib.sha256)
 

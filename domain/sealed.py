@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Sealed(BaseModel):
+class SealedText(BaseModel):
     """Encrypted text. It prints as what it is, so that a log line that holds one gives nothing away."""
 
     model_config = ConfigDict(frozen=True)

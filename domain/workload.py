@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 
-class Trouble(StrEnum):
+class ConcernKind(StrEnum):
     """What somebody should look at."""
 
     NO_WORKER = "no_worker"  # task queues of the system that no worker polls
@@ -26,15 +26,15 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ItemCount:
     """The number of items of a kind, and since when the oldest of them has been there."""
 
     count: int = 0
     oldest_at: datetime | None = None
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: ItemCount) -> ItemCount:
         moments = [each for each in (self.oldest_at, other.oldest_at) if each is not None]
-        return Tally(self.count + other.count, min(moments, default=None))
+        return ItemCount(self.count + other.count, min(moments, default=None))
 
     def seconds(self, now: datetime) -> float | None:
         """The age of the oldest item; None if there is none."""
@@ -45,10 +45,10 @@ class Tally:
 class Workload:
     """What runs, waits and failed, and what to look at."""
 
-    running: Tally = Tally()
-    waiting: Tally = Tally()
-    failed: Tally = Tally()
-    concerns: Counter[Trouble] = field(default_factory=Counter)
+    running: ItemCount = ItemCount()
+    waiting: ItemCount = ItemCount()
+    failed: ItemCount = ItemCount()
+    concerns: Counter[ConcernKind] = field(default_factory=Counter)
 
     def __add__(self, other: Workload) -> Workload:
         return Workload(
@@ -63,12 +63,12 @@ Workloads: TypeAlias = Mapping[str, Workload]
 """By project; the empty project holds what belongs to none."""
 
 
-def add_up(parts: Iterable[Workload]) -> Workload:
+def sum_workloads(parts: Iterable[Workload]) -> Workload:
     """The sum of several workloads."""
     return sum(parts, Workload())
 
 
-def merge(*several: Workloads) -> Workloads:
+def merge_workloads(*several: Workloads) -> Workloads:
     """Add up what several counts say of the same projects."""
     projects = {project for each in several for project in each}
-    return {project: add_up(each[project] for each in several if project in each) for project in projects}
+    return {project: sum_workloads(each[project] for each in several if project in each) for project in projects}

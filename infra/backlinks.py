@@ -41,7 +41,7 @@ class _Client(client.OutboundInterceptor):
         self._base = base
 
     async def start_workflow(self, input: client.StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
-        input.static_details = console.details(self._base, input.id)
+        input.static_details = console.build_details(self._base, input.id)
         return await super().start_workflow(input)
 
     async def start_update_with_start_workflow(
@@ -49,7 +49,7 @@ class _Client(client.OutboundInterceptor):
         input: client.StartWorkflowUpdateWithStartInput,  # noqa: A002
     ) -> client.WorkflowUpdateHandle[Any]:
         begun = input.start_workflow_input
-        begun.static_details = console.details(self._base, begun.id)
+        begun.static_details = console.build_details(self._base, begun.id)
         return await super().start_update_with_start_workflow(input)
 
     async def create_schedule(self, input: client.CreateScheduleInput) -> client.ScheduleHandle:  # noqa: A002
@@ -71,7 +71,7 @@ class _Client(client.OutboundInterceptor):
 
     def _lead_back(self, schedule: client.Schedule) -> None:
         if isinstance(schedule.action, ScheduleActionStartWorkflow):
-            schedule.action.static_details = console.details(self._base, schedule.action.id)
+            schedule.action.static_details = console.build_details(self._base, schedule.action.id)
 
 
 class _Workflow(worker.WorkflowInboundInterceptor):
@@ -91,5 +91,5 @@ class _Outbound(worker.WorkflowOutboundInterceptor):
         input: worker.StartChildWorkflowInput,  # noqa: A002
     ) -> ChildWorkflowHandle[Any, Any]:
         # The engine compares no details when it leads a history on, so that they may change between two versions.
-        input.static_details = console.details(self._base, input.id)
+        input.static_details = console.build_details(self._base, input.id)
         return await super().start_child_workflow(input)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from infra.settings import SecretSettings
 
 
@@ -24,11 +24,11 @@ class Sealer:
             )
         self._fernet = MultiFernet(keys)
 
-    def seal(self, text: str) -> Sealed:
+    def seal(self, text: str) -> SealedText:
         """Encrypt text."""
-        return Sealed(token=self._fernet.encrypt(text.encode()).decode())
+        return SealedText(token=self._fernet.encrypt(text.encode()).decode())
 
-    def open(self, sealed: Sealed) -> str:
+    def open(self, sealed: SealedText) -> str:
         """Decrypt text.
 
         Raises:

@@ -73,7 +73,7 @@ class GuardSettings(BaseModel):
     @field_validator("allow")
     @classmethod
     def _readable(cls, allow: list[str]) -> list[str]:
-        egress.Rules.parse(allow, ())
+        egress.EgressRules.parse(allow, ())
         return allow
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import asyncpg
 
-from domain.workload import Tally, Trouble, Workload, Workloads, add_up
+from domain.workload import ConcernKind, ItemCount, Workload, Workloads, sum_workloads
 
 Row: TypeAlias = "asyncpg.Record"
 
@@ -17,11 +17,13 @@ def read_workloads(rows: Iterable[Row]) -> Workloads:
     """Workloads from rows with `project_id` and, for `running`, `waiting` and `failed`, a count and its `…_at`."""
     found: defaultdict[str, list[Workload]] = defaultdict(list)
     for row in rows:
-        running, waiting, failed = (Tally(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed"))
+        running, waiting, failed = (
+            ItemCount(row[kind], row[f"{kind}_at"]) for kind in ("running", "waiting", "failed")
+        )
         found[row["project_id"]].append(Workload(running, waiting, failed))
-    return {project: add_up(parts) for project, parts in found.items()}
+    return {project: sum_workloads(parts) for project, parts in found.items()}
 
 
-def read_concerns(trouble: Trouble, rows: Iterable[Row]) -> Workloads:
+def read_concerns(trouble: ConcernKind, rows: Iterable[Row]) -> Workloads:
     """One concern of each project, from rows with `project_id` and `count`."""
     return {row["project_id"]: Workload(concerns=+Counter({trouble: row["count"]})) for row in rows}

@@ -53,7 +53,7 @@ async def ensure_schedules(client: Client, settings: Settings) -> None:
     """Create the schedules of all systems, or update those that exist; a paused one stays paused."""
     await schedules.remove(client, _FORMER_HOUSEKEEPING)
     for names in list_names():
-        await schedules.ensure(client, housekeeping.schedule_id(names.SYSTEM), _build_housekeeping(names))
+        await schedules.ensure(client, housekeeping.build_schedule_id(names.SYSTEM), _build_housekeeping(names))
     for system in import_schedules().values():
         await system.ensure_schedules(client, settings)
 
@@ -63,7 +63,7 @@ def _build_housekeeping(names: SystemNames) -> Schedule:
         action=ScheduleActionStartWorkflow(
             housekeeping.WORKFLOW,
             HousekeepingInput(activities=names.HOUSEKEEPING),
-            id=housekeeping.schedule_id(names.SYSTEM),
+            id=housekeeping.build_schedule_id(names.SYSTEM),
             task_queue=names.QUEUE,
             typed_search_attributes=starts.attributes(names.SYSTEM),
             static_summary=f"housekeeping of {names.SYSTEM}",

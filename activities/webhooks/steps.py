@@ -10,7 +10,7 @@ from temporalio import activity
 
 from clients.http import GuardedClient
 from clients.receivers import ReceiverClient
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from domain.webhooks import deliveries
 from domain.webhooks.deliveries import AttemptOrder, DeliveryState, Progress, WebhookOrder
 from infra import heartbeats, log
@@ -43,7 +43,7 @@ class WebhookSteps:
         delivery = await ledger.read(self._database, order.delivery_id)
         secrets = await signing.texts(self._database, self._sealer, delivery.project_id)
         moment, began = datetime.now(UTC), time.perf_counter()
-        url, body = self._sealer.open(Sealed(token=delivery.url)), delivery.body.encode()
+        url, body = self._sealer.open(SealedText(token=delivery.url)), delivery.body.encode()
         headers = deliveries.headers(delivery.delivery_id, moment, body, secrets)
         async with heartbeats.beating():
             answered = await self._receivers.post(url, body, headers, moment)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from domain.addresses.states import State
-from domain.workload import Tally, Trouble, Workload, Workloads
+from domain.workload import ConcernKind, ItemCount, Workload, Workloads
 from infra.database import Database
 from infra.settings import AddressSettings, Settings
 from services.addresses import configuration
@@ -33,9 +33,11 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
 async def _count(database: Database, defaults: AddressSettings) -> Workloads:
     retries = (await configuration.in_force(database, defaults)).retries
     counts = await counting.count(database, retries)
-    tallies: defaultdict[State, Tally] = defaultdict(Tally)
+    tallies: defaultdict[State, ItemCount] = defaultdict(ItemCount)
     for each in counts.counts:
-        tallies[each.state] += Tally(each.messages, each.oldest_at)
-    concerns = Counter({Trouble.GIVEN_UP: tallies[State.GIVEN_UP].count, Trouble.QUARANTINED: counts.quarantined})
+        tallies[each.state] += ItemCount(each.messages, each.oldest_at)
+    concerns = Counter(
+        {ConcernKind.GIVEN_UP: tallies[State.GIVEN_UP].count, ConcernKind.QUARANTINED: counts.quarantined}
+    )
     failed = tallies[State.FAILED] + tallies[State.GIVEN_UP]
     return {"": Workload(tallies[State.PROCESSING], tallies[State.WAITING], failed, +concerns)}

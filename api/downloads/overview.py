@@ -10,7 +10,7 @@ from typing import Final
 from api.downloads.answers import ListedDownload
 from api.downloads.pending import pending
 from api.shared_reads import CachedRead
-from domain.workload import Tally, Workload, Workloads, merge
+from domain.workload import ItemCount, Workload, Workloads, merge_workloads
 from infra import log
 from infra.settings import Settings
 from services.services import Services
@@ -35,7 +35,9 @@ def make_counter(services: Services) -> Callable[[], Awaitable[Workloads]]:
     unrecorded = CachedRead(lambda: _list_unrecorded(services), ENGINE_SECONDS)
 
     async def count() -> Workloads:
-        return merge(await workload.count(services.database), await _waiting(services, await unrecorded.get()))
+        return merge_workloads(
+            await workload.count(services.database), await _waiting(services, await unrecorded.get())
+        )
 
     return count
 
@@ -58,4 +60,4 @@ async def _waiting(services: Services, listed: list[ListedDownload]) -> Workload
     """Of those that were listed a while ago, those that are still without a row."""
     begun = await searching.list_recorded(services.database, [each.task_id for each in listed])
     left = [each for each in listed if each.task_id not in begun]
-    return merge(*({each.project_id: Workload(waiting=Tally(1, each.created_at))} for each in left))
+    return merge_workloads(*({each.project_id: Workload(waiting=ItemCount(1, each.created_at))} for each in left))

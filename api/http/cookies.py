@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from infra.sealing import Sealer, SealUnreadableError
 from infra.settings import Settings
 
@@ -58,7 +58,7 @@ class SessionCookies:
         """Return the session of a request's cookie; None if there is none, it is forged, or it has ended."""
         token = request.cookies.get(COOKIE_NAME, "")
         try:
-            text = self._sealer.open(Sealed(token=token + "=" * (-len(token) % 4)))
+            text = self._sealer.open(SealedText(token=token + "=" * (-len(token) % 4)))
         except SealUnreadableError:
             return None
         purpose, _, rest = text.partition(" ")

@@ -10,7 +10,18 @@ from aiohttp import web
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from api.http.models import Response
-from domain.faults import Conflict, Denied, Exhausted, Fault, Forbidden, Gone, Invalid, Missing, SourceFault, bounded
+from domain.faults import (
+    Conflict,
+    Denied,
+    Exhausted,
+    Fault,
+    Forbidden,
+    Gone,
+    Invalid,
+    Missing,
+    SourceFault,
+    sanitize_text,
+)
 from infra import outages
 
 MEDIA_TYPE = "application/problem+json"
@@ -31,7 +42,7 @@ FAULT_STATUS: dict[type[Fault], HTTPStatus] = {
 
 def _printable(text: str) -> str:
     # A caller's text may hold lone surrogates, which no JSON answer can carry.
-    return bounded(text.encode("utf-8", "backslashreplace").decode())
+    return sanitize_text(text.encode("utf-8", "backslashreplace").decode())
 
 
 PrintableText = Annotated[str, BeforeValidator(_printable)]

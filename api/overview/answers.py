@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import AwareDatetime, Field
 
 from api.http.models import Response
-from domain.workload import Trouble
+from domain.workload import ConcernKind
 from systems.names import System
 
 
@@ -30,7 +30,7 @@ class Queue(Response):
 class Concern(Response):
     """Something to look at."""
 
-    trouble: Trouble
+    trouble: ConcernKind
     count: int = Field(description="how many")
 
 

@@ -13,7 +13,7 @@ from api.overview import engine
 from api.overview.answers import Concern, Overview, Part, Queue, RoomFigures
 from api.shared_reads import CachedRead
 from api.systems import SystemApi
-from domain.workload import Trouble, Workload, Workloads, add_up
+from domain.workload import ConcernKind, Workload, Workloads, sum_workloads
 from infra import log
 from services.services import Services
 from systems.names import System
@@ -61,7 +61,7 @@ class Board:
     def _figures(self, system: System, own: Workload, queues: list[Queue], now: datetime) -> RoomFigures:
         source = self._sources[system]
         idle = sum(1 for queue in queues if queue.room == system and not queue.workers)
-        concerns = own.concerns + Counter({Trouble.NO_WORKER: idle})
+        concerns = own.concerns + Counter({ConcernKind.NO_WORKER: idle})
         return RoomFigures(
             room=system,
             unit=source.UNIT,
@@ -78,7 +78,7 @@ class Board:
     def _within(self, project_id: str | None, system: System, workloads: Workloads) -> Workload:
         """The part of a project; all where nothing belongs to projects."""
         if project_id is None or not self._sources[system].HAS_PROJECTS:
-            return add_up(workloads.values())
+            return sum_workloads(workloads.values())
         return workloads.get(project_id, Workload())
 
     def _url(self, system: System, project_id: str | None) -> str | None:

@@ -13,7 +13,7 @@ from api.http.auth import build_not_found
 from api.http.models import Response
 from api.http.pagination import PageQuery, PageResponse
 from api.http.routes import Call
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from domain.webhooks import names
 from domain.webhooks.deliveries import DeliveryState, Owner, WebhookEvent, WebhookOrder
 from infra import log
@@ -80,7 +80,7 @@ async def redeliver(call: Call, project_id: str, owner: Owner, delivery_id: str)
         delivery_id=row.delivery_id,
         project_id=row.project_id,
         owner=owner,
-        url=Sealed(token=row.url),
+        url=SealedText(token=row.url),
         event=WebhookEvent.model_validate_json(row.body),
         redelivery=True,
     )

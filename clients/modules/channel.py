@@ -17,7 +17,7 @@ from yarl import URL
 
 from clients.modules.breaker import Breaker
 from domain.addresses.operations import Module
-from domain.faults import bounded
+from domain.faults import sanitize_text
 from infra import log, metrics
 from infra.settings import ModuleSettings
 
@@ -41,7 +41,7 @@ class ModuleFailure(Exception):
     """
 
     def __init__(self, message: str, *, passing: bool, away: bool = False, answered: bool = False) -> None:
-        super().__init__(bounded(message))
+        super().__init__(sanitize_text(message))
         self.passing = passing
         self.away = away
         self.answered = answered

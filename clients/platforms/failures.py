@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.faults import bounded
+from domain.faults import sanitize_text
 from domain.orders.slices import WAIT_MAX_SECONDS
 
 
@@ -16,7 +16,7 @@ class PlatformFailure(Exception):
     """
 
     def __init__(self, message: str, hint: str = "", *, may_pass: bool = False) -> None:
-        self.message, self.hint, self.may_pass = bounded(message), bounded(hint), may_pass
+        self.message, self.hint, self.may_pass = sanitize_text(message), sanitize_text(hint), may_pass
         super().__init__(f"{self.message} {self.hint}".strip())
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from clients.platforms.failures import PlatformBusy
 from clients.platforms.tokens import AccessTokens
+from domain.limits import RateDemand
 from domain.orders.declarations import RateLimit
-from domain.quotas import Rate
 from infra.limits import Limiter
 
 DAY_SECONDS: Final = 86_400.0
@@ -117,8 +117,8 @@ class Permits:
             retry_after_seconds=wait_seconds,
         )
 
-    def _demands(self, amount: int) -> list[Rate]:
+    def _demands(self, amount: int) -> list[RateDemand]:
         return [
-            Rate(self._bucket, amount, self.rate.burst, self._window_seconds),
-            Rate(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
+            RateDemand(self._bucket, amount, self.rate.burst, self._window_seconds),
+            RateDemand(day_bucket(self._platform), amount, self.rate.per_day or NO_QUOTA, DAY_SECONDS),
         ]

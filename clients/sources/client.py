@@ -42,7 +42,7 @@ class SourceClient:
         self._gate = gate
         self._settings = settings
         self._headers = {"Accept": "application/json", **headers}
-        self._host = str(egress.read_url(url).host)
+        self._host = str(egress.parse_url(url).host)
         bare = url.split("#", 1)[0]
         self._stem = bare + ("&" if "?" in bare else "?")
         self._large_pages = large_pages

@@ -37,7 +37,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from domain.faults import MESSAGE_MAX_CHARACTERS, bounded
+from domain.faults import MESSAGE_MAX_CHARACTERS, sanitize_text
 
 BATCH_MAX: Final = 500
 LOOKUP_MAX: Final = 2 * BATCH_MAX
@@ -118,7 +118,7 @@ _NEEDED: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 def _cut(text: object) -> object:
-    return bounded(text) if isinstance(text, str) else text
+    return sanitize_text(text) if isinstance(text, str) else text
 
 
 class OperationResult(BaseModel):

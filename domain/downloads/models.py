@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, JsonValue
 
 from domain.faults import FaultRecord
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from excel.template.drawing import Drawing
 
 PAGE_SIZE_MIN: Final = 100
@@ -58,8 +58,8 @@ class Columns(StrEnum):
 class TableSource(BaseModel):
     """Where the rows of one of several tables come from: one of the two."""
 
-    source_url: Sealed | None = None
-    source_headers: Sealed | None = None
+    source_url: SealedText | None = None
+    source_headers: SealedText | None = None
     inline_key: str | None = None
 
 
@@ -71,15 +71,15 @@ class DownloadOrder(BaseModel):
     file_name: str
     created_at: datetime | None = None
     """When it was asked for; a workflow that was started by hand does not say."""
-    source_url: Sealed | None = None
-    source_headers: Sealed | None = None
+    source_url: SealedText | None = None
+    source_headers: SealedText | None = None
     """A JSON object of header names and values."""
     inline_key: str | None = None
     """Where the API put the rows that came with the request, instead of a source URL."""
     type: FileType = FileType.CSV
     operator_id: str | None = None
     page_size: int = PAGE_SIZE_DEFAULT
-    callback: Sealed | None = None
+    callback: SealedText | None = None
     public_base: str = ""
     """Scheme and host under which callers know us, for links in what they are told."""
     encoding: Encoding = Encoding.UTF_8_BOM

@@ -12,7 +12,7 @@ from domain.orders.config import PlatformSettings
 from domain.orders.slices import ReadOutcome, ReadPurpose, ResumePoint, RetryState
 from domain.orders.watermarks import SliceTrack
 from domain.orders.windows import TimeWindow
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 
 
 class _FrozenModel(BaseModel):
@@ -167,7 +167,7 @@ class Alarm(PlatformInput):
     """Something that a person should know."""
 
     project_id: str
-    notify: Sealed
+    notify: SealedText
     type: str
     message: str
 

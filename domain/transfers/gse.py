@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
-from domain.faults import bounded
+from domain.faults import sanitize_text
 
 NUMBER_MAX = 2**53
 UNKNOWN_CODE = -1
@@ -167,7 +167,7 @@ class Record:
     def message(self) -> str:
         """What happened, for people: our reading of the code, and GSE's own words."""
         told = (self.error_msg or self.status_info).strip()
-        return bounded(f"{meaning(self.error_code)} GSE says: {told}" if told else meaning(self.error_code))
+        return sanitize_text(f"{meaning(self.error_code)} GSE says: {told}" if told else meaning(self.error_code))
 
     @classmethod
     def read(cls, entry: object) -> Record | None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 
 DELIVERY_ID_PATTERN: Final = r"^msg_[0-9a-f]{32}$"
 EVENT_TYPE_PATTERN: Final = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$"
@@ -84,7 +84,7 @@ class WebhookOrder(BaseModel):
     """The `webhook-id` too: the same on every attempt, so that a receiver knows what it has seen."""
     project_id: str
     owner: Owner
-    url: Sealed
+    url: SealedText
     event: WebhookEvent
     redelivery: bool = False
     """Whether a person asked for it: then it is tried even where an earlier answer was 410."""

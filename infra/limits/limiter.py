@@ -12,8 +12,18 @@ from datetime import datetime, timedelta
 from sqlalchemy import ARRAY, BigInteger, bindparam, delete, func, text
 from sqlmodel import col, select
 
-from domain.quotas import Booking, Held, Rate, Slot, Spent, Verdict, returns_at
-from domain.sharing import Claim, Share, Table
+from domain.limits import (
+    HeldSlot,
+    LimitDecision,
+    PermitAllocation,
+    PermitClaim,
+    PermitShare,
+    RateDemand,
+    SlotDemand,
+    SpentAmount,
+    UncheckedSpending,
+    compute_return_time,
+)
 from infra.database import Database, Session
 from infra.limits import writing
 from infra.limits.tables import Lease, Spending
@@ -43,17 +53,17 @@ class Limiter:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spend(self, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> Verdict:
+    async def spend(self, bucket: str, amount: int, *, capacity: int, window_seconds: float) -> LimitDecision:
         """Spend an amount if no window, wherever it begins, sees more than the capacity."""
-        [verdict] = await self.take([Rate(bucket, amount, capacity, window_seconds)], [])
+        [verdict] = await self.take([RateDemand(bucket, amount, capacity, window_seconds)], [])
         return verdict
 
-    async def lease(self, key: str, holder: str, *, limit: int, ttl_seconds: float) -> Verdict:
+    async def lease(self, key: str, holder: str, *, limit: int, ttl_seconds: float) -> LimitDecision:
         """Take a slot if one is free, or keep it for longer."""
-        [verdict] = await self.take([], [Slot(key, holder, limit, ttl_seconds)])
+        [verdict] = await self.take([], [SlotDemand(key, holder, limit, ttl_seconds)])
         return verdict
 
-    async def take(self, rates: Sequence[Rate], slots: Sequence[Slot]) -> list[Verdict]:
+    async def take(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Meet all demands or none; the verdicts come in their order.
 
         A holder that has all its slots already asks a second time for the same thing: that spends nothing.
@@ -71,27 +81,27 @@ class Limiter:
                     await writing.spend(session, rates, now)
                     _note_spent(spent, rates, now)
                 _note_held(held, slots, now)
-        return [rate.verdict(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)] + [
-            slot.verdict(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
+        return [rate.decide(now, spent[rate.bucket], allowed=fits) for rate, fits in zip(rates, fit, strict=True)] + [
+            slot.decide(now, held[slot.key], allowed=fits) for slot, fits in zip(slots, free, strict=True)
         ]
 
-    async def look(self, rates: Sequence[Rate], slots: Sequence[Slot]) -> list[Verdict]:
+    async def look(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """How demands would stand now, in their order; nothing is taken, and nobody waits for it."""
         async with self._database.session() as session:
             now = (await session.exec(select(func.clock_timestamp()))).one()
             spent = await _spent(session, [rate.bucket for rate in rates], now)
             held = await _held(session, [slot.key for slot in slots], now)
         return [
-            *(rate.verdict(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
-            *(slot.verdict(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
+            *(rate.decide(now, spent[rate.bucket], allowed=rate.fits(spent[rate.bucket])) for rate in rates),
+            *(slot.decide(now, held[slot.key], allowed=slot.fits(held[slot.key])) for slot in slots),
         ]
 
-    async def hold(self, slots: Sequence[Slot]) -> None:
+    async def hold(self, slots: Sequence[SlotDemand]) -> None:
         """Write slots down as held, whatever their limits, because their holder is at work already."""
         async with self._locked([slot.key for slot in slots]) as (session, now):
             await writing.lease(session, slots, now)
 
-    async def release(self, keys: Iterable[str], holder: str, booking: Sequence[Booking] = ()) -> None:
+    async def release(self, keys: Iterable[str], holder: str, booking: Sequence[UncheckedSpending] = ()) -> None:
         """Give a holder's slots back. Where it still had one, the bookings are made with it.
 
         So that work whose size shows only at its end is counted once, however often its end is told.
@@ -110,17 +120,17 @@ class Limiter:
         async with self._database.session() as session:
             return int((await session.exec(statement)).one())
 
-    async def share(self, key: str, holder: str, *, in_use: int, demand: int, rules: Sharing) -> Share:
+    async def share(self, key: str, holder: str, *, in_use: int, demand: int, rules: Sharing) -> PermitShare:
         """My share of the permits under a key, renewed for a while; with no demand and nothing in use it ends.
 
         `in_use` is what I may have in use until I know the answer.
         """
         async with self._locked([key]) as (session, now):
             claims = await _claims(session, key, now)
-            before = claims.pop(holder, Claim(holder, 0, 0, now))
-            mine = replace(before.holding(in_use, now), demand=demand)
-            result = Table(rules.limit, rules.turn, now).share(mine, list(claims.values()))
-            await writing.share(session, key, mine.holding(result.permits, now), now + rules.ttl)
+            before = claims.pop(holder, PermitClaim(holder, 0, 0, now))
+            mine = replace(before.with_permits(in_use, now), demand=demand)
+            result = PermitAllocation(rules.limit, rules.turn, now).compute_share(mine, list(claims.values()))
+            await writing.share(session, key, mine.with_permits(result.permits, now), now + rules.ttl)
         return result
 
     async def withdraw(self, holder: str) -> None:
@@ -142,38 +152,38 @@ class Limiter:
             yield session, max(row.now for row in locked)
 
 
-async def _spent(session: Session, buckets: Sequence[str], now: datetime) -> defaultdict[str, list[Spent]]:
-    found: defaultdict[str, list[Spent]] = defaultdict(list)
+async def _spent(session: Session, buckets: Sequence[str], now: datetime) -> defaultdict[str, list[SpentAmount]]:
+    found: defaultdict[str, list[SpentAmount]] = defaultdict(list)
     if buckets:
         query = select(Spending).where(col(Spending.bucket).in_(buckets), col(Spending.returns_at) > now)
         for row in await session.exec(query):
-            found[row.bucket].append(Spent(row.amount, row.returns_at))
+            found[row.bucket].append(SpentAmount(row.amount, row.returns_at))
     return found
 
 
-async def _held(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[Held]]:
-    found: defaultdict[str, list[Held]] = defaultdict(list)
+async def _held(session: Session, keys: Sequence[str], now: datetime) -> defaultdict[str, list[HeldSlot]]:
+    found: defaultdict[str, list[HeldSlot]] = defaultdict(list)
     if keys:
         for row in await session.exec(select(Lease).where(col(Lease.key).in_(keys), col(Lease.expires_at) > now)):
-            found[row.key].append(Held(row.holder, row.expires_at))
+            found[row.key].append(HeldSlot(row.holder, row.expires_at))
     return found
 
 
-async def _claims(session: Session, key: str, now: datetime) -> dict[str, Claim]:
+async def _claims(session: Session, key: str, now: datetime) -> dict[str, PermitClaim]:
     rows = await session.exec(select(ShareRow).where(ShareRow.key == key, col(ShareRow.expires_at) > now))
-    return {row.holder: Claim(row.holder, row.permits, row.demand, row.since) for row in rows}
+    return {row.holder: PermitClaim(row.holder, row.permits, row.demand, row.since) for row in rows}
 
 
-def _note_spent(spent: defaultdict[str, list[Spent]], rates: Sequence[Rate], now: datetime) -> None:
+def _note_spent(spent: defaultdict[str, list[SpentAmount]], rates: Sequence[RateDemand], now: datetime) -> None:
     for rate in rates:
         if rate.amount:
-            spent[rate.bucket].append(Spent(rate.amount, returns_at(now, rate.window_seconds)))
+            spent[rate.bucket].append(SpentAmount(rate.amount, compute_return_time(now, rate.window_seconds)))
 
 
-def _note_held(held: defaultdict[str, list[Held]], slots: Sequence[Slot], now: datetime) -> None:
+def _note_held(held: defaultdict[str, list[HeldSlot]], slots: Sequence[SlotDemand], now: datetime) -> None:
     for slot in slots:
         others = [each for each in held[slot.key] if each.holder != slot.holder]
-        held[slot.key] = [*others, Held(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
+        held[slot.key] = [*others, HeldSlot(slot.holder, now + timedelta(seconds=slot.ttl_seconds))]
 
 
 def _lock_of(key: str) -> int:

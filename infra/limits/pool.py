@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from domain.sharing import Share
+from domain.limits import PermitShare
 from infra import log
 from infra.database import FAILURES
 from infra.limits.limiter import Sharing
@@ -21,7 +21,7 @@ HUNGRY_RENEWALS: Final = 50
 _log = log.get(__name__)
 
 
-Ask = Callable[..., Awaitable[Share]]
+Ask = Callable[..., Awaitable[PermitShare]]
 
 
 class Pool:
@@ -38,7 +38,7 @@ class Pool:
         self._ttl_seconds = rules.ttl.total_seconds()
         self._in_use = 0
         self._peak = 0  # the most that could be used at once since we last asked
-        self._share = Share(usable=0, permits=0)
+        self._share = PermitShare(usable=0, permits=0)
         self._is_short = False
         self._good_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -122,7 +122,7 @@ class Pool:
     async def _ask_again(self) -> int:
         asked_at = self._loop.time()
         if asked_at >= self._good_until:
-            self._share = Share(usable=0, permits=self._share.permits)
+            self._share = PermitShare(usable=0, permits=self._share.permits)
         could_use = self._in_use + len(self._waiting)
         demand = min(self._limit, max(self._peak, could_use))
         self._peak = could_use

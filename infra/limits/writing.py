@@ -9,18 +9,17 @@ from sqlalchemy import Delete, delete, func, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlmodel import col, select
 
-from domain.quotas import Booking, Rate, Slot, returns_at
-from domain.sharing import Claim
+from domain.limits import PermitClaim, RateDemand, SlotDemand, UncheckedSpending, compute_return_time
 from infra.database import Session
 from infra.limits.tables import Lease, Share, Spending
 
 
-async def spend(session: Session, rates: Sequence[Rate | Booking], now: datetime) -> None:
+async def spend(session: Session, rates: Sequence[RateDemand | UncheckedSpending], now: datetime) -> None:
     """Add amounts to what their buckets have spent."""
     for rate in rates:
         if rate.amount:
             statement = insert(Spending).values(
-                bucket=rate.bucket, returns_at=returns_at(now, rate.window_seconds), amount=rate.amount
+                bucket=rate.bucket, returns_at=compute_return_time(now, rate.window_seconds), amount=rate.amount
             )
             amount = col(Spending.amount) + statement.excluded.amount
             await session.exec(
@@ -28,7 +27,7 @@ async def spend(session: Session, rates: Sequence[Rate | Booking], now: datetime
             )
 
 
-async def lease(session: Session, slots: Sequence[Slot], now: datetime) -> None:
+async def lease(session: Session, slots: Sequence[SlotDemand], now: datetime) -> None:
     """Write slots down as held from now on."""
     for slot in slots:
         statement = insert(Lease).values(
@@ -38,7 +37,7 @@ async def lease(session: Session, slots: Sequence[Slot], now: datetime) -> None:
         await session.exec(statement.on_conflict_do_update(index_elements=["key", "holder"], set_=renewed))
 
 
-async def share(session: Session, key: str, claim: Claim, expires_at: datetime) -> None:
+async def share(session: Session, key: str, claim: PermitClaim, expires_at: datetime) -> None:
     """Write a share down, or strike it off when it is empty and nobody waits for it."""
     if not claim.permits and not claim.demand:
         await session.exec(delete(Share).where(col(Share.key) == key, col(Share.holder) == claim.holder))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from domain.downloads.models import DownloadOrder
-from domain.quotas import Booking, Rate, Slot, Verdict
+from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
 from infra.database import Database
 from infra.limits import Limiter
 from infra.settings import QuotaSettings
@@ -41,7 +41,7 @@ class Quota:
     scope: Scope
     kind: Kind
     limit: int
-    verdict: Verdict
+    verdict: LimitDecision
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ async def release_active(
 ) -> None:
     """Give back the slots of a download that ended, and book the bytes of its file; once, however often it is told."""
     parties = _parties(project_id, operator_id)
-    booking = [Booking(party.key(Kind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
+    booking = [UncheckedSpending(party.key(Kind.BYTES), file_bytes, DAY_SECONDS) for party in parties]
     await Limiter(database).release([party.key(Kind.ACTIVE) for party in parties], task_id, booking)
 
 
@@ -98,34 +98,36 @@ def _parties(project_id: str, operator_id: str | None) -> list[_Party]:
 
 def _demands(
     settings: QuotaSettings, parties: list[_Party], order: DownloadOrder | None = None
-) -> dict[tuple[Scope, Kind], Rate | Slot]:
+) -> dict[tuple[Scope, Kind], RateDemand | SlotDemand]:
     """What an order takes of each quota; without one, nothing."""
-    found: dict[tuple[Scope, Kind], Rate | Slot] = {}
+    found: dict[tuple[Scope, Kind], RateDemand | SlotDemand] = {}
     for party in parties:
         limits = settings.project if party.scope is Scope.PROJECT else settings.operator
-        found[party.scope, Kind.SUBMISSIONS] = Rate(
+        found[party.scope, Kind.SUBMISSIONS] = RateDemand(
             party.key(Kind.SUBMISSIONS), 0 if order is None else 1, limits.submissions_per_minute, MINUTE_SECONDS
         )
         found[party.scope, Kind.ACTIVE] = _slot(party, order, limits.active)
         # How many bytes it will be nobody knows yet: it is let in while any are left.
-        found[party.scope, Kind.BYTES] = Rate(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS)
+        found[party.scope, Kind.BYTES] = RateDemand(party.key(Kind.BYTES), 0, limits.bytes_per_day, DAY_SECONDS)
     return found
 
 
-def _slot(party: _Party, order: DownloadOrder | None, limit: int) -> Slot:
+def _slot(party: _Party, order: DownloadOrder | None, limit: int) -> SlotDemand:
     if order is None:
-        return Slot(party.key(Kind.ACTIVE), "", limit, 0)
-    return Slot(party.key(Kind.ACTIVE), order.task_id, limit, order.max_exec_seconds + LEASE_MARGIN_SECONDS)
+        return SlotDemand(party.key(Kind.ACTIVE), "", limit, 0)
+    return SlotDemand(party.key(Kind.ACTIVE), order.task_id, limit, order.max_exec_seconds + LEASE_MARGIN_SECONDS)
 
 
-def _apart(demands: Mapping[tuple[Scope, Kind], Rate | Slot]) -> tuple[list[Rate], list[Slot]]:
+def _apart(demands: Mapping[tuple[Scope, Kind], RateDemand | SlotDemand]) -> tuple[list[RateDemand], list[SlotDemand]]:
     return (
-        [demand for demand in demands.values() if isinstance(demand, Rate)],
-        [demand for demand in demands.values() if isinstance(demand, Slot)],
+        [demand for demand in demands.values() if isinstance(demand, RateDemand)],
+        [demand for demand in demands.values() if isinstance(demand, SlotDemand)],
     )
 
 
-def _told(demands: Mapping[tuple[Scope, Kind], Rate | Slot], verdicts: Sequence[Verdict]) -> list[Quota]:
+def _told(
+    demands: Mapping[tuple[Scope, Kind], RateDemand | SlotDemand], verdicts: Sequence[LimitDecision]
+) -> list[Quota]:
     rates, slots = _apart(demands)
     of = dict(zip([*rates, *slots], verdicts, strict=True))
     return [Quota(scope, kind, demand.limit, of[demand]) for (scope, kind), demand in demands.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from domain.workload import Trouble, Workload, Workloads, merge
+from domain.workload import ConcernKind, Workload, Workloads, merge_workloads
 from infra.database import Database
 from stores.workload import read_concerns, read_workloads
 
@@ -37,12 +37,12 @@ async def count(database: Database) -> Workloads:
     """Count slices that are not done, take too long or failed to be swept, and platforms that stand still."""
     async with database.connection() as connection:
         slices = read_workloads(await connection.fetch(_SLICES))
-        stale = read_concerns(Trouble.STALE, await connection.fetch(_STALE))
-        unswept = read_concerns(Trouble.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
+        stale = read_concerns(ConcernKind.STALE, await connection.fetch(_STALE))
+        unswept = read_concerns(ConcernKind.SWEEPS_FAILED, await connection.fetch(_SWEEPS_FAILED))
         platforms = await connection.fetch(_STANDSTILLS)
-    troubles = (Trouble.UNSERVED, Trouble.CLOCK_UNREAD, Trouble.CREDENTIALS_REFUSED)
+    troubles = (ConcernKind.UNSERVED, ConcernKind.CLOCK_UNREAD, ConcernKind.CREDENTIALS_REFUSED)
     standstills = {
         row["project_id"]: Workload(concerns=+Counter({trouble: row[trouble.value] for trouble in troubles}))
         for row in platforms
     }
-    return merge(slices, stale, unswept, standstills)
+    return merge_workloads(slices, stale, unswept, standstills)

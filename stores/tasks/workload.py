@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from domain.tasks.messages import Status
-from domain.workload import Tally, Trouble, Workload, Workloads, merge
+from domain.workload import ConcernKind, ItemCount, Workload, Workloads, merge_workloads
 from infra.database import Database
 from stores.workload import read_concerns, read_workloads
 
@@ -38,8 +38,8 @@ async def count(database: Database) -> Workloads:
     now_ms, overdue_ms, failed_ms = (int(moment.timestamp() * 1000) for moment in moments)
     async with database.connection() as connection:
         queues = await connection.fetch(_QUEUES, now_ms, overdue_ms)
-        paused = read_concerns(Trouble.PAUSED, await connection.fetch(_PAUSED))
+        paused = read_concerns(ConcernKind.PAUSED, await connection.fetch(_PAUSED))
         failed_rows = await connection.fetch(_FAILED, Status.FAILED, failed_ms)
-    overdue = {row["project_id"]: Workload(concerns=Counter({Trouble.OVERDUE: row["overdue"]})) for row in queues}
-    failed = {row["project_id"]: Workload(failed=Tally(row["failed"], row["failed_at"])) for row in failed_rows}
-    return merge(read_workloads(queues), overdue, paused, failed)
+    overdue = {row["project_id"]: Workload(concerns=Counter({ConcernKind.OVERDUE: row["overdue"]})) for row in queues}
+    failed = {row["project_id"]: Workload(failed=ItemCount(row["failed"], row["failed_at"])) for row in failed_rows}
+    return merge_workloads(read_workloads(queues), overdue, paused, failed)

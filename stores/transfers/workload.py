@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.workload import Tally, Workload, Workloads, merge
+from domain.workload import ItemCount, Workload, Workloads, merge_workloads
 from infra.database import Database
 from stores.workload import read_workloads
 
@@ -48,7 +48,7 @@ class TransferCounter:
             found = await connection.fetch(_FAILED, new) if new else []
         by_job: dict[int, dict[str, Workload]] = {id_: {} for id_ in new}
         for row in found:
-            by_job[row["id"]][row["project_id"]] = Workload(failed=Tally(row["failed"], row["failed_at"]))
+            by_job[row["id"]][row["project_id"]] = Workload(failed=ItemCount(row["failed"], row["failed_at"]))
         known = self._ended | by_job
         self._ended = {id_: known[id_] for id_ in ended if id_ in known}
-        return merge(open_jobs, *self._ended.values())
+        return merge_workloads(open_jobs, *self._ended.values())

@@ -37,7 +37,7 @@ async def enter(database: Database, order: WebhookOrder, url: str) -> DeliverySt
             event_type=order.event.type,
             body=order.event.body.decode(),
             url=order.url.token,
-            receiver=str(egress.read_url(url)),
+            receiver=str(egress.parse_url(url)),
             endpoint=endpoint,
             created_at=now,
             attempts=0,

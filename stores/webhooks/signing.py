@@ -12,7 +12,7 @@ from sqlmodel import col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from domain.faults import Conflict
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from domain.webhooks import deliveries
 from infra.database import Database
 from infra.sealing import Sealer
@@ -38,7 +38,7 @@ async def texts(database: Database, sealer: Sealer, project_id: str) -> list[str
         if not rows:
             await _lock(session, project_id)
             rows = await live(session, project_id) or [(await _mint(session, sealer, project_id)).row]
-    return [sealer.open(Sealed(token=row.sealed)) for row in rows]
+    return [sealer.open(SealedText(token=row.sealed)) for row in rows]
 
 
 async def live(session: AsyncSession, project_id: str) -> Sequence[WebhookSecret]:

@@ -129,7 +129,7 @@ async def test_what_schedules_start_leads_back(api_client: ApiClient) -> None:
         addresses.SCHEDULE: "/addresses",
         addresses.CHECKS: "/addresses/logical-deletes",
         orders.WATCH: "/orders",
-        **{housekeeping.schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
+        **{housekeeping.build_schedule_id(system): "" for system in (*SYSTEMS, "webhooks")},
     }
     for engine, known in ((silent, False), (telling, True)):
         await systems.ensure_schedules(engine, api_client.settings)

@@ -12,7 +12,7 @@ from temporalio.client import ScheduleHandle
 
 from activities.downloads import housekeeping
 from domain.downloads import names as downloads_names
-from domain.housekeeping import schedule_id
+from domain.housekeeping import build_schedule_id
 from infra.settings import Settings
 from stores.tables.downloads import Download
 from tests.support.downloads import Downloads, running_downloads
@@ -83,7 +83,7 @@ async def test_the_schedule_is_made_once_and_mended(exports: Downloads) -> None:
     """Preparing an installation again changes nothing but what differs; a paused schedule stays paused."""
     engine = exports.services.engine
     await systems.ensure_schedules(engine, exports.services.settings)
-    handle: ScheduleHandle = engine.get_schedule_handle(schedule_id(downloads_names.SYSTEM))
+    handle: ScheduleHandle = engine.get_schedule_handle(build_schedule_id(downloads_names.SYSTEM))
     await handle.pause()
 
     await systems.ensure_schedules(engine, exports.services.settings)

@@ -33,7 +33,7 @@ KEPT_DAYS = 30
 
 async def trigger(engine: Client, names: SystemNames) -> HousekeepingResult:
     """Have the schedule of a system start its housekeeping now, and wait for the end of that run."""
-    handle = engine.get_schedule_handle(housekeeping.schedule_id(names.SYSTEM))
+    handle = engine.get_schedule_handle(housekeeping.build_schedule_id(names.SYSTEM))
     await handle.trigger()
 
     async def started() -> str:
@@ -98,7 +98,7 @@ async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> No
     """An earlier version had one, on the queue of downloads: it goes, and each system has its own."""
     engine = await temporal.connect()
     await systems.ensure_schedules(engine, settings)
-    known = engine.get_schedule_handle(housekeeping.schedule_id(tasks.SYSTEM))
+    known = engine.get_schedule_handle(housekeeping.build_schedule_id(tasks.SYSTEM))
     await engine.create_schedule("housekeeping", (await known.describe()).schedule)
 
     await systems.ensure_schedules(engine, settings)
@@ -108,4 +108,4 @@ async def test_the_schedule_of_all_systems_is_replaced(settings: Settings) -> No
         assert "housekeeping" not in found
         return found
 
-    assert {housekeeping.schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(listed)
+    assert {housekeeping.build_schedule_id(names.SYSTEM) for names in list_names()} <= await eventually(listed)

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from domain.quotas import Booking, Rate, Slot, Verdict
+from domain.limits import LimitDecision, RateDemand, SlotDemand, UncheckedSpending
 from infra.database import Database
 from infra.limits import Limiter
 from infra.limits import limiter as counting
@@ -144,8 +144,8 @@ async def test_a_slot_expires_with_its_holder(limiter: Limiter) -> None:
 async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
     """One that cannot be met leaves the others untouched, and the verdicts name it."""
 
-    async def take(holder: str) -> list[Verdict]:
-        return await limiter.take([Rate("b", 1, 10, DAY)], [Slot("k", holder, 1, DAY)])
+    async def take(holder: str) -> list[LimitDecision]:
+        return await limiter.take([RateDemand("b", 1, 10, DAY)], [SlotDemand("k", holder, 1, DAY)])
 
     assert [verdict.allowed for verdict in await take("a")] == [True, True]
     assert [(verdict.allowed, verdict.remaining) for verdict in await take("b")] == [(True, 9), (False, 0)]
@@ -154,7 +154,7 @@ async def test_demands_are_met_together_or_not_at_all(limiter: Limiter) -> None:
 
 async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
     """Who holds all its slots is a repeated request: it costs nothing, even when nothing is left."""
-    demand = [Rate("b", 1, 1, DAY)], [Slot("k", "a", 1, DAY), Slot("k2", "a", 1, DAY)]
+    demand = [RateDemand("b", 1, 1, DAY)], [SlotDemand("k", "a", 1, DAY), SlotDemand("k2", "a", 1, DAY)]
     verdicts = [await limiter.take(*demand) for _ in range(2)]
 
     assert [[verdict.allowed for verdict in each] for each in verdicts] == [[True] * 3] * 2
@@ -163,11 +163,11 @@ async def test_the_same_demand_twice_spends_once(limiter: Limiter) -> None:
 
 async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> None:
     """Demands name the same keys in opposite orders."""
-    slots = [Slot("k1", "{}", 1_000, DAY), Slot("k2", "{}", 1_000, DAY)]
+    slots = [SlotDemand("k1", "{}", 1_000, DAY), SlotDemand("k2", "{}", 1_000, DAY)]
 
-    async def take(n: int) -> list[Verdict]:
-        mine = [Slot(slot.key, f"h{n}", slot.limit, slot.ttl_seconds) for slot in slots[:: 1 if n % 2 else -1]]
-        return await limiters[n % 4].take([Rate("b", 1, 1_000, DAY)], mine)
+    async def take(n: int) -> list[LimitDecision]:
+        mine = [SlotDemand(slot.key, f"h{n}", slot.limit, slot.ttl_seconds) for slot in slots[:: 1 if n % 2 else -1]]
+        return await limiters[n % 4].take([RateDemand("b", 1, 1_000, DAY)], mine)
 
     verdicts = await asyncio.gather(*map(take, range(60)))
     assert all(verdict.allowed for each in verdicts for verdict in each)
@@ -176,7 +176,7 @@ async def test_what_crosses_does_not_deadlock(limiters: Sequence[Limiter]) -> No
 
 async def test_a_booking_is_made_once_with_the_release(limiter: Limiter) -> None:
     """However often the end of some work is told; also past the capacity, as it has happened."""
-    booking = [Booking("bytes", 30, DAY)]
+    booking = [UncheckedSpending("bytes", 30, DAY)]
     await limiter.lease("k", "a", limit=1, ttl_seconds=DAY)
     await asyncio.gather(*(limiter.release(["k", "other"], "a", booking) for _ in range(3)))
 

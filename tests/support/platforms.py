@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from clients.http import GuardedClient
 from clients.platforms import Connector, Page, Platforms, Tape
+from domain.limits import LimitDecision, RateDemand, SlotDemand
 from domain.orders.access import Account, Credentials
 from domain.orders.capability import Capability, PlatformOrder
 from domain.orders.declarations import RateLimit
 from domain.orders.known_platforms import KNOWN_PLATFORMS
 from domain.orders.windows import TimeWindow
-from domain.quotas import Rate, Slot, Verdict
 from infra.limits import Limiter
 from infra.settings import GuardSettings
 from sims.platforms import checker
@@ -36,12 +36,12 @@ class OpenLimiter(Limiter):
     """A limiter without a database that lets everything pass and remembers what was taken."""
 
     def __init__(self) -> None:
-        self.taken: list[Rate] = []
+        self.taken: list[RateDemand] = []
 
-    async def take(self, rates: Sequence[Rate], slots: Sequence[Slot]) -> list[Verdict]:
+    async def take(self, rates: Sequence[RateDemand], slots: Sequence[SlotDemand]) -> list[LimitDecision]:
         """Yes."""
         self.taken += rates
-        return [Verdict(allowed=True, remaining=rate.limit, reset_seconds=1.0) for rate in rates]
+        return [LimitDecision(allowed=True, remaining=rate.limit, reset_seconds=1.0) for rate in rates]
 
 
 class Again(Protocol):

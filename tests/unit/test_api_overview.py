@@ -11,7 +11,7 @@ import pytest
 from api import shared_reads
 from api.overview import engine
 from api.shared_reads import CachedRead
-from domain.workload import Tally, Trouble, Workload, add_up, merge
+from domain.workload import ConcernKind, ItemCount, Workload, merge_workloads, sum_workloads
 from systems.names import System
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -103,18 +103,18 @@ async def test_who_stops_waiting_does_not_stop_the_others(clock: Clock) -> None:
 
 def test_piles_add_up_and_keep_the_oldest() -> None:
     """Of nothing there is no oldest."""
-    old, new = Tally(2, NOW - timedelta(hours=1)), Tally(3, NOW)
-    assert old + new == Tally(5, NOW - timedelta(hours=1))
-    assert (old.seconds(NOW), (Tally() + Tally()).seconds(NOW)) == (3_600.0, None)
+    old, new = ItemCount(2, NOW - timedelta(hours=1)), ItemCount(3, NOW)
+    assert old + new == ItemCount(5, NOW - timedelta(hours=1))
+    assert (old.seconds(NOW), (ItemCount() + ItemCount()).seconds(NOW)) == (3_600.0, None)
     assert new.seconds(NOW - timedelta(seconds=1)) == 0.0
 
 
 def test_workloads_of_the_same_projects_are_merged() -> None:
     """What several counts say of a project is one workload, and all projects are one more."""
-    paused = Workload(concerns=Counter({Trouble.PAUSED: 1}))
-    seen = merge({"a": Workload(running=Tally(1, NOW))}, {"a": paused, "b": paused})
-    assert seen == {"a": Workload(running=Tally(1, NOW), concerns=Counter({Trouble.PAUSED: 1})), "b": paused}
-    assert add_up(seen.values()).concerns == {Trouble.PAUSED: 2}
+    paused = Workload(concerns=Counter({ConcernKind.PAUSED: 1}))
+    seen = merge_workloads({"a": Workload(running=ItemCount(1, NOW))}, {"a": paused, "b": paused})
+    assert seen == {"a": Workload(running=ItemCount(1, NOW), concerns=Counter({ConcernKind.PAUSED: 1})), "b": paused}
+    assert sum_workloads(seen.values()).concerns == {ConcernKind.PAUSED: 2}
 
 
 @pytest.mark.parametrize(

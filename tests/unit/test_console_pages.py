@@ -46,20 +46,20 @@ SLICE = "/console/orders/platforms/shop-1/slices/20260101T000000Z%3A20260101T010
         (addresses.purge_id("0a"), "/console/addresses/logical-deletes/purges/0a"),
         (addresses.drift_id("20260101T000000Z"), "/console/addresses/drift/20260101T000000Z"),
         (tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3), "/console/tasks/types/video?project=prj_1"),
-        *((housekeeping.schedule_id(system) + RUN, "/console") for system in (*SYSTEMS, "webhooks")),
+        *((housekeeping.build_schedule_id(system) + RUN, "/console") for system in (*SYSTEMS, "webhooks")),
         ("somebody-else-s", None),
     ],
 )
 def test_every_workflow_has_a_page(workflow_id: str, page: str | None) -> None:
     """Runs of schedules, redone slices and foreign workflows included."""
-    assert console.page(workflow_id) == page
+    assert console.find_page(workflow_id) == page
 
 
 def test_nobody_is_led_to_a_console_whose_address_is_not_known() -> None:
     """A link without a host would lead to the engine's own pages."""
     workflow_id = tasks_names.lane_id(tasks.make_type("prj_1", "video"), 3)
-    assert console.details("", workflow_id) is None
-    assert console.details("https://haulage.example.com/", workflow_id) == (
+    assert console.build_details("", workflow_id) is None
+    assert console.build_details("https://haulage.example.com/", workflow_id) == (
         "[Open in the console](https://haulage.example.com/console/tasks/types/video?project=prj_1)"
     )
 

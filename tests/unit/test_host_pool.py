@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from domain.sharing import Share
+from domain.limits import PermitShare
 from infra.limits.limiter import Sharing
 from infra.limits.pool import Pool
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -22,15 +22,15 @@ class Books:
     """The other side: answers with what a script says, when it is told to, and keeps what was declared."""
 
     def __init__(self) -> None:
-        self.share = Share(usable=LIMIT, permits=LIMIT)
+        self.share = PermitShare(usable=LIMIT, permits=LIMIT)
         self.declared: list[tuple[int, int]] = []
         self.open = asyncio.Event()
         self.open.set()
 
-    async def ask(self, *, in_use: int, demand: int) -> Share:
+    async def ask(self, *, in_use: int, demand: int) -> PermitShare:
         """One question."""
         self.declared.append((in_use, demand))
-        share = Share(self.share.usable, max(self.share.usable, in_use))
+        share = PermitShare(self.share.usable, max(self.share.usable, in_use))
         await self.open.wait()
         return share
 
@@ -72,7 +72,7 @@ async def test_a_smaller_share_is_kept_to_at_once(books: Books, pool: Pool) -> N
     """What is in use ends by itself; nothing more begins, and the rest is given back as soon as it is free."""
     for _ in range(LIMIT):
         await pool.take()
-    books.share = Share(usable=1, permits=1)
+    books.share = PermitShare(usable=1, permits=1)
     await asked(books)
     await asked(books)
     waiting = asyncio.create_task(pool.take())
@@ -110,6 +110,6 @@ async def test_a_process_that_was_frozen_asks_before_it_goes_on(books: Books, po
 
 async def test_an_empty_pool_ends(books: Books, pool: Pool) -> None:
     """Unused for two renewals, everything was declared as given back."""
-    books.share = Share(usable=0, permits=0)
+    books.share = PermitShare(usable=0, permits=0)
     await eventually(lambda: pool.ended)
     assert books.declared[-1] == (0, 0)

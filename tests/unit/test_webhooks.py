@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from domain.sealed import Sealed
+from domain.sealed import SealedText
 from domain.webhooks import deliveries
 from domain.webhooks.deliveries import Answered, DeliveryState, Owner, WebhookEvent, WebhookOrder
 from infra.settings import WebhookSettings
@@ -162,7 +162,7 @@ def test_an_order_s_id_can_be_signed(wrong: str) -> None:
             delivery_id=wrong,
             project_id="p",
             owner=Owner(system="downloads", id="dl_1"),
-            url=Sealed(token=""),
+            url=SealedText(token=""),
             event=event({}),
         )
 

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from domain.downloads.retries import RetryWait, merge_tries
     from domain.downloads.staging import StagingError, StagingExpired
     from domain.faults import FaultRecord
-    from domain.sealed import Sealed
+    from domain.sealed import SealedText
     from domain.webhooks.deliveries import Owner, WebhookEvent, WebhookOrder
     from infra import temporal
     from workflows.activity_calls import SHORT_ACTIVITY, SOURCE_READING, is_error_type, read_fault, read_fault_note
@@ -268,7 +268,7 @@ class DownloadWorkflow:
         if self._order.callback is not None:
             await delivery.announce(self._news(self._order.callback, outcome))
 
-    def _news(self, callback: Sealed, outcome: Outcome) -> WebhookOrder:
+    def _news(self, callback: SealedText, outcome: Outcome) -> WebhookOrder:
         """What the callback is told."""
         event = WebhookEvent(
             type=f"download.{outcome.state}",

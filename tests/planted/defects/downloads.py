@@ -153,17 +153,17 @@ DEFECTS = (
     Defect(
         "a-quota-takes-one-more",
         "downloads",
-        "domain/quotas.py",
-        "return self._used(before) + max(self.amount, 1) <= self.limit",
-        "return self._used(before) + max(self.amount, 1) <= self.limit + 1",
+        "domain/limits.py",
+        "return self._sum(spent) + max(self.amount, 1) <= self.limit",
+        "return self._sum(spent) + max(self.amount, 1) <= self.limit + 1",
         ("tests/integration/test_limiter.py", "-k", "capacity"),
     ),
     Defect(
         "a-host-is-asked-twice-as-much",
         "downloads",
         "infra/limits/limiter.py",
-        "result = Table(rules.limit, rules.turn, now)",
-        "result = Table(2 * rules.limit, rules.turn, now)",
+        "result = PermitAllocation(rules.limit, rules.turn, now)",
+        "result = PermitAllocation(2 * rules.limit, rules.turn, now)",
         ("tests/integration/test_host_gate.py", "-k", "never_exceed"),
     ),
     Defect(

@@ -65,8 +65,8 @@ DEFECTS = (
         "a-private-address-is-let-through",
         "shared",
         "clients/http.py",
-        "if not _to_ours.get() and not self._rules.admits(",
-        "if self._rules is None and not self._rules.admits(",
+        "if not _to_ours.get() and not self._rules.allows(",
+        "if self._rules is None and not self._rules.allows(",
         ("tests/unit/test_http_guard.py",),
     ),
     Defect(

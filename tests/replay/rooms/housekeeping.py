@@ -16,7 +16,7 @@ VARIABLES: Mapping[str, str] = {}
 async def record(recorder: Recorder) -> None:
     """Keep house once in each system."""
     for names in list_names():
-        workflow_id = f"{housekeeping.schedule_id(names.SYSTEM)}-recorded"
+        workflow_id = f"{housekeeping.build_schedule_id(names.SYSTEM)}-recorded"
         order = HousekeepingInput(activities=names.HOUSEKEEPING)
         await recorder.engine.execute_workflow(HousekeepingWorkflow.run, order, id=workflow_id, task_queue=names.QUEUE)
         await recorder.keep(workflow_id, HousekeepingWorkflow.__name__, f"nothing-due-{names.SYSTEM}")

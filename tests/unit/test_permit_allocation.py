@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.sharing import Claim, Table
+from domain.limits import PermitAllocation, PermitClaim
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 TURN = timedelta(seconds=1)
@@ -18,9 +18,9 @@ DEMANDS = st.lists(st.integers(min_value=0, max_value=15), min_size=1, max_size=
 LIMITS = st.integers(min_value=1, max_value=12)
 
 
-def claims(*demands: int, permits: int = 0) -> list[Claim]:
+def claims(*demands: int, permits: int = 0) -> list[PermitClaim]:
     """Processes that want so much, and have waited or held since noon."""
-    return [Claim(f"p{index}", permits, demand, NOON) for index, demand in enumerate(demands)]
+    return [PermitClaim(f"p{index}", permits, demand, NOON) for index, demand in enumerate(demands)]
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_parts_are_equal_and_what_one_leaves_goes_to_the_others(
     demands: tuple[int, ...], parts: tuple[int, ...]
 ) -> None:
     """Ten permits for these demands."""
-    assert tuple(Table(10, TURN, NOON).divide(claims(*demands)).values()) == parts
+    assert tuple(PermitAllocation(10, TURN, NOON).divide(claims(*demands)).values()) == parts
 
 
 @given(DEMANDS, LIMITS)
 def test_nobody_could_get_more_without_another_getting_less(demands: list[int], limit: int) -> None:
     """All is given out that is wanted, and who gets less than it wants gets no less than others by more than one."""
-    parts = Table(limit, TURN, NOON).divide(claims(*demands))
+    parts = PermitAllocation(limit, TURN, NOON).divide(claims(*demands))
     assert sum(parts.values()) == min(limit, sum(demands))
     for part, demand in zip(parts.values(), demands, strict=True):
         assert part <= demand
@@ -54,11 +54,11 @@ def test_nobody_could_get_more_without_another_getting_less(demands: list[int], 
 
 def test_who_waits_comes_after_who_is_in_turn_and_before_who_had_it() -> None:
     """One permit: its holder keeps it for a turn, then it goes to who waits longest."""
-    holder = Claim("holder", 1, 1, NOON)
-    waiting = [Claim("late", 0, 1, NOON + TURN / 2), Claim("early", 0, 1, NOON)]
+    holder = PermitClaim("holder", 1, 1, NOON)
+    waiting = [PermitClaim("late", 0, 1, NOON + TURN / 2), PermitClaim("early", 0, 1, NOON)]
 
     def owner(after: timedelta) -> str:
-        parts = Table(1, TURN, NOON + after).divide([holder, *waiting])
+        parts = PermitAllocation(1, TURN, NOON + after).divide([holder, *waiting])
         return max(parts, key=lambda name: parts[name])
 
     assert [owner(TURN / 2), owner(TURN), owner(TURN * 10)] == ["holder", "early", "early"]
@@ -66,17 +66,17 @@ def test_who_waits_comes_after_who_is_in_turn_and_before_who_had_it() -> None:
 
 def test_what_another_waits_for_is_not_taken_by_who_asks_first() -> None:
     """Two processes wait for the one permit that is free: it is kept for the one that waits longer."""
-    holder, late = Claim("holder", 2, 2, NOON), Claim("late", 0, 1, NOON + TURN / 2)
-    early = Claim("early", 0, 1, NOON)
-    table = Table(3, TURN, NOON + TURN)
-    assert table.share(late, [holder, early]).usable == 0
-    assert table.share(early, [holder, late]).usable == 1
+    holder, late = PermitClaim("holder", 2, 2, NOON), PermitClaim("late", 0, 1, NOON + TURN / 2)
+    early = PermitClaim("early", 0, 1, NOON)
+    table = PermitAllocation(3, TURN, NOON + TURN)
+    assert table.compute_share(late, [holder, early]).usable == 0
+    assert table.compute_share(early, [holder, late]).usable == 1
 
 
 def test_where_more_is_in_use_than_there_is_nothing_new_begins() -> None:
     """A process whose permits had expired while it used them: it lets them run out, and the others see them."""
-    table = Table(10, TURN, NOON)
-    share = table.share(Claim("back", 4, 4, NOON), [Claim("other", 10, 10, NOON)])
+    table = PermitAllocation(10, TURN, NOON)
+    share = table.compute_share(PermitClaim("back", 4, 4, NOON), [PermitClaim("other", 10, 10, NOON)])
     assert (share.usable, share.permits) == (0, 4)
 
 
@@ -86,7 +86,7 @@ class Processes:
     def __init__(self, count: int, limit: int) -> None:
         self.limit = limit
         self.now = NOON
-        self.rows: dict[str, Claim] = {}
+        self.rows: dict[str, PermitClaim] = {}
         self.usable = dict.fromkeys((f"p{index}" for index in range(count)), 0)
         self.in_use = dict.fromkeys(self.usable, 0)
         self.had: Counter[str] = Counter()
@@ -94,11 +94,11 @@ class Processes:
     def ask(self, name: str, demand: int) -> None:
         """One renewal: first what may come into use is declared, then it may come into use, then the answer is here."""
         declared = max(self.in_use[name], self.usable[name])
-        row = self.rows.get(name, Claim(name, 0, 0, self.now)).holding(declared, self.now)
-        mine = Claim(name, declared, demand, row.since)
+        row = self.rows.get(name, PermitClaim(name, 0, 0, self.now)).with_permits(declared, self.now)
+        mine = PermitClaim(name, declared, demand, row.since)
         others = [claim for other, claim in self.rows.items() if other != name]
-        share = Table(self.limit, TURN, self.now).share(mine, others)
-        self.rows[name] = mine.holding(share.permits, self.now)
+        share = PermitAllocation(self.limit, TURN, self.now).compute_share(mine, others)
+        self.rows[name] = mine.with_permits(share.permits, self.now)
         self.usable[name] = share.usable
         self.in_use[name] = max(self.in_use[name], min(demand, share.usable))
         self.had[name] += share.usable > 0
